@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
 from broker.log.steps import BlockingCall, Steps
+from planes.slices import preempt
 
 _R = TypeVar("_R")
 
@@ -30,6 +31,18 @@ async def carried_out(work: Steps[_R], blocking: Blocking) -> _R:
         return result
     finally:
         work.close()
+
+
+async def in_turns(work: Steps[_R]) -> _R:
+    """Do steps that wait for no device, in a handler that may be preempted between."""
+    while True:
+        try:
+            call = next(work)
+        except StopIteration as done:
+            result: _R = done.value
+            return result
+        assert call is None, f"{work} wants a device"
+        await preempt()
 
 
 async def call_here(call: BlockingCall) -> None:

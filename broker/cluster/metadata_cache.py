@@ -212,8 +212,13 @@ class MetadataCache(MetadataView):
     # ---- changing ---------------------------------------------------------------
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over what the controller says; return the partitions deleted."""
-        assert self._next is None, "an update amid another one"
+        """Take over what the controller says, at once; return the partitions deleted.
+
+        Amid an update in steps it is taken over in both: what that says later holds.
+        """
+        if self._next is not None:
+            # First, so that a topic that both have is copied before it changes.
+            run(_taking_over(request, self._next))
         self._leave_views()
         return self._end(request, run(_taking_over(request, self._now)))
 

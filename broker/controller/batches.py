@@ -9,13 +9,13 @@ leadership goes to the metadata of all brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import ControllerRequest, Decisions, Send
+from broker.controller.decisions import ControllerRequest, Decisions, Send, pausing
 from broker.controller.leadership import Leadership
 from broker.protocol.schemas.composing import (
     ControllerRequests,
@@ -32,6 +32,7 @@ from broker.protocol.schemas.update_metadata import (
 from broker.protocol.topic_partition import TopicPartition
 
 _S = TypeVar("_S")
+_Requests: TypeAlias = Sequence[tuple[int, ControllerRequest]]
 
 
 class RequestBatch:
@@ -97,36 +98,41 @@ class RequestBatch:
 
     def flush(self) -> Decisions[None]:
         """Send what has been collected, to brokers that are registered."""
-        requests: list[tuple[int, ControllerRequest]] = [
-            *self._leader_requests(),
-            *self._metadata_requests(),
-            *self._stop_requests(),
+        requests = [
+            *(yield from self._leader_requests()),
+            *(yield from self._metadata_requests()),
+            *(yield from self._stop_requests()),
         ]
         self._leaders, self._metadata, self._stops = {}, {}, {}
         self._metadata_for = set()
         if requests:
             yield Send(tuple(requests))
 
-    def _leader_requests(self) -> Iterator[tuple[int, ControllerRequest]]:
-        live = self._live_brokers()
+    def _leader_requests(self) -> Decisions[_Requests]:
+        live, requests = self._live_brokers(), []
         for broker in self._registered(self._leaders):
-            states = _in_order(self._leaders[broker])
-            leaders = live_leaders(states.values(), live, self._listener)
-            yield broker, self._to(broker).leader_and_isr(states, leaders)
+            collected = self._leaders[broker]
+            states = yield from _in_order(collected)
+            leaders = live_leaders(collected.values(), live, self._listener)
+            request = self._to(broker).leader_and_isr(states, leaders)
+            requests.append((broker, request))
+        return requests
 
-    def _metadata_requests(self) -> Iterator[tuple[int, ControllerRequest]]:
+    def _metadata_requests(self) -> Decisions[_Requests]:
         brokers = self._registered(self._metadata_for)
         if not brokers:
-            return
-        states = _in_order(self._metadata)
+            return []
+        states = yield from _in_order(self._metadata)
         said = self._to(brokers[0]).update_metadata(states, self._live_brokers())
-        for broker in brokers:
-            epoch = self._context.brokers[broker].epoch
-            yield broker, replace(said, broker_epoch=epoch)
+        epochs = {broker: self._context.brokers[broker].epoch for broker in brokers}
+        return [(it, replace(said, broker_epoch=epochs[it])) for it in brokers]
 
-    def _stop_requests(self) -> Iterator[tuple[int, ControllerRequest]]:
+    def _stop_requests(self) -> Decisions[_Requests]:
+        requests = []
         for broker in self._registered(self._stops):
-            yield broker, self._to(broker).stop_replica(_in_order(self._stops[broker]))
+            states = yield from _in_order(self._stops[broker])
+            requests.append((broker, self._to(broker).stop_replica(states)))
+        return requests
 
     def _to(self, broker: int) -> ControllerRequests:
         context = self._context
@@ -169,5 +175,17 @@ def _state(
     )
 
 
-def _in_order(states: Mapping[TopicPartition, _S]) -> dict[TopicPartition, _S]:
-    return {key: states[key] for key in sorted(states)}
+def _in_order(
+    states: Mapping[TopicPartition, _S],
+) -> Decisions[dict[str, tuple[_S, ...]]]:
+    """Return the states by topic, topics and partitions in order."""
+    topics: dict[str, dict[int, _S]] = {}
+    for count, (key, state) in enumerate(states.items(), 1):
+        topics.setdefault(key.topic, {})[key.partition] = state
+        yield from pausing(count)
+    ordered = {}
+    for count, topic in enumerate(sorted(topics), 1):
+        of_topic = topics[topic]
+        ordered[topic] = tuple(of_topic[index] for index in sorted(of_topic))
+        yield from pausing(count)
+    return ordered

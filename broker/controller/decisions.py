@@ -21,6 +21,9 @@ Where that check fails another controller has been elected: the driver gives up 
 handler and the whole core, which must not decide anything any more. A lost connection
 is tried again until the session has ended, which is the end of the core, too. So there
 is no failure that a handler would have to know of.
+
+A loop over partitions pauses after every `PAUSE_ITEMS` of them. Nobody else changes
+the controller's state during a pause; it may be read.
 """
 
 from __future__ import annotations
@@ -112,6 +115,11 @@ class Send:
     requests: tuple[tuple[int, ControllerRequest], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Let others have the CPU, and go on. Nothing is written or sent."""
+
+
 Decision: TypeAlias = (
     WriteLeaderships
     | WriteAssignment
@@ -120,8 +128,17 @@ Decision: TypeAlias = (
     | WriteReassignments
     | ForgetPreferredElection
     | Send
+    | Pause
 )
 Found: TypeAlias = Mapping[TopicPartition, Leadership | None]
 Decisions: TypeAlias = Generator[Decision, Found, _R]
 
 NOTHING_FOUND: Final[Found] = MappingProxyType({})
+# Items of a loop between two pauses: some two milliseconds.
+PAUSE_ITEMS = 128
+
+
+def pausing(count: int) -> Decisions[None]:
+    """Pause if a loop has just dealt with another `PAUSE_ITEMS` items."""
+    if not count % PAUSE_ITEMS:
+        yield Pause()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions
+from broker.controller.decisions import Decisions, pausing
 from broker.controller.partition_states import Election, PartitionStateMachine
 from broker.controller.selectors import preferred_leader
 from broker.protocol.errors import ErrorCode
@@ -41,7 +41,10 @@ class Elections:
         self, keys: Iterable[TopicPartition], kind: ElectionType
     ) -> Decisions[dict[TopicPartition, ErrorCode]]:
         """Elect leaders; return each partition's outcome."""
-        outcome = {key: self._refusal(key, kind) for key in keys}
+        outcome = {}
+        for count, key in enumerate(keys, 1):
+            outcome[key] = self._refusal(key, kind)
+            yield from pausing(count)
         needed = [key for key, code in outcome.items() if code is ErrorCode.none]
         if kind is ElectionType.PREFERRED:
             election = Election.PREFERRED
@@ -76,12 +79,16 @@ class Elections:
         """
         context = self._context
         preferring: dict[int, list[TopicPartition]] = {}
-        for key in context.all_partitions():
+        for count, key in enumerate(list(context.all_partitions()), 1):
             if key.topic not in context.to_delete:
                 preferring.setdefault(context.replicas(key)[0], []).append(key)
+            yield from pausing(count)
         for broker in sorted(preferring):
-            keys = preferring[broker]
-            astray = [key for key in keys if self._is_led_by_another(key, broker)]
+            keys, astray = preferring[broker], []
+            for count, key in enumerate(keys, 1):
+                if self._is_led_by_another(key, broker):
+                    astray.append(key)
+                yield from pausing(count)
             if 100 * len(astray) > self._imbalance_percentage * len(keys):
                 able = [key for key in astray if self._may_lead(key)]
                 yield from self._partitions.elect(able, Election.PREFERRED)

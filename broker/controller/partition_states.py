@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions
+from broker.controller.decisions import Decisions, pausing
 from broker.controller.leadership import RECOVERING, Leadership, first_leadership
 from broker.controller.selectors import (
     leader_at_shutdown,
@@ -52,7 +52,7 @@ class PartitionStateMachine:
     def start(self) -> Decisions[None]:
         """Find out which partitions have a live leader, and elect the others'."""
         context = self._context
-        for key in context.all_partitions():
+        for count, key in enumerate(list(context.all_partitions()), 1):
             leadership = context.leadership(key)
             if leadership is None:
                 state = PartitionState.NEW
@@ -61,6 +61,7 @@ class PartitionStateMachine:
             else:
                 state = PartitionState.OFFLINE
             context.partition_states[key] = state
+            yield from pausing(count)
         yield from self.bring_online()
 
     def bring_online(
@@ -119,20 +120,19 @@ class PartitionStateMachine:
         Where somebody has written a state by hand, it is learned and holds.
         """
         context = self._context
-        live = {key: context.online_replicas(key) for key in keys}
-        written = yield from write_leaderships(
-            context,
-            {
-                key: first_leadership(replicas, context.epoch)
-                for key, replicas in live.items()
-                if replicas
-            },
-        )
-        for key, leadership in written.items():
+        wanted = {}
+        for count, key in enumerate(keys, 1):
+            replicas = context.online_replicas(key)
+            if replicas:
+                wanted[key] = first_leadership(replicas, context.epoch)
+            yield from pausing(count)
+        written = yield from write_leaderships(context, wanted)
+        for count, (key, leadership) in enumerate(written.items(), 1):
             assignment = context.assignment(key)
             self._batch.lead_or_follow(
                 leadership.isr, key, leadership, assignment, is_new=True
             )
+            yield from pausing(count)
         return written
 
     def _elect(
@@ -146,7 +146,7 @@ class PartitionStateMachine:
             return self._choose(key, before, election)
 
         elected = yield from change_leaderships(context, keys, choose)
-        for key, leadership in elected.items():
+        for count, (key, leadership) in enumerate(elected.items(), 1):
             context.unclean_elections += leadership.leader not in isrs[key]
             self._batch.lead_or_follow(
                 self._recipients(key, election),
@@ -154,6 +154,7 @@ class PartitionStateMachine:
                 leadership,
                 context.assignment(key),
             )
+            yield from pausing(count)
         return elected
 
     def _choose(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from broker.controller.assignment import PartitionAndReplica
 from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions
+from broker.controller.decisions import Decisions, pausing
 from broker.controller.leadership import Leadership
 from broker.controller.states import REPLICA_BEFORE, ReplicaState
 from broker.controller.writing import change_leaderships
@@ -49,9 +49,9 @@ class ReplicaStateMachine:
         possible = self._may_become(replicas, state)
         match state:
             case ReplicaState.NEW:
-                self._start_new(possible)
+                yield from self._start_new(possible)
             case ReplicaState.ONLINE:
-                self._start_again(possible)
+                yield from self._start_again(possible)
             case ReplicaState.OFFLINE:
                 yield from self._stop(possible)
             case ReplicaState.DELETION_STARTED:
@@ -75,10 +75,11 @@ class ReplicaStateMachine:
     ) -> None:
         self._context.replica_states.update(dict.fromkeys(replicas, state))
 
-    def _start_new(self, replicas: Iterable[PartitionAndReplica]) -> None:
+    def _start_new(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
         """Start replicas that begin empty; none of them leads already."""
         context = self._context
-        for replica in replicas:
+        for count, replica in enumerate(replicas, 1):
+            yield from pausing(count)
             leadership = context.leadership(replica.key)
             if leadership is not None:
                 if leadership.leader == replica.broker:
@@ -86,10 +87,11 @@ class ReplicaStateMachine:
                 self._lead_or_follow([replica.broker], replica.key, is_new=True)
             context.replica_states[replica] = ReplicaState.NEW
 
-    def _start_again(self, replicas: Iterable[PartitionAndReplica]) -> None:
+    def _start_again(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
         """Start replicas that may have a log; a new one has been started already."""
         states = self._context.replica_states
-        for replica in replicas:
+        for count, replica in enumerate(replicas, 1):
+            yield from pausing(count)
             if states[replica] is not ReplicaState.NEW:
                 self._lead_or_follow([replica.broker], replica.key)
             states[replica] = ReplicaState.ONLINE
@@ -98,12 +100,14 @@ class ReplicaStateMachine:
         """Stop replicas, take them out of their ISRs, and tell the others."""
         context = self._context
         by_broker: dict[int, list[TopicPartition]] = {}
-        for key, broker in replicas:
+        for count, (key, broker) in enumerate(replicas, 1):
             self._batch.stop([broker], key, delete=False)
             by_broker.setdefault(broker, []).append(key)
+            yield from pausing(count)
         for broker, keys in by_broker.items():
             yield from change_leaderships(context, keys, self._leave_isr(broker))
-            for key in keys:
+            for count, key in enumerate(keys, 1):
+                yield from pausing(count)
                 if context.leadership(key) is None:
                     self._batch.tell(context.brokers, [])
                 elif key.topic not in context.to_delete:

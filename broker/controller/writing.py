@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions, WriteLeaderships
+from broker.controller.decisions import Decisions, WriteLeaderships, pausing
 from broker.controller.leadership import Leadership
 from broker.protocol.topic_partition import TopicPartition
 
@@ -25,12 +25,13 @@ def change_leaderships(
     remaining = list(keys)
     while remaining:
         wanted: dict[TopicPartition, Leadership] = {}
-        for key in remaining:
+        for count, key in enumerate(remaining, 1):
             before = context.leadership(key)
             if before is not None and before.controller_epoch <= context.epoch:
                 after = change(key, before)
                 if after is not None:
                     wanted[key] = after
+            yield from pausing(count)
         written = yield from write_leaderships(context, wanted)
         changed.update(written)
         remaining = [key for key in wanted if key not in written]
@@ -47,10 +48,11 @@ def write_leaderships(
     if not wanted:
         return {}
     found = yield WriteLeaderships(wanted)
-    for key in wanted:
+    for count, key in enumerate(wanted, 1):
         there = found[key]
         if there is None:
             context.drop_leadership(key)
         else:
             context.put_leadership(key, there)
+        yield from pausing(count)
     return {key: it for key, it in wanted.items() if found[key] == it}

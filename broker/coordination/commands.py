@@ -1,4 +1,7 @@
-"""The controller requests by which a cluster of one commands its broker."""
+"""The controller requests by which a cluster of one commands its broker.
+
+A request about many partitions is made in steps of `STEP_ITEMS`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from broker.cluster.topics import Topic
+from broker.log.steps import Steps
 from broker.protocol.schemas.composing import (
     ControllerRequests,
     during_delete,
@@ -22,7 +26,7 @@ from broker.protocol.schemas.stop_replica import (
 )
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.sentinels import EPOCH_DURING_DELETE
-from broker.protocol.topic_partition import TopicPartition
+from planes.slices import STEP_ITEMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,42 +41,40 @@ class Commands:
         self, topic: Topic, indexes: Iterable[int], *, is_new: bool
     ) -> LeaderAndIsrRequest:
         """Lead these partitions under the topic's leader epochs."""
-        return self._requests(topic.name, topic.topic_id).leader_and_isr(
-            {
-                TopicPartition(topic.name, index): self._state(
-                    index, self.broker_id, topic.leader_epochs[index], is_new=is_new
-                )
-                for index in indexes
-            }
-        )
+        states = [
+            self._state(
+                index, self.broker_id, topic.leader_epochs[index], is_new=is_new
+            )
+            for index in indexes
+        ]
+        requests = self._requests(topic.name, topic.topic_id)
+        return requests.leader_and_isr({topic.name: states})
 
-    def announce(
+    def announcing(
         self, topic: Topic, indexes: Iterable[int], *, leader: int
-    ) -> UpdateMetadataRequest:
-        """Tell clients that ``leader`` leads these partitions."""
+    ) -> Steps[UpdateMetadataRequest]:
+        """Return the request that tells clients who leads these partitions."""
         offline = () if leader == self.broker_id else (self.broker_id,)
-        return self._requests(topic.name, topic.topic_id).update_metadata(
-            {
-                TopicPartition(topic.name, index): metadata_of(
-                    self._state(index, leader, topic.leader_epochs[index]), offline
-                )
-                for index in indexes
-            }
-        )
+        states = []
+        for count, index in enumerate(indexes, 1):
+            state = self._state(index, leader, topic.leader_epochs[index])
+            states.append(metadata_of(state, offline))
+            if not count % STEP_ITEMS:
+                yield None
+        requests = self._requests(topic.name, topic.topic_id)
+        return requests.update_metadata({topic.name: states})
 
-    def forget(
+    def forgetting(
         self, name: str, topic_id: UUID | None, partitions: int
-    ) -> UpdateMetadataRequest:
-        """Tell clients that a topic is being deleted."""
-        return self._requests(name, topic_id).update_metadata(
-            {
-                TopicPartition(name, index): metadata_of(
-                    during_delete(self._state(index, self.broker_id, 0)),
-                    (self.broker_id,),
-                )
-                for index in range(partitions)
-            }
-        )
+    ) -> Steps[UpdateMetadataRequest]:
+        """Return the request that tells clients that a topic is being deleted."""
+        states = []
+        for index in range(partitions):
+            state = during_delete(self._state(index, self.broker_id, 0))
+            states.append(metadata_of(state, (self.broker_id,)))
+            if not len(states) % STEP_ITEMS:
+                yield None
+        return self._requests(name, topic_id).update_metadata({name: states})
 
     def delete(self, topic: str, index: int) -> StopReplicaRequest:
         """Delete one replica, whatever its epoch."""
@@ -81,9 +83,7 @@ class Commands:
             leader_epoch=EPOCH_DURING_DELETE,
             delete_partition=True,
         )
-        return self._requests(topic, None).stop_replica(
-            {TopicPartition(topic, index): state}
-        )
+        return self._requests(topic, None).stop_replica({topic: [state]})
 
     def _requests(self, topic: str, topic_id: UUID | None) -> ControllerRequests:
         return ControllerRequests(

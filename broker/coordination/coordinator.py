@@ -103,6 +103,9 @@ class Controlled(Protocol):
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Tell clients this from now on."""
 
+    def updating_metadata(self, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
+        """Do as `update_metadata`, in steps, for who holds the lock."""
+
     async def settle_deletions(self) -> None:
         """Make durable that logs are gone, and that groups forgot their offsets.
 

@@ -21,7 +21,7 @@ from logging import getLogger
 from typing import Final
 from uuid import UUID
 
-from broker.cluster.blocking import Blocking, call_here, carried_out
+from broker.cluster.blocking import Blocking, call_here, carried_out, in_turns
 from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.adoption import reconcile
 from broker.coordination.alone import Alone
@@ -31,7 +31,7 @@ from broker.coordination.coordinator import Configs, Controlled, FoundLog, NewTo
 from broker.coordination.registry import Registry
 from broker.coordination.turns import Turns
 from broker.disk.identity import kafka_uuid
-from broker.log.steps import Steps
+from broker.log.steps import Steps, run
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
@@ -223,8 +223,6 @@ class EmbeddedCoordinator(Alone):
         deleting = self._registry.state.deleting
         if name not in deleting or name in self._removing:
             await self._decided(lambda: _forgetting(self._topic(name)))
-            # Clients are told first, so that nobody is sent to a replica that is gone.
-            self._announce_deletion(name, self._registry.state.deleting[name])
         await self._remove(name)
 
     async def _remove(self, name: str) -> None:
@@ -242,6 +240,8 @@ class EmbeddedCoordinator(Alone):
         if deletion is None:
             # Another request has finished it meanwhile.
             return
+        # Clients are told first, so that nobody is sent to a replica that is gone.
+        await in_turns(self._telling_of_deletion(name, deletion))
         for index in range(deletion.partitions):
             if not self._delete(name, index, deletion.topic_id):
                 raise KafkaError(
@@ -332,7 +332,7 @@ class EmbeddedCoordinator(Alone):
                 raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
             await preempt()
         self._check_still_wanted(topic)
-        self._announce(topic, indexes, self._id)
+        await in_turns(self._telling(topic, indexes, self._id))
 
     def _check_still_wanted(self, topic: Topic) -> None:
         """Raise if the topic was deleted while its creation was preempted."""
@@ -438,7 +438,7 @@ class EmbeddedCoordinator(Alone):
 
     def _delete_all(self, name: str, deletion: Deletion) -> bool:
         """Finish a deletion that was cut short; False if a disk fails."""
-        self._announce_deletion(name, deletion)
+        run(self._telling_of_deletion(name, deletion))
         return all(
             self._delete(name, index, deletion.topic_id)
             for index in range(deletion.partitions)
@@ -452,15 +452,22 @@ class EmbeddedCoordinator(Alone):
         (outcome,) = answer.partition_errors
         return outcome.error_code is ErrorCode.none
 
-    def _announce_deletion(self, name: str, deletion: Deletion) -> None:
-        self._broker.update_metadata(
-            self._commands.forget(name, deletion.topic_id, deletion.partitions)
-        )
-
     def _announce(self, topic: Topic, indexes: Iterable[int], leader: int) -> None:
-        self._broker.update_metadata(
-            self._commands.announce(topic, indexes, leader=leader)
-        )
+        """Tell clients who leads, here and now: there is no handler that could wait."""
+        making = self._commands.announcing(topic, indexes, leader=leader)
+        self._broker.update_metadata(run(making))
+
+    def _telling(
+        self, topic: Topic, indexes: Iterable[int], leader: int
+    ) -> Steps[None]:
+        """Tell clients who leads, in steps, for who holds the lock."""
+        making = self._commands.announcing(topic, indexes, leader=leader)
+        yield from self._broker.updating_metadata((yield from making))
+
+    def _telling_of_deletion(self, name: str, deletion: Deletion) -> Steps[None]:
+        """Tell clients that a topic is being deleted, in steps."""
+        making = self._commands.forgetting(name, deletion.topic_id, deletion.partitions)
+        yield from self._broker.updating_metadata((yield from making))
 
 
 def _forgetting(topic: Topic) -> Change:

@@ -368,16 +368,21 @@ class Broker:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Tell clients this from now on, unless an old controller says it."""
-        return run(self.updating_metadata(request))
+        if request.controller_epoch < self.replicas.controller_epoch:
+            return ErrorCode.stale_controller_epoch
+        self._note_deleted(self.metadata_cache.update(request))
+        return ErrorCode.none
 
     def updating_metadata(self, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
         """Do as `update_metadata`, in steps, for who holds the lock."""
         if request.controller_epoch < self.replicas.controller_epoch:
             return ErrorCode.stale_controller_epoch
-        deleted = yield from self.metadata_cache.updating(request)
+        self._note_deleted((yield from self.metadata_cache.updating(request)))
+        return ErrorCode.none
+
+    def _note_deleted(self, deleted: list[TopicPartition]) -> None:
         if deleted:
             self.deletions.note(deleted)
-        return ErrorCode.none
 
     def led_with_others(self) -> Sequence[TopicPartition]:
         """Return what this broker leads that has other replicas, too."""

@@ -197,7 +197,7 @@ class _Connection:
             partition_epoch=leader_epoch,
             replicas=(_HERE, _ELSEWHERE),
         )
-        body = requests.leader_and_isr({_PARTITION: state}).to_wire(4)
+        body = requests.leader_and_isr({_PARTITION.topic: [state]}).to_wire(4)
         answer = self._ask(ApiKey.LEADER_AND_ISR, 4, body)
         errors = [each.error_code for each in answer.partition_errors]
         assert errors == [ErrorCode.none], answer

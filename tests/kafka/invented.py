@@ -70,7 +70,7 @@ class InventedPartition:
 
     def __enter__(self) -> Self:
         self.say_alive(*FOLLOWERS)
-        states = {self._key: self._state}
+        states = {self._key.topic: [self._state]}
         self._command(ApiKey.LEADER_AND_ISR, 6, self._words.leader_and_isr(states))
         # The leader proposes it, once; the controller does not know the partition, and
         # tells who lives to its mind.
@@ -89,7 +89,7 @@ class InventedPartition:
         stop = StopReplicaPartitionState(
             partition_index=0, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True
         )
-        stopped = self._words.stop_replica({self._key: stop})
+        stopped = self._words.stop_replica({self._key.topic: [stop]})
         self._command(ApiKey.STOP_REPLICA, 3, stopped)
         self._state = during_delete(self._state)
         self.say_alive()
@@ -112,7 +112,7 @@ class InventedPartition:
             )
             for broker, port in ports.items()
         ]
-        told = {self._key: metadata_of(self._state)}
+        told = {self._key.topic: [metadata_of(self._state)]}
         self._command(
             ApiKey.UPDATE_METADATA, 7, self._words.update_metadata(told, live)
         )

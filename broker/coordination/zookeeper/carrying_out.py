@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
+import trio
+
 from broker.controller.assignment import TopicAssignment
 from broker.controller.decisions import (
     NOTHING_FOUND,
@@ -20,6 +22,7 @@ from broker.controller.decisions import (
     ForgetDeletions,
     ForgetPreferredElection,
     Found,
+    Pause,
     Send,
     WriteAssignment,
     WriteLeaderships,
@@ -90,6 +93,8 @@ class CarryingOut:
                 await self._write_reassignments(remaining)
             case ForgetPreferredElection():
                 await self._remove_and_watch(paths.PREFERRED_ELECTION)
+            case Pause():
+                await trio.lowlevel.checkpoint()
             case _:
                 assert_never(decision)
         return NOTHING_FOUND

@@ -23,7 +23,7 @@ from broker.client.config import COMMON, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
 from broker.client.versions import Row
-from broker.controller.decisions import ControllerRequest
+from broker.controller.decisions import PAUSE_ITEMS, ControllerRequest
 from broker.observation.supervisor import Supervisor
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
@@ -31,7 +31,7 @@ from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.merging import merged
+from broker.protocol.schemas.merging import merging
 from broker.protocol.schemas.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
@@ -152,7 +152,7 @@ class ControllerChannels:
             while not channel.queue:
                 await channel.filled.wait()
             if self._merges:
-                channel.queue = deque(merged(channel.queue))
+                await _merge(channel.queue)
             request = channel.queue[0]
             response = await self._ask(address, request)
             channel.queue.popleft()
@@ -170,3 +170,22 @@ class ControllerChannels:
                 await trio.sleep(_RETRY_S)
             else:
                 return read(answer)
+
+
+async def _merge(queue: deque[ControllerRequest]) -> None:
+    """Merge what waits, in steps; a request that comes meanwhile stays as it is."""
+    waiting = len(queue)
+    steps = merging(list(queue))
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            merged = done.value
+            break
+        count += 1
+        if not count % PAUSE_ITEMS:
+            await trio.lowlevel.checkpoint()
+    for _ in range(waiting):
+        queue.popleft()
+    queue.extendleft(reversed(merged))

@@ -62,6 +62,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_EPOCH, NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.session import ZooKeeperSession
+from planes.slices import STEP_ITEMS, in_steps
 
 R = TypeVar("R")
 
@@ -432,25 +433,36 @@ class ZooKeeperCoordinator:
         """Elect leaders, of all partitions if none is named; return the outcomes."""
         core = self._governing().core
         wanted = list(core.context.all_partitions()) if keys is None else keys
-        outcomes = await self._decided(
+        outcomes: dict[TopicPartition, ErrorCode] = await self._decided(
             ControllerState.MANUAL_LEADER_BALANCE,
             lambda it: it.elect_leaders(wanted, kind),
         )
-        elected = {
-            key: leadership.leader
-            for key, outcome in outcomes.items()
-            if outcome is ErrorCode.none
-            for leadership in [core.context.leadership(key)]
-            if leadership is not None
-        }
+        elected: dict[TopicPartition, int] = {}
+        async for key in in_steps(outcomes):
+            leadership = core.context.leadership(key)
+            if outcomes[key] is ErrorCode.none and leadership is not None:
+                elected[key] = leadership.leader
+        await self._told_of(elected, timeout_ms)
+        async for key, leader in in_steps(elected.items()):
+            if self._leader(key) != leader:
+                outcomes[key] = ErrorCode.request_timed_out
+        return outcomes
 
-        def unseen() -> list[TopicPartition]:
-            return [key for key in elected if self._leader(key) != elected[key]]
+    async def _told_of(
+        self, elected: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> None:
+        """Wait until clients of this broker are told of leaders, or for no longer."""
 
-        with suppress(KafkaError):
-            await self._seen(lambda: not unseen(), timeout_ms)
-        late = dict.fromkeys(unseen(), ErrorCode.request_timed_out)
-        return {**outcomes, **late}
+        async def errand() -> None:
+            with trio.move_on_after(timeout_ms / 1000):
+                for count, (key, leader) in enumerate(elected.items(), 1):
+                    while self._leader(key) != leader:
+                        await self._told.next()
+                    if not count % STEP_ITEMS:
+                        await trio.lowlevel.checkpoint()
+
+        if timeout_ms > 0 and elected:
+            await self._errands.send(errand)
 
     def _leader(self, key: TopicPartition) -> int:
         """Return who leads, as clients of this broker are told."""

@@ -1,13 +1,14 @@
 """The controller's requests, made from what is decided for each partition.
 
 Whoever commands brokers makes its requests here: the controller, the coordinator of a
-broker alone, and the scripted controllers of experiments. Topics stand in the order in
-which the first partition of each is given, their partitions likewise.
+broker alone, and the scripted controllers of experiments. States are given by topic
+(`by_topic`), and stand in the requests in that order. To make a request then takes time
+for its topics only: whoever has many partitions collects their states in steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
@@ -50,7 +51,7 @@ class ControllerRequests:
 
     def leader_and_isr(
         self,
-        states: Mapping[TopicPartition, LeaderAndIsrPartitionState],
+        states: Mapping[str, Sequence[LeaderAndIsrPartitionState]],
         live_leaders: Iterable[LeaderAndIsrLiveLeader] = (),
         *,
         kind: int = 0,
@@ -65,16 +66,16 @@ class ControllerRequests:
                 LeaderAndIsrTopicState(
                     topic_name=topic,
                     topic_id=self.topic_ids.get(topic),
-                    partition_states=of_topic,
+                    partition_states=tuple(of_topic),
                 )
-                for topic, of_topic in _by_topic(states)
+                for topic, of_topic in states.items()
             ),
             live_leaders=tuple(live_leaders),
         )
 
     def update_metadata(
         self,
-        states: Mapping[TopicPartition, UpdateMetadataPartitionState],
+        states: Mapping[str, Sequence[UpdateMetadataPartitionState]],
         live_brokers: Iterable[UpdateMetadataBroker] = (),
     ) -> UpdateMetadataRequest:
         """Return what the broker is to tell clients, of partitions and of brokers."""
@@ -86,15 +87,15 @@ class ControllerRequests:
                 UpdateMetadataTopicState(
                     topic_name=topic,
                     topic_id=self.topic_ids.get(topic),
-                    partition_states=of_topic,
+                    partition_states=tuple(of_topic),
                 )
-                for topic, of_topic in _by_topic(states)
+                for topic, of_topic in states.items()
             ),
             live_brokers=tuple(live_brokers),
         )
 
     def stop_replica(
-        self, states: Mapping[TopicPartition, StopReplicaPartitionState]
+        self, states: Mapping[str, Sequence[StopReplicaPartitionState]]
     ) -> StopReplicaRequest:
         """Return which replicas the broker is to stop, and perhaps to delete."""
         return StopReplicaRequest(
@@ -102,8 +103,10 @@ class ControllerRequests:
             controller_epoch=self.controller_epoch,
             broker_epoch=self.broker_epoch,
             topic_states=tuple(
-                StopReplicaTopicState(topic_name=topic, partition_states=of_topic)
-                for topic, of_topic in _by_topic(states)
+                StopReplicaTopicState(
+                    topic_name=topic, partition_states=tuple(of_topic)
+                )
+                for topic, of_topic in states.items()
             ),
         )
 
@@ -149,11 +152,9 @@ def live_leaders(
                 )
 
 
-def _by_topic(
-    states: Mapping[TopicPartition, _S],
-) -> Iterator[tuple[str, tuple[_S, ...]]]:
+def by_topic(states: Mapping[TopicPartition, _S]) -> dict[str, list[_S]]:
+    """Return the states of each topic, in the order given."""
     topics: dict[str, list[_S]] = {}
     for key, state in states.items():
         topics.setdefault(key.topic, []).append(state)
-    for topic, of_topic in topics.items():
-        yield topic, tuple(of_topic)
+    return topics

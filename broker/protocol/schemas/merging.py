@@ -6,7 +6,7 @@ word on a partition, and not every one before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 from uuid import UUID
@@ -17,14 +17,18 @@ from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
 )
 from broker.protocol.schemas.stop_replica import StopReplicaRequest
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
-from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.schemas.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
 
 _Request: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
-def merged(waiting: Iterable[_Request]) -> list[_Request]:
+def merging(waiting: Iterable[_Request]) -> Generator[None, None, list[_Request]]:
     """Return what says the same to one broker in as few requests as may be.
+
+    In steps: one for each partition of requests that are merged.
 
     At most a LeaderAndIsr and after it an UpdateMetadata, between those that stop
     replicas: these stay where they are. All are of one controller, and for one
@@ -39,39 +43,53 @@ def merged(waiting: Iterable[_Request]) -> list[_Request]:
         elif isinstance(request, UpdateMetadataRequest):
             metadata.append(request)
         else:
-            found += [*_of_leaders(leaders), *_of_metadata(metadata), request]
+            found += yield from _of_leaders(leaders)
+            found += yield from _of_metadata(metadata)
+            found.append(request)
             leaders, metadata = [], []
-    return [*found, *_of_leaders(leaders), *_of_metadata(metadata)]
+    found += yield from _of_leaders(leaders)
+    found += yield from _of_metadata(metadata)
+    return found
 
 
-def _of_leaders(requests: list[LeaderAndIsrRequest]) -> list[LeaderAndIsrRequest]:
+def _of_leaders(
+    requests: list[LeaderAndIsrRequest],
+) -> Generator[None, None, list[LeaderAndIsrRequest]]:
     """Merge requests of one kind; "is new" stays once it was said."""
     if len(requests) < 2:
         return requests
-    states: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
+    states: dict[str, dict[int, LeaderAndIsrPartitionState]] = {}
     for request in requests:
         for topic in request.topic_states:
+            of_topic = states.setdefault(topic.topic_name, {})
             for state in topic.partition_states:
-                key = TopicPartition(topic.topic_name, state.partition_index)
-                is_new = state.is_new or (key in states and states[key].is_new)
-                states[key] = replace(state, is_new=is_new)
+                before = of_topic.get(state.partition_index)
+                if before is not None and before.is_new and not state.is_new:
+                    state = replace(state, is_new=True)
+                of_topic[state.partition_index] = state
+                yield
     live = {it.broker_id: it for request in requests for it in request.live_leaders}
     last = requests[-1]
-    return [_as(last, requests).leader_and_isr(states, live.values(), kind=last.type)]
+    said = {topic: tuple(of_topic.values()) for topic, of_topic in states.items()}
+    return [_as(last, requests).leader_and_isr(said, live.values(), kind=last.type)]
 
 
-def _of_metadata(requests: list[UpdateMetadataRequest]) -> list[UpdateMetadataRequest]:
+def _of_metadata(
+    requests: list[UpdateMetadataRequest],
+) -> Generator[None, None, list[UpdateMetadataRequest]]:
     """Merge requests of one kind; who is alive is what was said last."""
     if len(requests) < 2:
         return requests
-    states = {
-        TopicPartition(topic.topic_name, state.partition_index): state
-        for request in requests
-        for topic in request.topic_states
-        for state in topic.partition_states
-    }
+    states: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
+    for request in requests:
+        for topic in request.topic_states:
+            of_topic = states.setdefault(topic.topic_name, {})
+            for state in topic.partition_states:
+                of_topic[state.partition_index] = state
+                yield
     last = requests[-1]
-    return [_as(last, requests).update_metadata(states, last.live_brokers)]
+    said = {topic: tuple(of_topic.values()) for topic, of_topic in states.items()}
+    return [_as(last, requests).update_metadata(said, last.live_brokers)]
 
 
 def _as(

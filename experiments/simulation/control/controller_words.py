@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.cluster.topics import Topic
-from broker.protocol.schemas.composing import ControllerRequests, metadata_of
+from broker.protocol.schemas.composing import (
+    ControllerRequests,
+    by_topic,
+    metadata_of,
+)
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -48,7 +52,9 @@ class ControllerWords:
     def leader_and_isr(self, states: States, *, is_new: bool) -> LeaderAndIsrRequest:
         """Return what the broker is to lead and to follow."""
         return self._requests.leader_and_isr(
-            {key: self._state(key, it, is_new=is_new) for key, it in states.items()}
+            by_topic(
+                {key: self._state(key, it, is_new=is_new) for key, it in states.items()}
+            )
         )
 
     def update_metadata(
@@ -60,7 +66,9 @@ class ControllerWords:
             id=ID, endpoints=(_endpoint(HOST, PORT, BROKERS),)
         )
         return self._requests.update_metadata(
-            {key: metadata_of(self._state(key, it)) for key, it in states.items()},
+            by_topic(
+                {key: metadata_of(self._state(key, it)) for key, it in states.items()}
+            ),
             (*brokers, controller),
         )
 

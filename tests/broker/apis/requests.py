@@ -32,7 +32,6 @@ from broker.protocol.schemas.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
-from broker.protocol.topic_partition import TopicPartition
 
 # Kinds of an ACL, or of a filter of them, other than UNKNOWN.
 ACL_KINDS = {
@@ -276,7 +275,7 @@ def leader_and_isr(
         replicas=tuple(isr if replicas is None else replicas),
     )
     requests = _from_controller(key, topic_id, controller_epoch, broker_epoch)
-    request = requests.leader_and_isr({TopicPartition(*key): state})
+    request = requests.leader_and_isr({key[0]: [state]})
     return dataclasses.replace(request, is_kraft_controller=is_kraft)
 
 
@@ -293,7 +292,7 @@ def stop_replica(
         partition_index=key[1], leader_epoch=leader_epoch, delete_partition=delete
     )
     requests = _from_controller(key, None, controller_epoch, broker_epoch)
-    return requests.stop_replica({TopicPartition(*key): state})
+    return requests.stop_replica({key[0]: [state]})
 
 
 def update_metadata(
@@ -329,4 +328,4 @@ def update_metadata(
         for broker, (host, port) in (brokers or {}).items()
     ]
     requests = _from_controller(key, topic_id, controller_epoch, broker_epoch)
-    return requests.update_metadata({TopicPartition(*key): state}, live)
+    return requests.update_metadata({key[0]: [state]}, live)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from broker.coordination.coordinator import FoundLog
+from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -89,6 +90,10 @@ class Witness:
         return StopReplicaResponse(
             error_code=ErrorCode.none, partition_errors=tuple(errors)
         )
+
+    def updating_metadata(self, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
+        yield None
+        return self.update_metadata(request)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         for topic in request.topic_states:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from broker.protocol.schemas.composing import (
     ControllerRequests,
+    by_topic,
     during_delete,
     live_leaders,
     metadata_of,
@@ -53,7 +54,7 @@ def led(index: int, leader: int = 5) -> LeaderAndIsrPartitionState:
 def test_topics_stand_in_the_order_of_their_first_partitions() -> None:
     keys = (("t", 1), ("u", 0), ("t", 0))
     states = {TopicPartition(topic, index): led(index) for topic, index in keys}
-    assert REQUESTS.leader_and_isr(states, kind=1) == LeaderAndIsrRequest(
+    assert REQUESTS.leader_and_isr(by_topic(states), kind=1) == LeaderAndIsrRequest(
         controller_id=1,
         controller_epoch=2,
         broker_epoch=3,
@@ -79,7 +80,7 @@ def test_clients_are_told_that_a_topic_is_being_deleted() -> None:
         replicas=(5, 7, 9),
         offline_replicas=(9,),
     )
-    request = REQUESTS.update_metadata({TopicPartition("t", 0): told})
+    request = REQUESTS.update_metadata({"t": [told]})
     assert request == UpdateMetadataRequest(
         controller_id=1,
         controller_epoch=2,
@@ -95,7 +96,7 @@ def test_clients_are_told_that_a_topic_is_being_deleted() -> None:
 
 def test_replicas_are_stopped_topic_by_topic() -> None:
     stop = StopReplicaPartitionState(partition_index=1, delete_partition=True)
-    assert REQUESTS.stop_replica({TopicPartition("t", 1): stop}) == StopReplicaRequest(
+    assert REQUESTS.stop_replica({"t": [stop]}) == StopReplicaRequest(
         controller_id=1,
         controller_epoch=2,
         broker_epoch=3,

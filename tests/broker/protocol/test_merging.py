@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from broker.protocol.schemas.leader_and_isr import (
@@ -11,7 +12,7 @@ from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from broker.protocol.schemas.merging import merged
+from broker.protocol.schemas.merging import merging
 from broker.protocol.schemas.stop_replica import StopReplicaRequest
 from broker.protocol.schemas.update_metadata import (
     UpdateMetadataBroker,
@@ -74,6 +75,16 @@ def knows(
         ),
         live_brokers=tuple(UpdateMetadataBroker(id=it, endpoints=()) for it in alive),
     )
+
+
+def merged(waiting: list[Any]) -> list[Any]:
+    """Merge to the end."""
+    steps = merging(waiting)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return list(done.value)
 
 
 STOP = StopReplicaRequest(
