@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from broker.controller.assignment import PartitionAndReplica, ReplicaAssignment
 from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext, RegisteredBroker
-from broker.controller.decisions import Decisions
+from broker.controller.decisions import Decisions, pausing
 from broker.controller.deletion import TopicDeletions
 from broker.controller.partition_states import Election, PartitionStateMachine
 from broker.controller.reassignment import Reassignments
@@ -76,7 +76,10 @@ class Brokers:
         self._batch.tell(before, [])
         yield from self._batch.flush()
         # It has to know who is alive before it is told to follow anybody.
-        self._batch.tell(new, context.led_partitions())
+        self._batch.tell(new, [])
+        for count, key in enumerate(context.led_partitions(), 1):
+            self._batch.tell(new, [key])
+            yield from pausing(count)
         yield from self._batch.flush()
         replicas = context.replicas_on(new)
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)
@@ -110,7 +113,8 @@ class Brokers:
         context = self._context
         being_deleted: list[PartitionAndReplica] = []
         others: list[PartitionAndReplica] = []
-        for replica in replicas:
+        for count, replica in enumerate(replicas, 1):
+            yield from pausing(count)
             to_delete = replica.key.topic in context.to_delete
             (being_deleted if to_delete else others).append(replica)
         self._partitions.put(context.with_offline_leader(), PartitionState.OFFLINE)
@@ -145,7 +149,8 @@ class Brokers:
         context.shutting_down.add(broker)
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
-        for key in context.partitions_on(broker):
+        for count, key in enumerate(context.partitions_on(broker), 1):
+            yield from pausing(count)
             leadership = context.leadership(key)
             if (
                 leadership is not None
@@ -154,8 +159,9 @@ class Brokers:
             ):
                 (led if leadership.leader == broker else followed).append(key)
         yield from self._partitions.elect(led, Election.CONTROLLED_SHUTDOWN)
-        for key in followed:
+        for count, key in enumerate(followed, 1):
             self._batch.stop([broker], key, delete=False)
+            yield from pausing(count)
         yield from self._batch.flush()
         yield from self._replicas.change(
             [PartitionAndReplica(key, broker) for key in followed],

@@ -251,6 +251,8 @@ class Rebalance:
         leads: Waiting[JoinAnswer] | None = None
         for member, member_id, protocols, parked in waiting:
             metadata = metadata_of(protocols, name)
+            if member.protocols is protocols:
+                member.row(name)
             shown.append(JoinedMember(member_id, member.instance_id, metadata))
             self._is_told(group, member, now)
             if member_id == told.leader:

@@ -13,7 +13,7 @@ Format: ``group-coordinator/src/main/resources/common/message/*.json`` in Kafka'
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -96,27 +96,41 @@ def offset_tombstone(key: OffsetKey) -> Record:
     return Record(_offset_key(key), None)
 
 
-def group_record(group_id: str, value: GroupValue) -> Record:
-    """Return the record of a group's generation."""
+def group_record(
+    group_id: str, value: GroupValue, rows: Sequence[tuple[bytes, bytes]] | None = None
+) -> Record:
+    """Return the record of a group's generation.
+
+    ``rows`` stand for its members: for each its `member_row`, and its assignment.
+    """
+    if rows is None:
+        rows = [(member_row(member), member.assignment) for member in value.members]
     parts = [
         struct.pack(">h", 3),
         _string(value.protocol_type),
         struct.pack(">i", value.generation),
         _string(value.protocol_name),
         _string(value.leader),
-        struct.pack(">qi", value.since_ms, len(value.members)),
+        struct.pack(">qi", value.since_ms, len(rows)),
     ]
-    for member in value.members:
-        parts += [
+    size = struct.Struct(">i").pack
+    for row, assignment in rows:
+        parts += (row, size(len(assignment)), assignment)
+    return Record(_group_key(group_id), b"".join(parts))
+
+
+def member_row(member: MemberValue) -> bytes:
+    """Return all that a group's record holds of a member before its assignment."""
+    return b"".join(
+        (
             _string(member.member_id),
             _string(member.instance_id),
             _string(member.client_id),
             _string(member.client_host),
             struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
             _bytes(member.subscription),
-            _bytes(member.assignment),
-        ]
-    return Record(_group_key(group_id), b"".join(parts))
+        )
+    )
 
 
 def group_tombstone(group_id: str) -> Record:

@@ -15,7 +15,6 @@ from broker.groups.state.messages import GroupProtocol, Instant, Record
 from broker.groups.state.records import (
     MEMBERS_PER_STEP,
     GroupValue,
-    MemberValue,
     group_record,
 )
 from broker.groups.state.roster import Member
@@ -30,21 +29,13 @@ def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Rec
         protocol_name=group.protocol_name,
         leader=group.roster.leader,
         since_ms=group.since_ms,
-        members=tuple(
-            MemberValue(
-                member_id=member.member_id,
-                instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout_ms=member.rebalance_timeout_ms,
-                session_timeout_ms=member.session_timeout_ms,
-                subscription=member.metadata(group.protocol_name or ""),
-                assignment=assignments.get(member.member_id, b""),
-            )
-            for member in group.roster
-        ),
+        members=(),
     )
-    return group_record(group.group_id, value)
+    name, assigned = group.protocol_name or "", assignments.get
+    rows = [
+        (member.row(name), assigned(member.member_id, b"")) for member in group.roster
+    ]
+    return group_record(group.group_id, value, rows)
 
 
 def building_group(
@@ -57,19 +48,19 @@ def building_group(
     group = Group(group_id, now)
     for number, kept in enumerate(value.members, 1):
         protocol = GroupProtocol(value.protocol_name or "", kept.subscription)
-        group.admit(
-            Member(
-                member_id=kept.member_id,
-                instance_id=kept.instance_id,
-                client_id=kept.client_id,
-                client_host=kept.client_host,
-                rebalance_timeout_ms=kept.rebalance_timeout_ms,
-                session_timeout_ms=kept.session_timeout_ms,
-                protocol_type=value.protocol_type,
-                protocols=(protocol,),
-                assignment=kept.assignment,
-            )
+        member = Member(
+            member_id=kept.member_id,
+            instance_id=kept.instance_id,
+            client_id=kept.client_id,
+            client_host=kept.client_host,
+            rebalance_timeout_ms=kept.rebalance_timeout_ms,
+            session_timeout_ms=kept.session_timeout_ms,
+            protocol_type=value.protocol_type,
+            protocols=(protocol,),
+            assignment=kept.assignment,
         )
+        member.row(protocol.name)
+        group.admit(member)
         if not number % MEMBERS_PER_STEP:
             yield
     if group.roster:

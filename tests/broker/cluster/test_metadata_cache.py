@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
+from broker.cluster.metadata_cache import MetadataCache
+from broker.log.steps import run
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
@@ -46,3 +49,48 @@ def test_who_asks_for_a_partition_that_others_have_is_to_look_for_them() -> None
         2: ErrorCode.unknown_topic_or_partition,
         3: ErrorCode.not_leader_or_follower,
     }
+
+
+def test_an_update_at_once_amid_one_in_steps_is_in_both() -> None:
+    """As when a log directory fails while a controller's request is obeyed."""
+    broker = World().broker
+    cache = broker.metadata_cache
+    two = UUID(int=2)
+    for name, topic_id in (("t", ONE), ("u", two)):
+        broker.update_metadata(
+            update_metadata((name, 0), leader=0, replicas=(0,), topic_id=topic_id)
+        )
+    command = update_metadata(
+        ("t", 0), leader=0, leader_epoch=5, replicas=(0,), topic_id=ONE
+    )
+    (topic,) = command.topic_states
+    (state,) = topic.partition_states
+    many = tuple(replace(state, partition_index=index) for index in range(200))
+    steps = broker.updating_metadata(
+        replace(command, topic_states=(replace(topic, partition_states=many),))
+    )
+    next(steps)
+    # One that it has dealt with, one that it has not, and one of another topic.
+    for key in (("t", 0), ("t", 199), ("u", 0), ("v", 0)):
+        topic_id = {"t": ONE, "u": two}.get(key[0])
+        broker.update_metadata(
+            update_metadata(
+                key, leader=-1, leader_epoch=9, replicas=(0,), topic_id=topic_id
+            )
+        )
+        assert leader_epoch(cache, *key) == 9
+        cache.check()
+    run(steps)
+    cache.check()
+    # What is said later holds.
+    assert leader_epoch(cache, "t", 0) == leader_epoch(cache, "u", 0) == 9
+    assert leader_epoch(cache, "t", 199) == 5
+    assert leader_epoch(cache, "v", 0) == 9
+    assert cache.name(two) == "u"
+
+
+def leader_epoch(cache: MetadataCache, name: str, index: int) -> int:
+    """Return under which epoch clients are told of a partition."""
+    topic = cache.topic(name)
+    assert topic is not None
+    return topic.partitions[index].leader_epoch

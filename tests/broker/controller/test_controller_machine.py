@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from broker.controller import partition_states, writing
+from broker.controller import decisions, partition_states, writing
 from broker.controller.alter_partition import IsrJudge
 from broker.controller.batches import RequestBatch
 from broker.controller.brokers import Brokers
@@ -29,6 +29,15 @@ def test_whatever_happens():
     run_state_machine_as_test(
         ControllerMachine,
         settings=settings(max_examples=60, stateful_step_count=40),
+    )
+
+
+def test_whatever_happens_and_others_run_after_every_partition(monkeypatch):
+    """A controller may die in each of its pauses, too."""
+    monkeypatch.setattr(decisions, "PAUSE_ITEMS", 1)
+    run_state_machine_as_test(
+        ControllerMachine,
+        settings=settings(max_examples=20, stateful_step_count=40),
     )
 
 
