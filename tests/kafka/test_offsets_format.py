@@ -108,8 +108,8 @@ def test_a_group_that_kafka_wrote_is_read(
         elif record.value is not None and isinstance(key, GroupKey):
             read_group(record.value)
     shard = Shard(0, lambda group_id: True)
-    records = (record for piece in pieces(log) for record in piece)
-    for _ in shard.read(records, lambda: Instant(0, 0)):
+    lists = ([(it.key, it.value) for it in piece] for piece in pieces(log))
+    for _ in shard.read(lists, lambda: Instant(0, 0)):
         pass
     shard.check()
     group = shard.groups["group"]
