@@ -46,14 +46,14 @@ def test_plan_of_sessions_states_the_configured_metric() -> None:
     found = doorkeeper("experiment", "plan", QUICKSTART)
     said = " ".join(found.output.split())
     assert (
-        "14 sessions x 6 rounds x 8 arms = 672 runs in the live world, about " in said
+        "12 sessions x 5 rounds x 8 arms = 480 runs in the live world, about " in said
     )
-    assert "configured metric: p99 of control" in said
+    assert "configured metric: p95 of control" in said
 
 
 def test_plan_of_chosen_schedulers_has_only_their_arms() -> None:
     found = doorkeeper("experiment", "plan", QUICKSTART, "--schedulers", "fifo,wfq")
-    assert "14 sessions x 6 rounds x 3 arms = 252 runs" in found.output
+    assert "12 sessions x 5 rounds x 3 arms = 180 runs" in found.output
     assert "priority" not in found.output
 
 
