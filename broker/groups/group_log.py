@@ -34,6 +34,9 @@ class GroupLog(Protocol):
         the appends to a partition as far as they succeed. Nothing is raised.
         """
 
+    def is_empty(self, partition: int) -> bool:
+        """Return whether the partition holds no record. Takes constant time."""
+
     def replay(self, partition: int) -> Iterator[Records]:
         """Iterate over the records that the partition holds when this begins.
 

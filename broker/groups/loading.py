@@ -67,8 +67,14 @@ class Loading:
 
     def elect(self, partition: int) -> None:
         """Begin to coordinate a partition's groups, unless they are here already."""
-        if partition not in self._shards.by_partition:
-            self._shards.add(partition)
+        if partition in self._shards.by_partition:
+            return
+        self._shards.add(partition)
+        is_left = partition not in self._shards.unloading
+        if is_left and self._shards.log.is_empty(partition):
+            # Nothing to read: clients of a new broker do not meet a load.
+            self._loaded(self._shards.by_partition[partition])
+        else:
             self._on_work()
 
     def resign(self, partition: int) -> None:

@@ -133,6 +133,11 @@ class ReplicatedGroupLog:
         if purgatory.watch(delayed, [key], deadline_ns, settle) is None:
             settle()
 
+    def is_empty(self, partition: int) -> bool:
+        """Return whether the partition's log holds nothing."""
+        log = self._replicas.get(TopicPartition(GROUP_METADATA_TOPIC, partition)).log
+        return log.log_start_offset == log.log_end_offset
+
     def replay(self, partition: int) -> Iterator[Records]:
         """Iterate over the partition's records, a read of the log at a time."""
         key = TopicPartition(GROUP_METADATA_TOPIC, partition)

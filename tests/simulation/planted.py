@@ -203,10 +203,10 @@ _BROKERS: Final = 3
 _LOST: Final = frozenset({"lost-write", "unseen", "dirty-read", "inconsistent-offsets"})
 
 PLANTED = {
-    "skip truncation": Planted(skip_truncation, _LOST | {"replicas-differ"}, 27),
+    "skip truncation": Planted(skip_truncation, _LOST | {"replicas-differ"}, 20),
     "acknowledge before the ISR has it": Planted(acknowledge_early, _LOST, 27),
     "forget an epoch check": Planted(
-        forget_the_epoch_of_a_fetch, _LOST | {"replicas-differ"}, 27
+        forget_the_epoch_of_a_fetch, _LOST | {"replicas-differ"}, 20
     ),
     "lose order on resume": Planted(
         lose_order_on_resume, frozenset({"reordered", "nonmonotonic-send"}), 12

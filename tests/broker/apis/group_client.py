@@ -65,6 +65,9 @@ class InstantLog:
     ) -> None:
         done(NONE)
 
+    def is_empty(self, partition: int) -> bool:
+        return True
+
     def replay(self, partition: int) -> Iterator[Record | None]:
         return iter(())
 

@@ -65,6 +65,9 @@ class MemoryGroupLog:
             self.partitions.setdefault(partition, []).extend(records)
         done(error)
 
+    def is_empty(self, partition: int) -> bool:
+        return partition != self.read_fails_in and not self.partitions.get(partition)
+
     def replay(self, partition: int) -> Iterator[Records]:
         if partition == self.read_fails_in:
             raise KafkaError(ErrorCode.kafka_storage_error)

@@ -258,11 +258,22 @@ def test_what_loads_is_due_to_whoever_read_the_clock_before(world) -> None:
         read += 1
         return Instant(read, 0)
 
+    world.commit({("t", 0): 1})
+    partition = partition_for("g", world.config.offsets_topic_num_partitions)
     coordinator = GroupCoordinator(
         world.config, log=world.log, clock=moving, rng=random.Random(7)
     )
-    coordinator.elect(0)
+    coordinator.elect(partition)
     asked_ns = moving().ns
     due_ns = coordinator.loading.next_ns()
     assert due_ns is not None
     assert due_ns <= asked_ns
+
+
+def test_an_empty_partition_is_loaded_at_once(world) -> None:
+    coordinator = GroupCoordinator(
+        world.config, log=world.log, clock=lambda: Instant(0, 0), rng=random.Random(7)
+    )
+    coordinator.elect(0)
+    assert coordinator.loading.next_ns() is None
+    assert coordinator.statistics().counters.partition_loads == 1
