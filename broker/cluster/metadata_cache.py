@@ -245,7 +245,7 @@ class MetadataCache(MetadataView):
         return deleted
 
     def _leave_views(self) -> None:
-        """Have the next change made in a copy, if a view has the snapshot."""
+        """Copy the snapshot if a view holds it: the view keeps the old one."""
         if self._is_viewed:
             self._now, self._is_viewed = self._now.copy(), False
 

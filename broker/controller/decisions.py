@@ -117,7 +117,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let others have the CPU, and go on. Nothing is written or sent."""
+    """Point at which the CPU may be yielded. Nothing is written or sent."""
 
 
 Decision: TypeAlias = (

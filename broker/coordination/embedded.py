@@ -453,19 +453,19 @@ class EmbeddedCoordinator(Alone):
         return outcome.error_code is ErrorCode.none
 
     def _announce(self, topic: Topic, indexes: Iterable[int], leader: int) -> None:
-        """Tell clients who leads, here and now: there is no handler that could wait."""
+        """Announce leaders to clients in one step: no handler could wait."""
         making = self._commands.announcing(topic, indexes, leader=leader)
         self._broker.update_metadata(run(making))
 
     def _telling(
         self, topic: Topic, indexes: Iterable[int], leader: int
     ) -> Steps[None]:
-        """Tell clients who leads, in steps, for who holds the lock."""
+        """Announce leaders to clients in steps; the caller holds the lock."""
         making = self._commands.announcing(topic, indexes, leader=leader)
         yield from self._broker.updating_metadata((yield from making))
 
     def _telling_of_deletion(self, name: str, deletion: Deletion) -> Steps[None]:
-        """Tell clients that a topic is being deleted, in steps."""
+        """Announce the deletion of a topic to clients in steps."""
         making = self._commands.forgetting(name, deletion.topic_id, deletion.partitions)
         yield from self._broker.updating_metadata((yield from making))
 

@@ -192,7 +192,7 @@ class Log:
             fields = check_produced(records, config.max_message_bytes)
             prepared = records
             _, _, _, _, _, attributes, _, base_ms, largest_ms, _, _, _, count = fields
-            # What small batches have.
+            # The form of small batches.
             if (
                 count != 1
                 or attributes

@@ -63,7 +63,7 @@ class Watchers(Protocol):
 
 
 class Cut(NamedTuple):
-    """Where a log is to end; ``keeps_nothing``: where it is to begin anew."""
+    """New end of a log; with ``keeps_nothing``, the offset at which it begins anew."""
 
     offset: int
     keeps_nothing: bool = False
@@ -318,7 +318,7 @@ class ReplicaFetcher:
     def out_of_service(self, each: Following) -> None:
         """Wait for a log that takes nothing now, or let go of it for good."""
         if each.partition.is_offline:
-            # Who leads it hears from the controller that its directory has failed.
+            # The controller reports the failed directory to the leader.
             self.stop(each.partition.key)
         else:
             # A flush found the disk full: mended, the log is in service again.

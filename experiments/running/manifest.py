@@ -60,7 +60,7 @@ class _RecordedTrace(BaseModel):
 
 
 class _RecordedSessions(BaseModel):
-    """What is read of the plan of an experiment that has begun."""
+    """Plan of an experiment that has begun, as far as it is read."""
 
     planned: int
 
@@ -270,7 +270,7 @@ class Manifest:
         self._count(run)
 
     def supersede(self, keys: Iterable[str]) -> None:
-        """Let no run of some trials count any more: their session is played again."""
+        """Discard the runs of trials whose session is played again."""
         wanted = set(keys)
         for run in self.runs:
             if run["cell"] in wanted and run["valid"]:

@@ -191,7 +191,7 @@ def partition_in(data: bytes) -> int:
 
 
 def is_plain_commit(value: bytes) -> bool:
-    """Say whether a value is of version 3 and without metadata, hence can be read."""
+    """Return whether a value has version 3 and no metadata, the form read here."""
     return (
         len(value) == _PLAIN_COMMIT.size
         and value[:2] == _PLAIN_VERSION

@@ -93,7 +93,7 @@ def recover(
 
 
 def truncate(segment: Segment, offset: int) -> int:
-    """Let go of every batch that ends at ``offset`` or later; return the next offset.
+    """Cut off every batch that ends at ``offset`` or later; return the next offset.
 
     That is ``offset`` where a batch ended or a gap is, else where its batch began. The
     segment is torn then: its file is yet to be cut.
