@@ -270,7 +270,7 @@ class BrokerServer:
             await trio.sleep(_DRAIN_LOOK_S)
 
     def _in_progress(self) -> bool:
-        """Say whether a request waits or is served, or a response is to be written."""
+        """Return whether any request is in the broker, or any response unwritten."""
         tasks = sum(
             plane.seated + len(plane.scheduler) for plane in self.topology.planes
         )

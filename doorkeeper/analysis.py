@@ -1,4 +1,4 @@
-"""``doorkeeper analyze`` and ``doorkeeper paper``: from a recording to what it says."""
+"""``doorkeeper analyze`` and ``doorkeeper paper``: from a recording to its results."""
 
 from __future__ import annotations
 

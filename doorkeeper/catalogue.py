@@ -1,4 +1,4 @@
-"""What ``doorkeeper schedulers`` prints: the presets, then the other policies.
+"""The output of ``doorkeeper schedulers``: the presets, then the other policies.
 
 A policy describes itself: its line is the first sentence of its class's docstring.
 ``planes`` and ``planes-lending`` are no policies but topologies (KIP-291), so they are

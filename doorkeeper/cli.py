@@ -1,8 +1,8 @@
 """The command line: ``doorkeeper``, put together from one file per group of commands.
 
-Those files import click alone. What a command works with it imports when it runs: a
-broker must answer its first request within a second, and pyspark, pyarrow and
-matplotlib take longer than that to import.
+Those files import click alone. A command imports its packages when it runs: a broker
+must answer its first request within a second, and pyspark, pyarrow and matplotlib take
+longer than that to import.
 """
 
 import click

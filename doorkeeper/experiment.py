@@ -1,4 +1,4 @@
-"""``doorkeeper experiment``: run a config, check it, or say what it would run."""
+"""``doorkeeper experiment``: run a config, check it, or print its plan."""
 
 from __future__ import annotations
 

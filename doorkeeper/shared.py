@@ -1,4 +1,4 @@
-"""What several commands share: their arguments, how a fault ends them, the console."""
+"""Shared by several commands: arguments, reports of a fault, the console."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-# What a user can do about: a full disk, a file in the way, a name that is too long.
+# Faults that a user can mend: a full disk, a file in the way, a name that is too long.
 _OF_FILES: Final = frozenset(
     {
         *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOENT),

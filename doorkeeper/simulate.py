@@ -64,11 +64,11 @@ def simulate(
     shrink: bool,
     jobs: int,
 ) -> None:
-    """Let clusters in virtual time have bad days, and say what they did wrong.
+    """Simulate clusters under faults in virtual time, and report violated promises.
 
-    Each seed is a cluster of the real broker with its load and its faults: first what
-    was promised must hold under all of these, then all heals, and progress must be
-    made. Without a seed it goes on from 0. Exit status 1 if anything does not hold.
+    Each seed is a cluster of the real broker with its load and its faults. The promises
+    must hold during the faults; after recovery, the cluster must make progress. Without
+    a seed, seeds count up from 0. Exit status 1 if anything does not hold.
     """
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed or --seeds, not both")

@@ -1,4 +1,4 @@
-"""``doorkeeper theory``: closed forms beside what an experiment measures."""
+"""``doorkeeper theory``: closed forms compared with measurements of an experiment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def theory(
     margin: float,
     out: Path | None,
 ) -> None:
-    """Print what closed forms say of each arm beside what was measured.
+    """Print the closed-form prediction of each arm next to its measurement.
 
     Runs the experiment in the model world (and the virtual one where it is quick), or
     reads recordings of it. Exit status 1 if a prediction is contradicted.

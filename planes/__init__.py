@@ -1,11 +1,11 @@
 """Planes: a request queue, one scheduler and the seats of its handlers.
 
-``task`` is a job with its time stamps; ``admission`` says who may enter the queue, and
-who is turned away; ``plane`` is one plane, ``cpu`` the turn-taking of several and
+``task`` is a job with its time stamps; ``admission`` is the rule that admits, throttles
+or rejects requests; ``plane`` is one plane, ``cpu`` the turn-taking of several and
 ``lending`` their common seats, all of them pure and free of Trio; ``slices`` is the
 preemption point that handlers call, ``lock`` a lock that they may hold over it;
 ``dispatcher`` runs it all under Trio, with ``stepping``, ``lock_turns``, ``room``,
-``workers``, ``upkeep`` and ``books`` as its hands; ``laws`` looks on. This
+``workers``, ``upkeep`` and ``books`` as its parts; ``laws`` counts violations. This
 package knows no protocol. ``slices``, and what rests on it, imports Trio, so import
 those by name.
 """

@@ -1,4 +1,4 @@
-"""The books of the loop's thread: until when its time is billed, and what to nobody.
+"""CPU ledger of the event-loop thread: charges to requests and to housekeeping.
 
 *Housekeeping* is CPU that is used for no request: accepting, timers, upkeep, scrapes.
 It is billed like the classes of requests, but has no flows.
@@ -12,12 +12,11 @@ from planes.clock import NowNs
 
 
 class Books:
-    """Who pays for the thread's time, as one line, which ends at ``until_ns``.
+    """CPU ledger of the thread; every nanosecond up to ``until_ns`` has been charged.
 
-    That is the end of what has been billed, to requests or to housekeeping. Where the
-    event loop tells of its waits (``spans``), a bill begins there, not at the work that
-    it is for: so what it took to come to the work, in the event loop and in between, is
-    paid by whoever it was for, and nothing is billed twice.
+    Where the event loop reports its waits (``spans``), the next charge starts at
+    ``until_ns`` and not at the work itself. Loop overhead therefore goes to the work
+    that follows it, and nothing is charged twice.
 
     ``with books.of("samples"):`` around synchronous work bills it to housekeeping,
     under that name; work inside such work is billed once, to what is outermost.
@@ -63,7 +62,7 @@ class Books:
 
 
 class Bill:
-    """What one kind of housekeeping has used."""
+    """CPU used by one kind of housekeeping."""
 
     __slots__ = ("_began_ns", "_books", "billed_ns")
 

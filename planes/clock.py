@@ -1,4 +1,4 @@
-"""What a clock is here: a function, handed in to whoever needs to know the time."""
+"""The type of a clock: a function, handed in where the time is needed."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 Apache Kafka's planes are threads, and the kernel decides whose turn it is. Trio's tasks
 share one thread and Trio has no priorities, so the planes of one process take turns at
-a single CPU *token*: this object says whose. It follows the fair-share rule of Linux'
-CFS: the plane that has received least CPU goes next; a plane that wakes after idling
-is placed a quantum behind the others' count, hence preempts at the next preemption
-point, but cannot save up idle time, nor time spent waiting for devices, as credit.
+a single CPU *token*, which this object assigns. It follows the fair-share rule of
+Linux' CFS: the plane that has received least CPU goes next; a plane that wakes after
+idling is placed a quantum behind the others' count, hence preempts at the next
+preemption point, but cannot save up idle time, nor time spent waiting for devices, as
+credit.
 
 Bound: over any time in which two planes both have a task ready, neither receives more
 than two quanta and two slices beyond the other (three quanta and two slices where there
@@ -31,8 +32,8 @@ class Cpu:
         self._alone = planes[0] if len(planes) == 1 else None
         self._quantum_ns = quantum_ns
         self._received_ns = dict.fromkeys(self.planes, 0)
-        # Planes that were ready when last looked at, and the least that the ready ones
-        # have received: what a plane that wakes is measured against. Never decreases.
+        # Planes that were ready at the last look, and the least service that the ready
+        # ones have received. A waking plane is measured against it. Never decreases.
         self._active: set[PlaneCore] = set()
         self._base_ns = 0
 
@@ -46,7 +47,7 @@ class Cpu:
             self._base_ns = max(self._base_ns, least_ns)
             floor_ns = self._base_ns - self._quantum_ns
         else:
-            # All were idle: nobody is owed anything.
+            # All were idle: no plane is owed service.
             floor_ns = self._base_ns = max(received_ns.values())
         received_ns[plane] = max(received_ns[plane], floor_ns)
         self._active.add(plane)
@@ -91,7 +92,7 @@ class Cpu:
         plane.debit(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
-        """Say whether the task's own policy, or another plane's turn, preempts it."""
+        """Return whether the task's policy, or another plane's turn, preempts it."""
         own = task.plane
         if own.must_yield(task, now_ns):
             return True

@@ -1,15 +1,15 @@
 """Planes under Trio: workers that run handlers, one slice at a time.
 
 Trio has no priorities, polls sockets once per batch of runnable tasks and shuffles the
-batch. If several handlers were runnable, Trio's coin would schedule them, not the
-scheduler. So there is one CPU token: the worker that holds it runs slices, of whichever
-task the ``Cpu`` says, back to back and without a Trio checkpoint, until a quantum has
-passed. Then it lets Trio poll the sockets and goes on. A worker whose handler waits for
-a device (any of Trio's own traps) passes the token on; that handler waits for the
-token again afterwards, in its scheduler, like everything that resumes work.
+batch. If several handlers were runnable, Trio's random order would schedule them, not
+the scheduler. So there is one CPU token. Its holder runs slices of the tasks that
+``Cpu`` picks, back to back and without a Trio checkpoint, until a quantum has passed.
+Then it lets Trio poll the sockets and goes on. A worker whose handler waits for a
+device (any of Trio's own traps) passes the token on; that handler waits for the token
+again afterwards, in its scheduler, like everything that resumes work.
 
-The dispatcher decides nothing: who runs is the ``Cpu``'s to say, how a handler is run
-up to its next trap the ``Stepper``'s, who finds room in a queue is seen to in ``Room``.
+The dispatcher decides nothing: ``Cpu`` picks the next task, ``Stepper`` runs a handler
+up to its next trap, and ``Room`` admits requests that wait for a full queue.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Dispatcher:
         self._awaken()
 
     def debit(self, task: Task, used_ns: int) -> None:
-        """Bill to a task's flow what was done for it after its turns."""
+        """Charge a task's flow for work that followed its turns."""
         if used_ns:
             self._turns.debit(task, used_ns, self.now_ns())
 
@@ -141,7 +141,7 @@ class Dispatcher:
         self._sources.append(look)
 
     def begin_upkeep(self) -> None:
-        """Let a step of upkeep wait for its turn."""
+        """Queue a step of upkeep for its turn."""
         self._upkeep.begin(self.now_ns())
         self._awaken()
 
@@ -190,7 +190,7 @@ class Dispatcher:
                 elif task.coroutine is not None or not self._served_at_once(task):
                     await self._turn(task, guard)
             except BaseException:
-                # Without its worker nobody may take the token any more.
+                # Without its worker, no other worker may take the token.
                 self._close()
                 raise
             self._served += 1
@@ -202,7 +202,7 @@ class Dispatcher:
         return None
 
     def _look_for_more(self) -> Task | None:
-        """Where several tasks came at once, pick of what has come meanwhile."""
+        """Read the sources again after several tasks came at once, then pick."""
         if self._served <= 1:
             return None
         self._served = 0
@@ -211,9 +211,9 @@ class Dispatcher:
         return self._turns.pick(self.now_ns())
 
     async def _poll(self) -> int:
-        """Let Trio poll sockets and run what is runnable then; return the time."""
-        # Twice: what the poll made runnable shares a batch with this worker, in random
-        # order; after the second checkpoint all of that batch has run.
+        """Poll sockets through Trio and run the runnable tasks; return the time."""
+        # Twice: tasks made runnable by the poll share a batch with this worker, in
+        # random order; after the second checkpoint all of that batch has run.
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
         self.books.begin_ns()
@@ -242,8 +242,8 @@ class Dispatcher:
         return began_ns
 
     def _served_at_once(self, task: Task) -> bool:
-        """Begin a task; say whether that was all, because nothing had to be awaited."""
-        # Let go of it: it may refer to the task, and cycles cost a collection.
+        """Begin a task; return whether it finished without awaiting anything."""
+        # Drop the reference: it may refer to the task, and cycles cost a collection.
         serve, task.serve, done = task.serve, None, task.done
         assert serve is not None
         assert done is not None
@@ -311,9 +311,9 @@ class Dispatcher:
     def _obey(
         self, task: Task, trap: Park | LockTrap, now_ns: int
     ) -> tuple[bool, LockError | None]:
-        """Do what a trap of our own asks for, unless it is misused.
+        """Carry out one of our own traps, unless it is misused.
 
-        Returns whether the task has to wait now, and what it has done wrong.
+        Return whether the task has to wait now, and the broken rule, if any.
         """
         try:
             if isinstance(trap, Park):
@@ -331,7 +331,7 @@ class Dispatcher:
     def _turn_with_locks(
         self, task: Task, guard: CancelStatusGuard
     ) -> Generator[Any, Any, None]:
-        """Run holders of what a task waits for, until it has it; then the task."""
+        """Run the holders of the lock that a task waits for; then the task."""
         lock = locking_of(task).waits_for
         while lock is not None and (runner := lock.runner(task)) is not task:
             began_ns = self._begin(task)
@@ -351,10 +351,10 @@ class Dispatcher:
         task.plane.suspend(task, self.books.until_ns)
 
     def _finish(self, task: Task, now_ns: int, result: Any) -> None:
-        """Hand on what a handler has returned, and let the task go.
+        """Hand on the result of a handler, and release the task.
 
-        What is done with the answer is part of the turn, and so is what it took to take
-        the task in: its flow pays for both.
+        Intake and the handling of the response are part of the turn: the flow pays for
+        both.
         """
         if task.local_done_ns < 0:
             task.local_done_ns = now_ns
@@ -367,7 +367,7 @@ class Dispatcher:
         self.books.until_ns = ended_ns
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:
-        """Send a task away without its seat; whoever it waits for calls ``wake``."""
+        """Suspend a task without its seat; the other side calls ``wake``."""
         plane = task.plane
         self._suspended[task] = None
         (plane.park if trap.is_done else plane.sleep)(task, now_ns)

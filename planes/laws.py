@@ -1,10 +1,9 @@
-"""What a plane was seen to do that it never should: a counter for each broken law.
+"""Runtime checks of a plane: a counter for each broken law.
 
 The contract of policies is tested before a policy is used
-(``schedulers.contract.conformance``). These counters watch the run itself, so that a
-measurement says whether the policy was the one it is called. Almost everything is read
-from the stamps of finished tasks, which costs the planes nothing; the rest is looked at
-once per window.
+(``schedulers.contract.conformance``). These counters watch the run itself, so a
+measurement shows whether the policy kept its promises. Nearly all are computed from the
+stamps of finished tasks, at no cost to the planes; the rest is read once per window.
 
 - *work conservation*: a handler was free and got nothing, though a job waited, and the
   policy does not say of itself that it may idle.
@@ -45,7 +44,7 @@ _KEPT: Final = 20_000
 
 
 class Tolerance(NamedTuple):
-    """What the laws of a plane leave open: ``weight`` as in `SchedulerConfig`."""
+    """Limits of a plane's laws: ``weight`` as in `SchedulerConfig`."""
 
     patience_ns: int
     quantum_ns: int
@@ -53,9 +52,10 @@ class Tolerance(NamedTuple):
 
 
 class _Flow:
-    """What is known of a flow: its latest arrival and that one's start, its service.
+    """Counters of a flow: its latest arrival, the start of that job, its service.
 
-    ``received_ns`` is that of the present window, ``longest_ns`` its largest cost ever.
+    ``received_ns`` is the service in the present window, ``longest_ns`` its largest
+    cost ever.
     """
 
     __slots__ = ("came_ns", "longest_ns", "received_ns", "started_ns", "weight")
@@ -147,7 +147,7 @@ class Laws:
         self._seats = plane.seats_in_use
 
     def _compare(self, waiting: list[Task]) -> None:
-        """Hold every flow against those that waited for all of the window."""
+        """Compare every flow with the flows that waited for all of the window."""
         behind = {
             self._flow(task)
             for task in waiting
@@ -183,7 +183,7 @@ class Laws:
 
 
 def _since_ns(task: Task) -> int:
-    """Return since when a waiting task has waited, as far as its stamps tell."""
+    """Return the start of a task's present wait, by its stamps."""
     if task.dequeued_ns < 0:
         return task.enqueued_ns
     if task.suspended_since_ns >= 0:

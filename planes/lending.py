@@ -29,9 +29,9 @@ from planes.task import Task
 class Lending:
     """The seats of two planes as one pool, in which each has its own.
 
-    ``borrowers`` may use idle seats of the other. Where seats are servers of their own,
-    this also says who is served next (as `planes.Cpu` does where they share a CPU).
-    Cost: O(1) per call.
+    ``borrowers`` may use idle seats of the other. Where seats are separate servers,
+    this also picks the next task (as `planes.Cpu` does where they share a CPU). Cost:
+    O(1) per call.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Lending:
 
     @property
     def seats(self) -> int:
-        """How many seats both have together."""
+        """Return the number of seats that both have together."""
         first, second = self.planes
         return first.seats_in_use + second.seats_in_use
 
     def has_seat(self, plane: PlaneCore) -> bool:
-        """Say whether the plane may seat another task."""
+        """Return whether the plane may seat another task."""
         other = self._other[plane]
         free = self.seats - plane.seated - other.seated
         if plane.seated < plane.seats:
@@ -60,7 +60,7 @@ class Lending:
         return plane in self._borrowers and free > self._wanted(other)
 
     def reclaims(self, plane: PlaneCore) -> bool:
-        """Say whether the plane has to give a seat back at a preemption point."""
+        """Return whether the plane has to give a seat back at a preemption point."""
         if plane.seated <= plane.seats_in_use:
             return False
         other = self._other[plane]
@@ -94,6 +94,6 @@ class Lending:
         plane.finish(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
-        """Say whether the task's own policy, or the owner of its seat, preempts it."""
+        """Return whether the task's policy, or the owner of its seat, preempts it."""
         plane = task.plane
         return plane.must_yield(task, now_ns)

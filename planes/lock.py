@@ -1,22 +1,22 @@
-"""A lock that handlers may hold over preemption points, and that knows its holder.
+"""A lock that handlers may hold over preemption points; it knows its holder.
 
 Kafka's handlers share locks (``replicaStateChangeLock``, ``leaderIsrUpdateLock``, a
 group's), and a request of a low class that is preempted while it holds one keeps the
 most urgent request waiting for everything in between: priority inversion, unbounded.
-The cure is priority inheritance (Sha, Rajkumar, Lehoczky 1990): while somebody waits,
-the holder runs with the rank of the waiter, through chains of locks as well.
+The cure is priority inheritance (Sha, Rajkumar, Lehoczky 1990): while a task waits, the
+holder runs with the rank of the waiter, through chains of locks as well.
 
-A policy here may rank by level, tag, deadline, size or service, so there is no one
-number to inherit. Instead the waiter stays among its scheduler's waiting jobs, and when
-it is picked its *turn* is given to the holder: time-slice donation (Haertig, Hohmuth et
-al., "helping"; proxy execution in Linux). The holder so runs exactly when the waiter
+A policy here may rank by level, tag, deadline, size or service, so no single number can
+be inherited. Instead the waiter stays among its scheduler's waiting jobs, and its
+*turn* is given to the holder when it is picked: time-slice donation (Haertig, Hohmuth
+et al., "helping"; proxy execution in Linux). The holder so runs exactly when the waiter
 would have, under any policy and across planes, its CPU billed to the waiter's turn, and
 is back to its own rank the moment it releases. No policy has a verb for it. Without
 ``inherits`` a waiter sleeps until the lock is handed to it, first come first served.
 
 A holder may be preempted, but waits neither in purgatory nor for a device: then a turn
 can always be used, and a critical section is bounded by its own CPU. A circle of
-waiters is our own fault and raised where it would close.
+waiters is our own fault, and an error is raised where it would close.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ LOCK_TRAPS: Final = frozenset({Acquire, Release})
 
 
 class TaskLock:
-    """Held by one task at a time: ``async with lock:`` in a handler.
+    """Lock held by one task at a time: ``async with lock:`` in a handler.
 
-    Driven by hand, a handler's traps may be ignored: then nobody holds anything.
+    A handler driven by hand may ignore the traps; then no task holds anything.
     """
 
     __slots__ = ("_acquire", "_release", "holder", "inherits", "name", "sleepers")
@@ -67,7 +67,7 @@ class TaskLock:
         self.name = name
         self.inherits = inherits
         self.holder: Task | None = None
-        # Who waits without ``inherits``, in order.
+        # Waiters without ``inherits``, in order.
         self.sleepers: deque[Task] = deque()
         self._acquire: Final = Acquire(self)
         self._release: Final = Release(self)
@@ -81,10 +81,10 @@ class TaskLock:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not GeneratorExit:
             await _trap(self._release)
-        # Else the dispatcher has ended, and nobody will run any more.
+        # Otherwise the dispatcher has ended, and no task will run any more.
 
     def ask(self, task: Task) -> bool:
-        """Take the lock for ``task``, or note that it waits; say which.
+        """Take the lock for ``task`` and return True, or note that it waits.
 
         :raises LockError: if waiting would close a circle.
         """
@@ -126,10 +126,10 @@ class TaskLock:
         locking.waits_for = None
 
     def runner(self, task: Task) -> Task:
-        """Return who runs in the turn of ``task``, which waits for this lock.
+        """Return the task that runs in the turn of ``task``, which waits for this lock.
 
-        That is whoever the chain of holders ends in; a lock that has come free on the
-        way is taken. Cost: O(length of the chain).
+        It is the end of the chain of holders; a lock that has become free on the way is
+        taken. Cost: O(length of the chain).
         """
         lock: TaskLock | None = self
         while lock is not None:
@@ -142,10 +142,10 @@ class TaskLock:
 
 
 class Locking:
-    """What a task has to do with locks: how many it holds, and which it waits for.
+    """Lock state of a task: the number of locks held, and the lock waited for.
 
-    ``lent_ns`` is the CPU of its turns that went to holders of what it waited for, less
-    what it received in the turns of others.
+    ``lent_ns`` is the CPU of its turns that was lent to holders, less the CPU that it
+    received in the turns of others.
     """
 
     __slots__ = ("held", "lent_ns", "waits_for")
@@ -157,7 +157,7 @@ class Locking:
 
 
 def locking_of(task: Task) -> Locking:
-    """Return what a task that has asked for a lock has to do with locks."""
+    """Return the lock state of a task that has requested a lock."""
     assert task.locking is not None, task
     return task.locking
 

@@ -1,9 +1,9 @@
-"""What becomes of a task's turn at the traps of locks: kept, given up, or lent.
+"""A task's turn at the traps of locks: kept, given up, or lent.
 
-The dispatcher's hand for ``planes.lock``. A task that finds its lock held gives its
-turn back to its scheduler (or sleeps, if the lock does not inherit); when it is picked
-again, slices of whoever holds the lock are run in its turn. The holder stays among its
-own scheduler's jobs all the while, so it may go on in either turn.
+The dispatcher's part for ``planes.lock``. A task that finds its lock held gives its
+turn back to its scheduler (or sleeps, if the lock does not inherit). When it is picked
+again, slices of the lock's holder run in its turn. The holder stays among its own
+scheduler's jobs meanwhile, so it may go on in either turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LockTurns:
         self._stepper = stepper
 
     def obey(self, task: Task, trap: LockTrap, now_ns: int) -> bool:
-        """Do what a task asks in its own turn; say whether it has to wait.
+        """Carry out a task's trap in its own turn; return whether it has to wait.
 
         :raises LockError: if a rule of locks forbids it.
         """
@@ -72,7 +72,7 @@ class LockTurns:
             step, argument = runner.coroutine.throw, breach
 
     def _obey_lent(self, runner: Task, trap: object, now_ns: int) -> None:
-        """Do what a holder asks for; where it has to wait, its own turn is safe."""
+        """Carry out a holder's trap in a lent turn; a wait keeps its own turn."""
         if type(trap) is Acquire:
             trap.lock.ask(runner)
         elif type(trap) is Release:

@@ -29,10 +29,10 @@ class SeatPool(Protocol):
     """Seats of several planes, which they lend each other (`planes.lending`)."""
 
     def has_seat(self, plane: PlaneCore) -> bool:
-        """Say whether the plane may seat another task."""
+        """Return whether the plane may seat another task."""
 
     def reclaims(self, plane: PlaneCore) -> bool:
-        """Say whether the plane has to give a seat back at a preemption point."""
+        """Return whether the plane has to give a seat back at a preemption point."""
 
 
 class PlaneCore:
@@ -49,22 +49,22 @@ class PlaneCore:
         self._leave_suffices = scheduler.leave_suffices
         # All that Kafka's rule asks: looked at here, it costs a request no call.
         self._bound = admission.capacity if isinstance(admission, Block) else None
-        # How many were turned away or throttled, by class and reason.
+        # Counts of rejected or throttled tasks, by class and reason.
         self.held_back: Counter[tuple[str, str]] = Counter()
         self.seats = seats
         self._slices = TimeSlices()
         self._aside = self._slices.aside
-        # How many hold seats that were taken away under them, as last looked at.
+        # Number of occupied seats that a resize removed, at the last look.
         self._leaving = 0
-        # Where idle seats are lent.
+        # The pool to which idle seats are lent.
         self.pool: SeatPool | None = None
         self.queued = 0
         self.seated = 0
         self.away = 0
         self.attained_ns = 0
-        # What `occupied_ns` is when no seat is taken.
+        # The value of `occupied_ns` when no seat is taken.
         self._occupied_ns = 0
-        # How often a free seat was given nothing although something waited.
+        # Number of times that a free seat stayed empty although a task waited.
         self.idled = 0
 
     def __repr__(self) -> str:
@@ -75,9 +75,9 @@ class PlaneCore:
         )
 
     def share_cpu(self, slice_ns: int | None) -> None:
-        """Have seated tasks share a CPU by slices, if the policy never preempts.
+        """Give seated tasks time slices of a shared CPU, if the policy never preempts.
 
-        To be called before the first task comes, where all seats have one CPU.
+        Called before the first task comes, where all seats have one CPU.
         """
         assert not self.seated, self
         if self.scheduler.preempts == NEVER:
@@ -85,11 +85,11 @@ class PlaneCore:
             self._aside = self._slices.aside
 
     def admits(self, task: Task) -> bool:
-        """Say whether ``offer`` would take the task now."""
+        """Return whether ``offer`` would take the task now."""
         return self.admission.admits(task, self.queued)
 
     def offer(self, task: Task, now_ns: int) -> bool:
-        """Let a new task in, or refuse it because the queue is full."""
+        """Admit a new task, or refuse it because the queue is full."""
         bound = self._bound
         if bound is None:
             if not self.admission.admits(task, self.queued):
@@ -105,19 +105,19 @@ class PlaneCore:
         return True
 
     def enter(self, task: Task, now_ns: int) -> None:
-        """Let in a task that no client sent: without admission, past the bound."""
+        """Admit a task that no client sent: without admission, past the bound."""
         task.arrived_ns = task.enqueued_ns = task.dequeued_ns = now_ns
         task.plane = self
         self.scheduler.arrive(task, now_ns)
 
     def has_seat(self) -> bool:
-        """Say whether a seat is free, its own or one that it may borrow."""
+        """Return whether a seat is free, its own or one that it may borrow."""
         if self.pool is None:
             return self.seated < self.seats
         return self.pool.has_seat(self)
 
     def resize(self, seats: int, now_ns: int) -> None:
-        """Have ``seats`` seats from now on; who has one that is gone keeps it."""
+        """Change the number of seats; a task in a removed seat keeps it."""
         assert seats >= 1, seats
         self._leaving = max(0, min(self.seated, self.seats_in_use) - seats)
         self.seats = seats
@@ -125,7 +125,7 @@ class PlaneCore:
 
     @property
     def seats_in_use(self) -> int:
-        """How many seats there are with those that go when they become free."""
+        """Return the number of seats, with those that vanish once they are free."""
         self._leaving = min(self._leaving, max(0, self.seated - self.seats))
         return self.seats + self._leaving
 
@@ -134,7 +134,7 @@ class PlaneCore:
         return self._occupied_ns + self.seated * now_ns
 
     def can_pick(self) -> bool:
-        """Say whether a task waits for the CPU: in a seat, or with a seat free."""
+        """Return whether a task waits for the CPU: in a seat, or with a seat free."""
         return bool(self._aside) or self._can_seat()
 
     def _can_seat(self) -> bool:
@@ -183,16 +183,17 @@ class PlaneCore:
         self.scheduler.ran(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
-        """Say whether another task is to be served before this seated one goes on.
+        """Return whether another task is to be served before this seated one goes on.
 
-        It outranks this one, its plane needs the seat, or this one's slice is over.
+        True if another task outranks it, its plane needs the seat, or its slice is
+        over.
         """
         if self._reclaimed() or (self._slices.is_over(task) and self.can_pick()):
             return True
         return self.scheduler.outranks(task, now_ns)
 
     def suspend(self, task: Task, now_ns: int) -> None:
-        """Let a seated task that must yield wait again, ready to go on.
+        """Return a seated task that must yield to the waiting ones, ready to go on.
 
         It has no seat meanwhile, unless the end of its slice is the reason.
         """
@@ -208,7 +209,7 @@ class PlaneCore:
         return self.pool is not None and self.pool.reclaims(self)
 
     def step_back(self, task: Task, now_ns: int) -> None:
-        """Let a seated task wait for its next turn, as one that waits for a lock."""
+        """Return a seated task to the waiting ones, as one that waits for a lock."""
         self._wait_again(task, now_ns)
         self.scheduler.leave(task, now_ns, done=False)
         self.scheduler.resume(task, now_ns)
@@ -229,12 +230,12 @@ class PlaneCore:
         self.scheduler.leave(task, now_ns, done=False)
 
     def block(self, task: Task, now_ns: int) -> None:
-        """Let a seated task wait for a device: it leaves service, its seat stays."""
+        """Take a seated task that waits for a device out of service; its seat stays."""
         self.away += 1
         self.scheduler.leave(task, now_ns, done=False)
 
     def unblock(self, task: Task, now_ns: int) -> None:
-        """Let a blocked task wait for the CPU; its seat is free until it is picked."""
+        """Queue a blocked task for the CPU; its seat is free until it is picked."""
         self.away -= 1
         self._wait_again(task, now_ns)
         self.scheduler.resume(task, now_ns)
@@ -283,7 +284,7 @@ class PlaneCore:
         assert self.away >= 0, self
 
     def _judge(self, task: Task, now_ns: int) -> None:
-        """Let admission say what becomes of a task whose first turn has come."""
+        """Pass a task to admission at its first turn."""
         task.refusal = reason = self.admission.judge(task, now_ns)
         if reason is None and task.throttled_until_ns > now_ns:
             reason = THROTTLED

@@ -1,4 +1,4 @@
-"""Who waits in front of a full queue, and who is told when there is room again."""
+"""Waiting requests in front of a full queue, and listeners for free room."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from planes.task import Task
 
 
 class Room:
-    """The room in the queues of ``planes``, and those who want it.
+    """The room in the queues of ``planes``, and the tasks that wait for it.
 
-    Those who wait are let in, in the order they came, by the pick that makes room;
-    nobody who comes later can slip in before them.
+    Waiting tasks are admitted in order of arrival, by the pick that makes room; no
+    later task can enter before them.
     """
 
     def __init__(self, planes: Sequence[PlaneCore], now_ns: NowNs) -> None:
@@ -27,7 +27,7 @@ class Room:
         self._listeners: dict[PlaneCore, list[Callable[[], None]]] = {
             plane: [] for plane in planes
         }
-        # Planes that have refused a task: somebody wants to hear of their room.
+        # Planes that have refused a task: their listeners wait for room.
         self.wanted: set[PlaneCore] = set()
 
     def listen(self, plane: PlaneCore, listener: Callable[[], None]) -> None:
@@ -41,7 +41,7 @@ class Room:
         await rescheduled(lambda: waiting.pop(task))
 
     def made(self, plane: PlaneCore) -> None:
-        """Let in those who wait for room, and tell the listeners if some is left."""
+        """Admit waiting tasks, and call the listeners if room is left."""
         waiting = self._waiting[plane]
         for task in list(waiting):
             if plane.offer(task, self._now_ns()):

@@ -1,16 +1,15 @@
-"""Preemption points: how a handler gives the CPU back between its units of work.
+"""Preemption points: a handler gives the CPU back between its units of work.
 
 A handler is an ``async def``. Between units of work (a partition, a batch, a page) it
-says ``await preempt()``; to wait for something that others will complete (purgatory) it
-says ``await parked(register)``, and where another handler will, ``await
-asleep(register)``. All are coroutine traps that this package understands; every other
-trap is Trio's and goes on to Trio. This works at any call depth, costs no Trio
-checkpoint when the same task goes on, and lets any seat resume a suspended handler:
-none belongs to a Trio task.
+awaits ``preempt()``. To wait for something that others will complete (purgatory), it
+awaits ``parked(register)``; to wait for another handler, ``asleep(register)``. All are
+coroutine traps that this package understands; every other trap is Trio's and is passed
+to Trio. This works at any call depth and costs no Trio checkpoint when the same task
+goes on. Any seat may resume a suspended handler, since none belongs to a Trio task.
 
 That freedom has one rule: a handler holds no cancel scope, nursery or Trio lock across
 any of them. ``CancelStatusGuard`` turns a breach, which would otherwise cancel some
-innocent request later, into an assertion at once (PEP 789 tells why).
+innocent request later, into an assertion at once (explained in PEP 789).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ PREEMPT: Final = _Preempt()
 
 
 class Park:
-    """The trap of ``parked`` and ``asleep``: who will wake the task, amid its work?"""
+    """The trap of ``parked`` and ``asleep``; ``register`` takes the wake function."""
 
     __slots__ = ("is_done", "register")
 
@@ -121,9 +120,10 @@ def parked(register: Register) -> Generator[Park, None, None]:
 
 @types.coroutine
 def asleep(register: Register) -> Generator[Park, None, None]:
-    """Do the same amid local work, as one that waits for what another handler does.
+    """Do the same amid local work, while another handler finishes its part.
 
-    Without a seat: that handler may need one, and all might be held by who waits.
+    The task has no seat: the other handler may need one, and all could be held by
+    waiting tasks.
     """
     yield Park(register, is_done=False)
 
@@ -163,12 +163,12 @@ class CancelStatusGuard:
 
 
 def stay(task: Task) -> None:
-    """Let a handler that is back from a device go on in this task of Trio's."""
+    """Note that a handler back from a device goes on in this Trio task."""
     task.go_on = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
 
 
 def reseat(task: Task) -> None:
-    """Let a handler go on where it has waited since it was back from a device."""
+    """Resume a handler in the Trio task where it waited after its device."""
     go_on, task.go_on = task.go_on, None
     assert go_on is not None, task
     go_on()

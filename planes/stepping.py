@@ -1,7 +1,7 @@
-"""How a handler is stepped: up to its next trap, billed to whose turn it is.
+"""Steps of a handler: each up to its next trap, billed to the owner of the turn.
 
 Handlers are stepped here and nowhere else, in a turn of their own or in one that was
-lent to them (``planes.lock``). What the trap asks for is the caller's to see to.
+lent to them (``planes.lock``). The caller carries out the trap.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from planes.plane import PlaneCore
 from planes.slices import PREEMPT, Park
 from planes.task import Task
 
-# Traps that are no part of Trio's, beside ``PREEMPT``.
+# Traps other than ``PREEMPT`` that are not Trio's.
 OWN_TRAPS: Final = frozenset({Park, *LOCK_TRAPS})
 
-# How a coroutine goes on: its ``send`` or its ``throw``.
+# The next step of a coroutine: its ``send`` or its ``throw``.
 Step = Callable[[Any], Any]
 Spend = Callable[[Task], None]
 
@@ -45,12 +45,12 @@ class Stepper:
     def step(
         self, owner: Task, runner: Task, step: Step, argument: object, began_ns: int
     ) -> Any:
-        """Run ``runner`` in the turn of ``owner`` until its next trap; return that.
+        """Run ``runner`` in the turn of ``owner`` until its next trap; return the trap.
 
-        Whatever ends the step is billed, from ``began_ns`` on: where the turn goes on,
-        that is when the last step ended, so that a trap is its task's to pay for.
-        ``spend`` is not called at a lock's traps: where time is virtual, the work
-        before one is paid for with what comes after.
+        The step is billed from ``began_ns`` on, however it ends. Where the turn goes
+        on, that is the end of the last step, so a task pays for its own traps.
+        ``spend`` is not called at a lock's traps: in virtual time, work before such a
+        trap is paid for with the work after it.
 
         :raises StopIteration: with the result, if the handler has returned.
         """
@@ -69,10 +69,10 @@ class Stepper:
 def unserved(
     coroutine: Coroutine[Any, Any, Any], step: Step, argument: object
 ) -> Generator[Any, Any, None]:
-    """Let a handler end where nobody is served any more, up to a trap of our own.
+    """Run a handler to its end, or to a trap of ours, after the dispatcher has closed.
 
-    Its scheduler let it go when it went to wait for a device, so nobody is billed.
-    Whatever it raises is its worker's, as Trio's cancellation must be.
+    Its scheduler released it when it went to wait for a device, so no flow is billed.
+    An exception of the handler is its worker's, as Trio's cancellation must be.
     """
     while True:
         try:

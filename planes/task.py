@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from planes.lock import Locking
     from planes.plane import PlaneCore
 
-# Returns the handler's coroutine, or what it would return if it need wait for nothing.
+# Returns the handler's coroutine, or its result if nothing had to be awaited.
 Serve = Callable[[], Any]
 GoOn = Callable[[], None]
 
@@ -47,7 +47,7 @@ class Task(Applicant):
     go_on: GoOn | None = None
     # The plane that took it in.
     plane: PlaneCore = field(init=False)
-    # Which locks it holds and waits for, once it asked for one.
+    # Locks held and waited for; None until the first one.
     locking: Locking | None = None
 
     enqueued_ns: int = -1
@@ -58,21 +58,21 @@ class Task(Applicant):
     response_sent_ns: int = -1
     suspended_ns: int = 0
     suspended_since_ns: int = -1
-    # What it had attained when its time slice began (`planes.time_slices`).
+    # CPU attained at the start of its time slice (`planes.time_slices`).
     slice_began_ns: int = 0
     # CPU that it took to take it in and to come to its turns; its flow pays for it
     # when it is done.
     prior_ns: int = 0
-    # The CPU that its own handler has used, once that has returned; what it is billed
-    # beside that is `prior_ns`, and the handing on of its answer.
+    # CPU used by its own handler, set once that has returned. The rest of its bill is
+    # `prior_ns` and the handling of its response.
     service_ns: int = 0
     preemptions: int = 0
 
     def own_cpu_ns(self) -> int:
-        """Return the CPU that was used for it so far, in whosever turns.
+        """Return the CPU that was used for this task so far, in any task's turns.
 
-        ``attained_ns`` is that of its own turns, in which a holder of a lock that it
-        waited for may have run; and, once it is let go, all that it is billed.
+        ``attained_ns`` is the CPU of its own turns, in which a lock holder may have
+        run; after its end, all that it is billed.
         """
         if self.locking is None:
             return self.attained_ns

@@ -1,10 +1,10 @@
 """Seats that share one CPU by time slices, as a kernel shares it among threads.
 
-A policy that never preempts says in which order requests get seats. In Apache Kafka a
-seat is a thread (``num.io.threads``), and the kernel divides the CPU among the threads
-that have a request; so a small request proceeds beside a large one. Here a task that
-has used a time slice T is *set aside* at a preemption point. It keeps its seat, stays
-in service for its policy, and goes on in its turn.
+A policy that never preempts decides the order in which requests get seats. In Apache
+Kafka a seat is a thread (``num.io.threads``), and the kernel divides the CPU among the
+threads that have a request; so a small request proceeds beside a large one. Here a task
+that has used a time slice T is *set aside* at a preemption point. It keeps its seat,
+stays in service for its policy, and goes on in its turn.
 
 Model: processor sharing among c busy seats in quanta of T. With k tasks aside, the
 first of them goes on as soon as the other c - k seats have used T (c - k) / k, or have
@@ -46,11 +46,11 @@ class TimeSlices:
         self._due_ns = 0
 
     def is_over(self, task: Task) -> bool:
-        """Say whether a task has used its slice."""
+        """Return whether a task has used its slice."""
         return task.attained_ns - task.slice_began_ns >= self._slice_ns
 
     def set_aside(self, task: Task, seats: int, attained_ns: int) -> None:
-        """Let a seated task wait for its next slice, in a plane of so many seats."""
+        """Queue a seated task for its next slice, in a plane of so many seats."""
         task.slice_began_ns = task.attained_ns
         self.aside.append(task)
         count = len(self.aside)
@@ -58,5 +58,5 @@ class TimeSlices:
         self._due_ns = attained_ns + self._slice_ns * others // count
 
     def is_due(self, attained_ns: int) -> bool:
-        """Say whether the other seats have had their share before the first aside."""
+        """Return whether the other seats have had their share of CPU."""
         return attained_ns >= self._due_ns

@@ -16,13 +16,13 @@ _NEVER_NS: Final = 1 << 62
 class Upkeep:
     """Background work in small steps: the class `HOUSEKEEPING`, below all others.
 
-    A dispatcher does a step when no plane has anything to serve, under whichever
-    policy, and where planes always have, one per ``patience_ns``. So a request waits
-    for one step at most, and for one more per ``patience_ns`` of its own time; and
-    whatever the load, upkeep is not starved.
+    A dispatcher does a step when no plane has anything to serve, and at least one per
+    ``patience_ns`` when planes are always busy, under any policy. A request therefore
+    waits for at most one step, and for one more per ``patience_ns`` of its own time.
+    Upkeep is not starved under any load.
 
-    ``due_ns`` says when the next step is due (None: not before something happens),
-    ``step`` is called to do it. ``settled`` is called when no step is due any more.
+    ``due_ns`` returns the time of the next step (None: after the next event), ``step``
+    does it. ``settled`` is called when no step is due any more.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Upkeep:
         self._settled = settled
         # When a step that waits has done so for too long.
         self.overdue_ns = _NEVER_NS
-        # Tells the virtual world whose slice it was.
+        # Names the task of a slice for the virtual world.
         self.task = Task(number=-1, request_class=HOUSEKEEPING)
 
     @property
     def waits(self) -> bool:
-        """Say whether a step waits to be done."""
+        """Return whether a step waits."""
         return self.overdue_ns != _NEVER_NS
 
     def next_ns(self) -> int | None:
@@ -52,7 +52,7 @@ class Upkeep:
         return None if self.waits else self._due_ns()
 
     def begin(self, now_ns: int) -> None:
-        """Let a step wait from now on, as one has come due."""
+        """Queue a step that has come due."""
         if not self.waits:
             self.overdue_ns = now_ns + self._patience_ns
 

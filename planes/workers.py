@@ -17,11 +17,11 @@ class Workers:
     def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
         self._work = work
         self._idle: deque[trio.lowlevel.Task] = deque()
-        # Where they run; None until there is one.
+        # The workers' nursery; None until there is one.
         self.nursery: trio.Nursery | None = None
 
     def wake(self) -> None:
-        """Let an idle worker go on, or make a new one."""
+        """Resume an idle worker, or start a new one."""
         if self._idle:
             trio.lowlevel.reschedule(self._idle.popleft())
         else:
@@ -30,7 +30,7 @@ class Workers:
     def start(
         self, function: Callable[..., Awaitable[object]], *args: object, name: str
     ) -> None:
-        """Run a function as a task beside the workers."""
+        """Run a function as another task of the workers' nursery."""
         assert self.nursery is not None, "the dispatcher does not run"
         self.nursery.start_soon(function, *args, name=name)
 
@@ -53,7 +53,7 @@ class Alarm:
         self._due_ns: int | None = None
 
     def set(self, due_ns: int | None) -> None:
-        """Ring at ``due_ns``, from a task beside the workers; never if it is None."""
+        """Ring at ``due_ns``, from a separate task; never if it is None."""
         if due_ns is not None and (self._due_ns is None or due_ns < self._due_ns):
             self._due_ns = due_ns
             self._workers.start(self._wait, due_ns, name="alarm")

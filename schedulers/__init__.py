@@ -1,8 +1,8 @@
 """Request scheduling policies: pure, synchronous queue disciplines.
 
-``contract`` is what a policy may see and must keep, ``orders`` what several policies
-keep jobs in, ``policies`` a file for each, ``registry`` their names. Nothing here knows
-Trio, Kafka, sockets or clocks, and nothing here imports from the other packages.
+``contract`` is a policy's view of requests and its laws, ``orders`` holds shared queue
+structures, ``policies`` one file per policy, ``registry`` their names. Nothing here
+knows Trio, Kafka, sockets or clocks, and nothing here imports from the other packages.
 """
 
 from schedulers.contract.config import BadSetting, SchedulerConfig

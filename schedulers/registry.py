@@ -71,7 +71,7 @@ def find(name: str) -> SchedulerFactory:
     A module is looked for in the current directory, too, after all other places.
 
     :raises UnknownScheduler: if there is no such policy, module or attribute, or if it
-        is a class that does not say all that a policy must.
+    is a class that lacks a required method.
     """
     if name in POLICIES:
         return POLICIES[name]
@@ -94,7 +94,7 @@ def find(name: str) -> SchedulerFactory:
 def make(name: str, config: SchedulerConfig) -> Scheduler:
     """Make a new scheduler; one that is not of this package has a guard around it.
 
-    :raises UnknownScheduler: as :func:`find`, or if what is made is no scheduler.
+    :raises UnknownScheduler: as :func:`find`, or if the factory returns no scheduler.
     :raises BadSetting: if the policy has no such option, or cannot use its value. (Only
         a factory that is the policy's class says which it has.)
     """

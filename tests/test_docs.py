@@ -31,7 +31,7 @@ _MADE = ("runs/", ".venv", ".tools", "data/")
 
 
 def is_there(page: Path, name: str) -> bool:
-    """Say whether a path from the root, from the page, or a bare name is there."""
+    """Return whether a path from the root, from the page, or a bare name is there."""
     if "/" in name.rstrip("/"):
         inside = [ROOT / name, page.parent / name]
         return any(it.exists() for it in inside) or any(ROOT.glob(f"*/{name}"))

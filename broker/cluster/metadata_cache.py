@@ -152,7 +152,7 @@ class MetadataView:
         return self._now.topics.get(name)
 
     def knows(self, key: TopicPartition) -> bool:
-        """Say whether a controller has told of the partition."""
+        """Return whether a controller has told of the partition."""
         name, index = key
         topic = self._now.topics.get(name)
         return topic is not None and index in topic.partitions

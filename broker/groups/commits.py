@@ -377,7 +377,7 @@ def _pages(
 
 
 def _may_expire(group: Group) -> bool:
-    """Say whether the group's state lets offsets expire at all."""
+    """Return whether the group's state lets offsets expire at all."""
     if group.protocol_type is None or group.state is GroupState.EMPTY:
         return True
     knows_topics = group.topics is not None

@@ -70,7 +70,7 @@ class Joining:
         return effects
 
     def _has_room_for(self, group: Group, member_id: str) -> bool:
-        """Say whether ``group.max.size`` lets this member in, or stay.
+        """Return whether ``group.max.size`` lets this member in, or stay.
 
         While members join again, those that have count: so a group that is over a bound
         that was lowered loses the last to come.

@@ -210,7 +210,7 @@ class Loading:
     # ---- deletions that wait for loads --------------------------------------------
 
     def has_deletions(self) -> bool:
-        """Say whether a load has a deleted topic to forget."""
+        """Return whether a load has a deleted topic to forget."""
         return any(
             it.loading and it.deleted for it in self._shards.by_partition.values()
         )

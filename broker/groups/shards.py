@@ -59,7 +59,7 @@ class Shards:
         )
 
     def is_loading(self) -> bool:
-        """Say whether some partition's groups cannot be asked for yet."""
+        """Return whether some partition's groups cannot be asked for yet."""
         return any(shard.loading for shard in self.by_partition.values())
 
     def partition(self, group_id: str) -> int:

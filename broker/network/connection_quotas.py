@@ -137,7 +137,7 @@ class ConnectionQuotas:
         self._slots.unpark_all()
 
     def exceeded(self, listener: str) -> bool:
-        """Say whether this listener has to close a connection for a protected one."""
+        """Return whether a connection must be closed for a protected one."""
         return self._total > self._limits.total and not self._protects(listener)
 
     def check(self) -> None:

@@ -87,12 +87,12 @@ class KafkaSelector:
 
     @property
     def has_work(self) -> bool:
-        """Say whether ``poll`` has something to do without waiting."""
+        """Return whether ``poll`` has something to do without waiting."""
         return bool(self.to_read or self.to_write)
 
     @property
     def sending(self) -> bool:
-        """Say whether a response is partly written."""
+        """Return whether a response is partly written."""
         return any(channel.send is not None for channel in self._by_id.values())
 
     def register(self, channel: KafkaChannel) -> None:

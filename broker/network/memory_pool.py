@@ -30,7 +30,7 @@ class MemoryPool:
 
     @property
     def exhausted(self) -> bool:
-        """Say whether no further request may begin to be read."""
+        """Return whether no further request may begin to be read."""
         return self.available_bytes <= 0
 
     def on_available(self, listener: Callable[[], None]) -> None:

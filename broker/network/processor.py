@@ -122,7 +122,7 @@ class Processor:
 
     @property
     def busy(self) -> bool:
-        """Say whether a response is still to be written."""
+        """Return whether a response is still to be written."""
         return bool(self._responses) or self._selector.sending
 
     def idle_ns(self, now_ns: int) -> int:

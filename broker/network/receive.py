@@ -69,7 +69,7 @@ class Receive:
 
     @property
     def inside_frame(self) -> bool:
-        """Say whether part of a frame's body has come in, and memory is taken."""
+        """Return whether part of a frame's body has come in, and memory is taken."""
         return self._body is not None
 
     def next_frame(self) -> bytes | None:

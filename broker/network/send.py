@@ -39,7 +39,7 @@ class Send:
 
     @property
     def done(self) -> bool:
-        """Say whether all has been taken."""
+        """Return whether all has been taken."""
         return self._first == len(self._pieces)
 
     def write(self) -> bool:

@@ -108,7 +108,7 @@ class Request(Task):
             self.end_wait()
 
     def may_be_refused(self) -> bool:
-        """Say whether the answer can be THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+        """Return whether the answer can be THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
         api = self.api
         return api is not None and self.api_version >= api.quota_exceeded_since
 

@@ -32,7 +32,7 @@ from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 
 _START_S, _STOP_S = 60.0, 60.0
 _LOOK_S: Final = 0.2
-# What a broker has of its own; nobody else can say it for all.
+# Settings of a single broker; they cannot be set for all.
 _OWN: Final = (
     *("broker.id", "node.id", "listeners", "log.dirs", "log.dir", "zookeeper.connect"),
 )
@@ -71,7 +71,7 @@ def run(
         try:
             cluster.start(brokers, port, shared)
         except _Stopped:
-            # Nobody relies on it yet: what has been started is killed.
+            # No client relies on it yet, so all started processes are killed.
             return
         try:
             with contextlib.suppress(_Stopped), control_socket(at) as control:
@@ -81,14 +81,14 @@ def run(
 
 
 def _replicated(brokers: int) -> dict[str, str]:
-    """Return what a cluster is for, unless it is set otherwise: replicas."""
+    """Return the defaults of a cluster, with replicated topics."""
     replicas = str(min(brokers, _REPLICAS_MAX))
     return {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         # One listener for clients and brokers, on a machine of one user.
         "doorkeeper.controller.listeners": f"{_DATA},{_CONTROL}",
-        # All stop together: there is nobody to hand partitions over to.
+        # All brokers stop together, so partitions have no broker to move to.
         "controlled.shutdown.enable": "false",
     }
 
@@ -132,7 +132,7 @@ def _signals() -> Iterator[list[int]]:
 
 
 class _Cluster:
-    """The processes of a cluster; none of them outlives it, whatever happens."""
+    """The processes of a cluster; all of them end with it."""
 
     def __init__(self, at: Path, asked: list[int], stack: contextlib.ExitStack) -> None:
         self._at = at
@@ -146,7 +146,7 @@ class _Cluster:
         self._down: set[int] = set()
 
     def start(self, count: int, port: int, settings: Mapping[str, str]) -> None:
-        """Start ZooKeeper, then the brokers; say where they are when all are ready."""
+        """Start ZooKeeper, then the brokers; print the addresses when all are ready."""
         (zookeeper_port,) = free_ports(1)
         self._zookeeper = self._stack.enter_context(
             start_zookeeper(self._at, zookeeper_port, self._bound, self._tick)
@@ -157,7 +157,8 @@ class _Cluster:
         ports = self._ports
         self._brokers = [self._start_broker(number) for number in range(count)]
         for broker in self._brokers:
-            # Listening, it says so; whoever ends meanwhile is reported at once.
+            # A listening broker prints a line; a process that ends meanwhile is
+            # reported at once.
             broker.line(_START_S, self._zookeeper, *self._brokers)
         for broker, each in zip(self._brokers, ports, strict=True):
             self._wait_until_it_knows_all(broker, each, count)

@@ -71,7 +71,7 @@ def control_socket(directory: Path) -> Iterator[ControlSocket]:
 
 
 def ask_cluster(directory: Path, action: str, number: int) -> None:
-    """Have the cluster whose data is in ``directory`` carry out a command.
+    """Send a command to the running cluster whose data is in ``directory``.
 
     :raises ControlError: if there is no such cluster, or it refuses.
     """

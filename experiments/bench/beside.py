@@ -53,7 +53,7 @@ class Measure:
     by_java: bool = False
 
     def asks(self, broker: Running, names: Collection[str]) -> bool:
-        """Say whether it is asked of ``broker``, which is one of ``names``.
+        """Return whether it is asked of ``broker``, which is one of ``names``.
 
         What needs Kafka's tools or codecs is asked of Kafka and us, where Kafka is.
         """

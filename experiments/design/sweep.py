@@ -105,7 +105,7 @@ def point_name(levels: Mapping[str, str]) -> str:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Say whether two keys are the same, or one is in the table that the other is."""
+    """Return whether two keys are equal, or one is inside the other one's table."""
     short, long = sorted((one, other), key=len)
     return long == short or long.startswith(short + ".")
 

@@ -104,7 +104,7 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Say whether the process is no more."""
+        """Return whether the process is no more."""
         return self._process.poll() is not None
 
     def tell(self, line: str) -> None:

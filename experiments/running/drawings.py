@@ -46,7 +46,7 @@ class Drawings:
             self._take_up(entry)
 
     def wanted(self, trial: Trial) -> bool:
-        """Say whether this trial should bring its trace along; True once for each."""
+        """Return whether this trial should bring its trace along; True once each."""
         drawing = drawing_key(trial.experiment, trial.block)
         if drawing in self._asked:
             return False

@@ -226,7 +226,7 @@ class Manifest:
         self._run_lines.clear()
 
     def done(self, key: str) -> bool:
-        """Say whether a trial has a run that counts."""
+        """Return whether a trial has a run that counts."""
         return key in self._done
 
     def attempts(self, trial: Trial) -> int:

@@ -70,7 +70,7 @@ class Comparison:
 
     @property
     def contradicted(self) -> bool:
-        """Say whether some row that is judged differs from its prediction."""
+        """Return whether some row that is judged differs from its prediction."""
         return any(row.verdict == "differs" for row in self.rows)
 
 

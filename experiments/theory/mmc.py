@@ -79,7 +79,7 @@ class MMc:
         )
 
     def plane_pays(self) -> bool:
-        """Say whether one server of its own beats NP priority for the first class."""
+        """Return whether a separate server beats NP priority for the first class."""
         waits = self.split((1, self.servers - 1))[0]
         return waits < self.nonpreemptive()[0]
 

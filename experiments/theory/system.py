@@ -158,7 +158,7 @@ def system(
 def _preempts(
     settings: ModelSection, layout: Layout, streams: Sequence[Stream]
 ) -> bool:
-    """Say whether a thread of control has the CPU from one of data whenever it wakes.
+    """Return whether a waking control thread always takes the CPU from a data thread.
 
     So it is with one thread each on one CPU, where control wants less than its half
     and does not use up a slice before it sleeps again.

@@ -1,11 +1,11 @@
-"""Who may enter a plane's queue, and who is served that has waited in it.
+"""Admission rules: which requests may enter a plane's queue, and which are served.
 
-``admission`` is the contract, ``applicant`` what a rule may see of a task; each other
-file is one rule. ``block``, ``reserve`` and
-``exempt`` decide who finds room and serve whoever has: a full queue makes its reader
-wait. ``token_bucket``, ``codel`` and ``deadline`` bound the queue as ``block`` does,
-and decide when a request's turn has come: to serve it, to serve it and hold its
-connection back, or to turn it away. Whoever is turned away is answered all the same.
+``admission`` is the contract, ``applicant`` the view that a rule has of a task; each
+other file is one rule. ``block``, ``reserve`` and ``exempt`` limit entry, and serve
+every request that entered: a full queue makes its reader wait. ``token_bucket``,
+``codel`` and ``deadline`` bound the queue as ``block`` does. At a request's first turn
+they serve it, serve it and throttle its connection, or reject it. A rejected request is
+answered all the same.
 """
 
 from planes.admission.admission import (

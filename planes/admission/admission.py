@@ -1,11 +1,10 @@
-"""What an admission rule is: a bound, and a judgement at two moments.
+"""The contract of an admission rule: a bound, and a judgement at two moments.
 
 A rule sees applicants and nothing else; like a policy it has no clock, no I/O and no
-coin. ``PlaneCore`` asks it when a task comes (`admits`), tells it of one that has
-entered (`entered`), and asks again when its first turn has come (`judge`). No task
-vanishes: one that is turned away goes through its handler as every other does, which
-answers what the reason calls for. So being turned away costs a little service, is
-stamped and recorded, and is never silence.
+random numbers. ``PlaneCore`` calls `admits` when a task arrives, `entered` once it has
+entered, and `judge` at its first turn. No task vanishes: a rejected one goes through
+its handler as every other does, which answers with the reason's error. A rejection
+therefore costs a little service, is stamped and recorded, and always has a response.
 
 Laws, which the tests put to every rule:
 
@@ -30,11 +29,11 @@ THROTTLED: Final = "throttled"
 
 
 class Admission(Protocol):
-    """The bound of a plane's queue, and the rule for those who wait in it.
+    """The bound of a plane's queue, and the rule for requests that wait in it.
 
     The bound counts waiting requests that were never served (``queued.max.requests``,
-    for whom the rule does not favour). Where ``judges`` is false, ``entered`` and
-    ``judge`` are never called.
+    for classes that the rule does not favour). Where ``judges`` is false, ``entered``
+    and ``judge`` are never called.
     """
 
     judges: ClassVar[bool]
@@ -44,7 +43,7 @@ class Admission(Protocol):
         """Return the bound."""
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether ``job`` may enter a queue that holds ``queued`` requests."""
+        """Return whether ``job`` may enter a queue that holds ``queued`` requests."""
 
     def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
         """Take note of a task that has entered behind ``queued`` others."""

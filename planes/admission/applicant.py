@@ -1,4 +1,4 @@
-"""Who asks to be let in: a job as admission sees it, and what was decided about it."""
+"""A job as admission sees it, and the decision about it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from schedulers import Job
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
 class Applicant(Job):
-    """A job that has been received, -1 meaning not yet.
+    """A received job; -1 means not yet.
 
-    ``refusal`` is why admission turned it away: then it is answered just that. Until
-    ``throttled_until_ns`` whoever sent it is not to be heard again.
+    ``refusal`` is the reason of a rejection, which the response reports. Until
+    ``throttled_until_ns`` the connection of the request is not read.
     """
 
     received_ns: int = -1
@@ -20,5 +20,5 @@ class Applicant(Job):
     throttled_until_ns: int = 0
 
     def may_be_refused(self) -> bool:
-        """Say whether the answer could tell the client that a quota is exceeded."""
+        """Return whether the response has a field for THROTTLING_QUOTA_EXCEEDED."""
         return False

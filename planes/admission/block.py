@@ -1,4 +1,4 @@
-"""Kafka's rule: a full queue blocks whoever comes."""
+"""Kafka's rule: a full queue blocks the next request."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from schedulers import Job
 class Block:
     """Let ``capacity`` requests in; later ones wait in front of the queue.
 
-    What their wait costs the *other* connections of a processor is the reader's choice
-    (``broker.network.request_channel``), not the plane's.
+    The reader (``broker.network.request_channel``) decides whether their wait delays
+    the *other* connections of a processor.
 
     Source: ``queued.max.requests`` of Kafka's ``RequestChannel``. Cost: O(1).
 
@@ -26,11 +26,11 @@ class Block:
     judges: ClassVar[bool] = False
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether there is room."""
+        """Return whether there is room."""
         return queued < self.capacity
 
     def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
         """Ignore it: there will be no judgement."""
 
     def judge(self, task: Applicant, now_ns: int) -> None:
-        """Serve whatever has entered."""
+        """Serve every task that entered."""

@@ -14,15 +14,15 @@ from schedulers import Job
 class CoDel:
     """Let a request wait ``interval_ns``, but ``target_ns`` in a standing queue.
 
-    A queue stands if it has not been empty for ``interval_ns`` when a request enters.
-    A burst is let through; under overload waiting is cut to the target, so what is
-    served was asked for lately, by clients that still wait for it. A request that has
-    waited for longer than its limit when its turn comes is turned away. The limit is
-    the job's ``deadline_ns``, which ``adaptive-lifo`` and ``edf`` go by.
+    A queue stands if it has not been empty for ``interval_ns`` when a request enters. A
+    burst passes; under overload the wait is cut to the target, so served requests are
+    recent and their clients still wait. A request that has waited longer than its limit
+    at its turn is rejected. The limit is the job's ``deadline_ns``, by which
+    ``adaptive-lifo`` and ``edf`` order.
 
-    Source: Maurer, "Fail at Scale" (ACM Queue 13(8), 2015), whose controlled delay
-    this is, line by line, with its M = 5 ms and N = 100 ms; after Nichols and Jacobson,
-    "Controlling Queue Delay" (2012). Cost: O(1).
+    Source: controlled delay in Maurer, "Fail at Scale" (ACM Queue 13(8), 2015), with
+    its M = 5 ms and N = 100 ms; after Nichols and Jacobson, "Controlling Queue Delay"
+    (2012). Cost: O(1).
 
     >>> rule = CoDel(capacity=9, target_ns=5, interval_ns=100, favoured=frozenset())
     >>> first, second, late = (Applicant(number=n) for n in range(3))
@@ -43,7 +43,7 @@ class CoDel:
     judges: ClassVar[bool] = True
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether there is room."""
+        """Return whether there is room."""
         return queued < self.capacity
 
     def entered(self, task: Applicant, queued: int, now_ns: int) -> None:

@@ -13,21 +13,21 @@ from schedulers import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """Turn a request away, when its turn comes, if it cannot be done in time.
+    """Reject a request at its turn if it cannot be served in time.
 
-    In time is before the deadline that it came with (a client's own time limit) and
-    within ``limits_ns`` of its class, counted from when it was received; to be done
-    takes its expected cost. So under overload no service is spent on answers that
-    nobody waits for, which is what makes a queue metastable once clients retry. (Who
-    learns expected costs has to doubt them after a refusal for that reason alone, or
-    one slow request would shut its kind out for ever.)
+    In time means before its own deadline (a client's time limit) and within
+    ``limits_ns`` of its class since it was received; serving takes its expected cost.
+    Under overload no service is then spent on responses that no client waits for, which
+    is what makes a queue metastable once clients retry. (An estimator of costs has to
+    doubt its estimate after a refusal for that reason alone, or one slow request would
+    shut its kind out for ever.)
 
-    Law, where the cost is known and service is not interrupted: what is served is
-    answered in time, and what is turned away could not have been from then on.
+    Law, where costs are known and service is not interrupted: a served request is
+    answered in time, and a rejected one could not have been.
 
     Source: deadline-aware shedding as in Kudu's ``ServicePicker`` and in Dean and
-    Barroso, "The Tail at Scale" (2013). Kudu found (KUDU-1395) that it favours those
-    who retry: what must not be lost is to be favoured. Cost: O(1).
+    Barroso, "The Tail at Scale" (2013). Kudu found (KUDU-1395) that it favours clients
+    that retry, so classes that must not be lost are favoured. Cost: O(1).
 
     >>> rule = Deadline(capacity=9, limits_ns={"produce": 100}, favoured=frozenset())
     >>> task = Applicant(number=0, request_class="produce", received_ns=50, cost_ns=30)
@@ -42,7 +42,7 @@ class Deadline:
     judges: ClassVar[bool] = True
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether there is room."""
+        """Return whether there is room."""
         return queued < self.capacity
 
     def entered(self, task: Applicant, queued: int, now_ns: int) -> None:

@@ -11,10 +11,10 @@ from schedulers import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exempt:
-    """Let favoured classes in always, others while fewer than ``capacity`` wait.
+    """Admit favoured classes always, others while fewer than ``capacity`` wait.
 
-    A favoured class has no bound here. It has one nevertheless: one request per
-    connection is in the broker at a time.
+    A favoured class has no bound here, but each connection has at most one request in
+    the broker at a time.
 
     Source: the ``Exempt`` priority level of Kubernetes' API priority and fairness.
     Cost: O(1).
@@ -31,11 +31,11 @@ class Exempt:
     judges: ClassVar[bool] = False
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether there is room, or need be none."""
+        """Return whether there is room, or the class needs none."""
         return queued < self.capacity or job.request_class in self.favoured
 
     def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
         """Ignore it: there will be no judgement."""
 
     def judge(self, task: Applicant, now_ns: int) -> None:
-        """Serve whatever has entered."""
+        """Serve every task that entered."""

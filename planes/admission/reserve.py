@@ -11,7 +11,7 @@ from schedulers import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Let favoured classes use the whole queue, others all but ``reserved`` slots.
+    """Give favoured classes the whole queue, others all but ``reserved`` slots.
 
     A favoured request finds the queue full only behind as many others of its kind.
 
@@ -33,7 +33,7 @@ class Reserve:
         assert 0 <= self.reserved < self.capacity, (self.reserved, self.capacity)
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether there is room for the job's class."""
+        """Return whether there is room for the job's class."""
         if queued < self.capacity - self.reserved:
             return True
         return job.request_class in self.favoured and queued < self.capacity
@@ -42,4 +42,4 @@ class Reserve:
         """Ignore it: there will be no judgement."""
 
     def judge(self, task: Applicant, now_ns: int) -> None:
-        """Serve whatever has entered."""
+        """Serve every task that entered."""

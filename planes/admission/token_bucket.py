@@ -25,12 +25,12 @@ class TokenBucket:
     """Pay one token per request, from a bucket per class, when its turn comes.
 
     The bucket fills at ``per_s`` tokens a second up to ``burst``. A request is served
-    even if it takes the last token and more (Kafka's *permissive* quota): its answer
-    says how long the debt lasts, and its connection is not read until then (KIP-219).
-    So nothing is delayed within the broker, where it would hold a slot of the queue,
-    and clients that honour ``throttle_time_ms`` are told what to do. A request whose
-    answer can say THROTTLING_QUOTA_EXCEEDED is turned away instead while the bucket is
-    in debt, and pays nothing (*strict*). A class without a rate is not limited.
+    even if it takes the last token and more (Kafka's *permissive* quota): its response
+    reports how long the debt lasts, and its connection is not read until then
+    (KIP-219). No request is delayed within the broker, where it would hold a slot of
+    the queue; clients honour ``throttle_time_ms``. A request whose response has a field
+    for THROTTLING_QUOTA_EXCEEDED is rejected while the bucket is in debt, and pays
+    nothing (*strict*). A class without a rate is not limited.
 
     Law: with requests from n connections, at most ``burst + per_s * t + n`` of a class
     are served in any t seconds. (A connection that is held back until its debt is paid
@@ -56,7 +56,7 @@ class TokenBucket:
     judges: ClassVar[bool] = True
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether there is room."""
+        """Return whether there is room."""
         return queued < self.capacity
 
     def entered(self, task: Applicant, queued: int, now_ns: int) -> None:

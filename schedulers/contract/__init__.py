@@ -1,1 +1,1 @@
-"""What a policy is: the jobs it sees, its verbs and laws, and the test of both."""
+"""The contract of a policy: the jobs it sees, its verbs, its laws and their test."""

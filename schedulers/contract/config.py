@@ -1,4 +1,4 @@
-"""What a policy is made with: weights, seats, bounds, options of its own."""
+"""Settings of a policy: weights, seats, bounds, options of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedulers.contract.job import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
-    """What a policy may be told when it is made.
+    """Settings of a policy at construction.
 
     ``weights`` maps a request class to its share (missing: 1.0); ``seats`` is the
     number of jobs that can be in service at once (the D of SFQ(D)); ``ageing_ns``

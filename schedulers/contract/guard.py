@@ -6,7 +6,7 @@ like a result, or a run that never ends. The guard keeps the set of waiting jobs
 O(1) per call, and compares each answer of the policy with the set. Policies of this
 package are tested, so they run without a guard.
 
-Laws held here: no job is lost or invented, work conservation, the next event lies in
+Laws checked here: no job is lost or invented, work conservation, the next event lies in
 the future, ``outranks`` needs a waiting job, no exception. A policy that never returns
 from a call is not detected.
 """
@@ -112,7 +112,7 @@ class _Guarded(Scheduler):
         self._serving = 0
         # When `pick` last returned nothing though a job waited.
         self._idle_ns: int | None = None
-        # How often it has since a job was last picked.
+        # Number of idle answers since a job was last picked.
         self._idled = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:

@@ -1,9 +1,9 @@
-"""All that a scheduling policy may know of a request.
+"""A request as scheduling policies see it.
 
 A policy sees jobs and nothing else: no sockets, no bytes, no clock. The layers above
 extend a job with what they need (``planes.task.Task``: time stamps, a suspended
-coroutine); a policy that reads more than stands here is not a policy. Times are integer
-nanoseconds on the caller's clock.
+coroutine); a policy must not read those fields. Times are integer nanoseconds on the
+caller's clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a scheduling policy is: synchronous verbs over a set of waiting jobs.
+"""The contract of a scheduling policy: synchronous verbs over a set of waiting jobs.
 
 A policy is a queue discipline and nothing more. It has no clock (``now_ns`` is handed
 in and never decreases), no I/O and no randomness but the ``random.Random`` that its
@@ -17,7 +17,7 @@ is away for a while in between.
 
 Laws, each of which the shared contract tests against a naive reference:
 
-1. *No job is lost or invented*: what arrives is picked, once per arrive or resume.
+1. *No job is lost or invented*: each job is picked once per arrive or resume.
 2. *Work conservation*: ``pick`` returns None only if nothing waits, unless the policy
    declares ``work_conserving = False``; it then names its next event, or waits for a
    job in service to leave.
@@ -52,8 +52,8 @@ IN_SERVICE: Final = "in service"
 class Scheduler(ABC):
     """A queue discipline over the waiting jobs of one plane.
 
-    A policy must say ``arrive``, ``pick`` and ``waiting``. All else has a default,
-    which is that of a policy which never preempts and needs to know no costs.
+    A policy must define ``arrive``, ``pick`` and ``waiting``. All else has a default,
+    that of a policy which never preempts and needs no costs.
     """
 
     # ---- what it promises -------------------------------------------------------
@@ -69,12 +69,12 @@ class Scheduler(ABC):
     preempts: ClassVar[str] = NEVER
     # It bounds how far backlogged flows get apart by weight: `planes.laws` watches it.
     shares_by_weight: ClassVar[bool] = False
-    # It need not hear in `ran` of the slice that ends a job: all that it has to know
-    # stands in ``job.attained_ns`` when the job leaves.
+    # `ran` need not be called for the slice that ends a job: ``job.attained_ns`` has
+    # all when the job leaves.
     leave_suffices: ClassVar[bool] = False
-    # `outranked_at_ns` tells more than nothing, so it is worth asking.
+    # `outranked_at_ns` is implemented, so it is worth calling.
     foresees: ClassVar[bool] = False
-    # The CPU that every turn has before its job can be outranked, whatever happens.
+    # The CPU that every turn has before its job can be outranked.
     least_turn_ns: int = 0
     # Names of its own settings, or prefixes of such names that end in a point.
     OPTIONS: ClassVar[tuple[str, ...]] = ()
@@ -90,7 +90,7 @@ class Scheduler(ABC):
         """Remove and return the waiting job to serve next, or None."""
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Say whether a waiting job should take over at the next preemption point."""
+        """Return whether a waiting job takes over at the next preemption point."""
         return False
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
@@ -105,7 +105,7 @@ class Scheduler(ABC):
         return
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Let a job out of service; if done, ``job.attained_ns`` is its true cost."""
+        """Take a job out of service; if done, ``job.attained_ns`` is its true cost."""
         return
 
     def resume(self, job: Job, now_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""The witness: it drives a policy through a script, and notices what is forbidden.
+"""The harness of the contract: it drives a policy, and raises at a broken law.
 
 The laws are those of ``scheduler``; scripts are ``conformance``'s and hypothesis's.
 """
@@ -24,7 +24,7 @@ _IDLE_MAX: Final = 10_000
 
 
 class LawBroken(AssertionError):
-    """What a ``Witness`` raises at the first call that breaks a law."""
+    """Raised by a ``Witness`` at the first call that breaks a law."""
 
     def __init__(self, law: str, detail: str) -> None:
         super().__init__(f"{law}: {detail}")
@@ -40,12 +40,12 @@ def _made(factory: SchedulerFactory, config: SchedulerConfig) -> Scheduler:
 
 
 class Witness:
-    """Drives a policy through a script, beside a naive reference and a silent twin.
+    """Drives a policy through a script, next to a naive reference and a silent twin.
 
     The reference knows which jobs wait, are in service and are away. The twin is a
-    second instance that hears of every event but is asked nothing except ``pick``: if
-    the two ever differ, the policy is not deterministic or one of its questions
-    changes its state. Verbs raise ``LawBroken``.
+    second instance that receives every event, but of the questions only ``pick``. If
+    the two ever differ, the policy is not deterministic or one of its questions changes
+    its state. Verbs raise ``LawBroken``.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Witness:
         self.seats = config().seats
         # Comparing every waiting job costs too much where thousands wait.
         self.thorough = True
-        # How often nothing was picked though jobs waited, since one was.
+        # Number of idle answers although jobs waited, since the last pick.
         self._idled = 0
         self.now_ns = 0
         self.waiting: dict[int, Job] = {}
@@ -67,11 +67,11 @@ class Witness:
         self._gone: list[Job] = []
         self.true_ns: dict[int, int] = {}
         self._unserved: dict[tuple[str, str], deque[int]] = {}
-        # What each job had attained when it was picked.
+        # CPU attained by each job when it was picked.
         self._picked_ns: dict[int, int] = {}
 
     def arrive(self, job: Job, true_ns: int) -> None:
-        """Let a new job arrive that will need ``true_ns`` of service."""
+        """Add a new job that will need ``true_ns`` of service."""
         job.arrived_ns = self.now_ns
         self._doubles[job.number] = replace(job)
         self.waiting[job.number] = job
@@ -83,7 +83,7 @@ class Witness:
         self._inspect()
 
     def pick(self) -> Job | None:
-        """Let the policy choose the next job to serve."""
+        """Return the policy's choice of the next job."""
         job = self.subject.pick(self.now_ns)
         double = self._twin.pick(self.now_ns)
         if (job and job.number) != (double and double.number):
@@ -105,7 +105,7 @@ class Witness:
         return job
 
     def run(self, job: Job, used_ns: int) -> None:
-        """Let a job in service use CPU, but never more than it needs."""
+        """Charge a job in service with CPU, but never more than it needs."""
         outranked = self.subject.outranks(job, self.now_ns)
         at_ns = self.subject.outranked_at_ns(job)
         self._use(job, min(used_ns, self.rest_ns(job)), told=(self.subject, self._twin))
@@ -117,9 +117,9 @@ class Witness:
             raise LawBroken("outranked as told", f"{job} was outranked before {at_ns}")
 
     def lend(self, job: Job, used_ns: int) -> None:
-        """Let a job's turn be used for another: billed to it, not taken off its need.
+        """Use a job's turn for another one: billed to the job, not taken off its need.
 
-        So the holder of a lock runs in the turn of who waits for it (``planes.lock``).
+        The holder of a lock runs so in the turn of a waiter (``planes.lock``).
         """
         self.true_ns[job.number] += used_ns
         self.run(job, used_ns)
@@ -129,7 +129,7 @@ class Witness:
         return [*self._gone, *self.waiting.values(), *self.away.values()]
 
     def debit(self, job: Job, used_ns: int) -> None:
-        """Let CPU be used for a job that is not in service: waiting, away, or gone."""
+        """Charge CPU to a job that is not in service: waiting, away, or gone."""
         self.now_ns += used_ns
         for scheduler, it in self._both(job):
             scheduler.debit(it, used_ns, self.now_ns)
@@ -166,15 +166,16 @@ class Witness:
         self._inspect()
 
     def resume(self, job: Job) -> None:
-        """Let a job come back."""
+        """Return a job from away to the waiting ones."""
         del self.away[job.number]
         self._wait_again(job)
         self._inspect()
 
     def finish(self, job: Job) -> None:
-        """Let a job in service use what it still needs, and end.
+        """Run a job in service to its end.
 
-        If the policy says that ``leave`` suffices, only its twin is told of it before.
+        If the policy declares that ``leave`` suffices, only its twin receives ``ran``
+        before.
         """
         suffices = self.subject.leave_suffices
         told = (self._twin,) if suffices else (self.subject, self._twin)
@@ -256,7 +257,7 @@ class Witness:
         unserved.remove(job.number)
 
     def _inspect(self) -> None:
-        """Compare what the policy says of itself with the reference."""
+        """Compare the policy's counts with the reference."""
         if len(self.subject) != len(self.waiting):
             raise LawBroken(
                 "no job lost", f"len {len(self.subject)}, {len(self.waiting)} wait"

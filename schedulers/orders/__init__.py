@@ -1,1 +1,1 @@
-"""What several policies keep jobs in: heaps, buckets, flows with tags."""
+"""Queue structures of several policies: heaps, buckets, flows with tags."""

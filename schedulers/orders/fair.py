@@ -1,4 +1,4 @@
-"""What policies share that serve flows by virtual tags, job by job."""
+"""Base of policies that serve flows by virtual tags, job by job."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from schedulers.orders.flows import Flow, Flows
 class FairQueue(Scheduler):
     """Keep jobs in their flows, and charge each turn's true cost to its flow.
 
-    A policy says what virtual time is, in ``_virtual``, and whose turn comes, in
-    ``pick``; no job in service is preempted.
+    A policy defines virtual time in ``_virtual`` and the next flow in ``pick``; no job
+    in service is preempted.
     """
 
     shares_by_weight: ClassVar[bool] = True
@@ -29,7 +29,7 @@ class FairQueue(Scheduler):
         """Append the job to its flow, which starts now if it was idle."""
         flows = self._flows
         if not flows.waiting and not flows.in_service:
-            # The plane was idle: nobody is owed anything.
+            # The plane was idle: no flow is owed service.
             self._virtual = max(self._virtual, flows.restart())
         flow = flows.add(job, self._virtual, front=False)
         if len(flow.jobs) == 1:
@@ -42,7 +42,7 @@ class FairQueue(Scheduler):
             self._head_changed(flow)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Settle the flow's charge for what the turn used."""
+        """Correct the flow's charge to the CPU that the turn used."""
         flow = self._flows.leave(job)
         if flow.jobs:
             self._head_changed(flow)
@@ -64,5 +64,5 @@ class FairQueue(Scheduler):
         self._flows.check()
 
     def _head_changed(self, flow: Flow) -> None:
-        """Hear that a flow's head, or its start, is another one than before."""
+        """Called when a flow's head, or its start, has changed."""
         return

@@ -1,8 +1,8 @@
-"""What fair queueing policies share: flows, their tags, and what their turns have cost.
+"""Flows of fair queueing policies: their tags, and the cost of their turns.
 
 A flow's next job starts, in virtual time, where its last one finishes, but not before
 the virtual time at which it came to an empty flow. Taking a job charges its expected
-rest to the flow; the end of its turn settles that for what it has used. The policies
+rest to the flow; the end of its turn corrects the charge to the CPU used. The policies
 (``scfq``, ``wf2q``, ``two_dfq``) share their verbs too, in ``fair``; ``wfq`` keeps tags
 of its own, as it charges a flow for an overrun before the turn ends.
 """
@@ -22,7 +22,7 @@ _SLACK: Final = 64
 
 
 class Flow:
-    """One flow's backlog and tags. ``weight`` is that of its latest job's class."""
+    """One flow's backlog and tags; ``weight`` is of its latest job's class."""
 
     __slots__ = ("finish", "floor", "in_service", "jobs", "weight")
 
@@ -57,7 +57,7 @@ class Flows:
         self.in_service = 0
 
     def add(self, job: Job, virtual: int, *, front: bool) -> Flow:
-        """Let a job wait in its flow; return the flow."""
+        """Add a job to its flow; return the flow."""
         flow = self._flow(job, virtual)
         if not flow.jobs:
             flow.floor = virtual
@@ -89,7 +89,7 @@ class Flows:
         return job
 
     def leave(self, job: Job) -> Flow:
-        """Settle what a turn was charged against what it used; return the flow."""
+        """Correct the charge of a turn to the CPU used; return the flow."""
         flow, charged_ns, attained_ns = job.tag
         used_ns = job.attained_ns - attained_ns
         flow.finish += round((used_ns - charged_ns) * UNIT / flow.weight)
@@ -99,7 +99,7 @@ class Flows:
         return settled
 
     def debit(self, job: Job, used_ns: int, virtual: int) -> Flow:
-        """Charge a job's flow for what was used outside of its turns; return it."""
+        """Charge a job's flow for CPU outside of its turns; return the flow."""
         flow = self._flow(job, virtual)
         if flow.jobs:
             flow.finish = flow.start()
@@ -149,6 +149,6 @@ class Flows:
 
 
 def _rest_ns(job: Job) -> int:
-    """Return what a job is expected to need still, by its true size if known."""
+    """Return a job's expected remaining cost, by its true size if known."""
     expected_ns = job.cost_ns if job.size_ns is None else job.size_ns
     return max(0, expected_ns - job.attained_ns)

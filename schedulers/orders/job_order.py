@@ -53,7 +53,7 @@ class JobOrder:
         self._behind = 0
 
     def push(self, key: int, job: Job) -> None:
-        """Let a job wait."""
+        """Add a waiting job."""
         if key < self._bound:
             near = self._near
             heappush(near, (key, job.number, job))

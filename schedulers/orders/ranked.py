@@ -1,4 +1,4 @@
-"""What policies share that give every job a number and serve the least."""
+"""Base of policies that give every job a number and serve the least."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Ranked(Scheduler):
         """Return what jobs are served by, least first."""
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        """Let the job wait, by rank."""
+        """Add the job, by rank."""
         self._queue.push(self.rank(job), job)
 
     def pick(self, now_ns: int) -> Job | None:
@@ -40,12 +40,12 @@ class Ranked(Scheduler):
         return self._queue.pop()
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Say whether a job of less rank waits."""
+        """Return whether a job of less rank waits."""
         least = self._queue.least()
         return least is not None and least < self.rank(running)
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Let the job wait again, by the rank that it has now."""
+        """Add the job again, by its present rank."""
         self._queue.push(self.rank(job), job)
 
     def waiting(self) -> Collection[Job]:

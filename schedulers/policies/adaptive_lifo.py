@@ -20,11 +20,11 @@ class AdaptiveLifo(Scheduler):
     A queue has formed if some job has waited at every moment of the last
     ``interval.ms`` (100). Under overload the newest request is the one whose client
     still waits; in order of arrival each would be served just too late. A job whose
-    deadline has passed goes before the others: admission turns it away for little
-    (``codel``, ``deadline``), and its client learns of it. A job without a deadline,
-    where others have one, is one that nobody may turn away: it goes before them, in
-    order of arrival, or it would starve. Jobs that were begun go on first of all.
-    Nothing is preempted.
+    deadline has passed goes before the others: admission rejects it at little cost
+    (``codel``, ``deadline``), and its client is notified. A job without a deadline,
+    where others have one, may not be rejected: it goes before them, in order of
+    arrival, or it would starve. Jobs that were begun go on first of all. Nothing is
+    preempted.
 
     Source: adaptive LIFO in Maurer, "Fail at Scale" (ACM Queue 13(8), 2015); the
     sign of overload is that of the controlled delay in the same article. (HBase takes
@@ -48,13 +48,13 @@ class AdaptiveLifo(Scheduler):
         # By whether they have a deadline, in order of arrival.
         self._due: OrderedDict[int, Job] = OrderedDict()
         self._free: OrderedDict[int, Job] = OrderedDict()
-        # The deadlines of those in ``_due``; some of those that have left it.
+        # The deadlines of jobs in ``_due``, and some stale ones.
         self._deadlines: list[tuple[int, int]] = []
         self._begun: list[tuple[int, Job]] = []
         self._last_empty_ns = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        """Let the job wait as the newest."""
+        """Add the job as the newest."""
         if not self._due and not self._free:
             self._last_empty_ns = now_ns
         if job.deadline_ns is None:
@@ -64,7 +64,7 @@ class AdaptiveLifo(Scheduler):
             heapq.heappush(self._deadlines, (job.deadline_ns, job.number))
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take what was begun, has to be served, is too late; else one of the ends."""
+        """Pick a begun, undeniable or expired job; otherwise the oldest or newest."""
         if self._begun:
             return heapq.heappop(self._begun)[1]
         newest = self._last_empty_ns < now_ns - self._interval_ns
@@ -80,11 +80,11 @@ class AdaptiveLifo(Scheduler):
         return self._due.popitem(last=newest)[1]
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Let the job go on before those that were never served."""
+        """Queue the job before those that were never served."""
         heapq.heappush(self._begun, (job.number, job))
 
     def waiting(self) -> Collection[Job]:
-        """Return what was begun, then the others in order of arrival."""
+        """Return the begun jobs, then the others in order of arrival."""
         begun = (job for _, job in self._begun)
         others = (*self._free.values(), *self._due.values())
         return [*begun, *sorted(others, key=lambda job: job.number)]

@@ -42,7 +42,7 @@ class Ageing(Scheduler):
         self._waiting = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        """Let the job wait in its level, by age."""
+        """Add the job to its level, by age."""
         entry = (job.arrived_ns, job.number, job)
         heapq.heappush(self._levels.setdefault(job.level, []), entry)
         self._waiting += 1
@@ -64,7 +64,7 @@ class Ageing(Scheduler):
         return heapq.heappop(self._levels[best[2]])[2]
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Let the job wait again; its age counts from its arrival."""
+        """Add the job again; its age counts from its arrival."""
         self.arrive(job, now_ns)
 
     def waiting(self) -> Collection[Job]:
@@ -75,5 +75,5 @@ class Ageing(Scheduler):
         return self._waiting
 
     def check(self) -> None:
-        """Assert that the count is that of the levels."""
+        """Assert that the count equals the sum over the levels."""
         assert self._waiting == sum(map(len, self._levels.values()))

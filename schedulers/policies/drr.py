@@ -12,9 +12,9 @@ from schedulers.contract.scheduler import Scheduler
 
 
 class _Flow:
-    """One flow's backlog and what it may still use in this round.
+    """One flow's backlog and its remaining credit in this round.
 
-    ``granted`` says that its turn has begun, with a quantum more credit.
+    ``granted`` is true once its turn has begun, with a quantum more credit.
     """
 
     __slots__ = ("credit_ns", "granted", "in_service", "jobs", "quantum_ns")
@@ -30,12 +30,12 @@ class _Flow:
 class Drr(Scheduler):
     """Serve flows in turn, each until its quantum times weight is used up.
 
-    Paid afterwards (surplus round robin): a flow is served while it has credit, and
-    what its last job cost too much is taken off its next round, so no cost need be
-    known in advance. A flow that goes idle keeps its debt, never its credit. Two
-    backlogged flows' services per quantum differ by at most one round and two of the
-    largest jobs. The option ``quantum_ns`` (default 1 ms) should exceed the cost of
-    nearly every job; larger ones take several rounds.
+    Paid afterwards (surplus round robin): a flow is served while it has credit, and the
+    overrun of its last job is taken off its next round. No cost need be known in
+    advance. A flow that goes idle keeps its debt, never its credit. Two backlogged
+    flows' services per quantum differ by at most one round and two of the largest jobs.
+    The option ``quantum_ns`` (default 1 ms) should exceed the cost of nearly every job;
+    larger ones take several rounds.
 
     Source: Shreedhar and Varghese 1996; Adiseshu, Parulkar, Varghese 1996 (surplus).
     Cost: O(1) per pick if no job costs more than a quantum.
@@ -82,12 +82,12 @@ class Drr(Scheduler):
         return job
 
     def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Take it off the credit of the job's flow, unless nobody else waits."""
+        """Subtract CPU from the flow's credit, unless no other flow waits."""
         if job.flow in self._flows or self._round:
             self._flow(job).credit_ns -= used_ns
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Settle what was charged for what was used; forget a flow without debt."""
+        """Correct the charge to the CPU used; drop a flow without debt."""
         flow = self._flows[job.flow]
         charged_ns, attained_ns = job.tag
         flow.credit_ns += charged_ns - (job.attained_ns - attained_ns)

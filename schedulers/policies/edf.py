@@ -14,8 +14,8 @@ class Edf(Ranked):
 
     A job without a deadline is due ``default_ns`` after its arrival (option, 100 ms).
     Optimal on one server for meeting deadlines that can all be met; under overload it
-    spends the server on jobs that are late already, and a deadline favours whoever
-    states a short one.
+    spends the server on jobs that are late already, and a client gains by a short
+    deadline.
 
     Source: Liu and Layland 1973; Kudu and HBase order RPCs so. Cost: O(log n).
 

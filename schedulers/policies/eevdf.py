@@ -31,9 +31,9 @@ class _Flow:
 class Eevdf(Scheduler):
     """Serve, of the flows that have had no more than their share, the most pressing.
 
-    A flow's lag is its weighted fair share less what it has had. One with lag >= 0 is
-    eligible, and its deadline is one slice after what it has had, in virtual time. A
-    flow asks for a *short slice* to be served soon, without a larger share: option
+    A flow's lag is its weighted fair share less its service. A flow with lag >= 0 is
+    eligible, and its deadline is one slice after its service, in virtual time. A flow
+    requests a *short slice* to be served soon, without a larger share: option
     ``slice_ns.CLASS`` (default: the quantum). A flow that comes back keeps its debt and
     gets no credit for having been idle. A running job is preempted once it has had a
     quantum and an eligible flow has an earlier deadline, or its own flow has had more
@@ -61,7 +61,7 @@ class Eevdf(Scheduler):
         self._quantum_ns = config.quantum_ns
         # Flows with a job waiting or in service, in order of arrival.
         self._active: dict[str, _Flow] = {}
-        # What flows had when they went idle.
+        # Service of flows when they went idle.
         self._idle: dict[str, int] = {}
         self._waiting = 0
 
@@ -94,12 +94,12 @@ class Eevdf(Scheduler):
         return _rank(best, virtual, best.jobs[0].number) < standing
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Add the service to what the flow has had."""
+        """Add CPU to the flow's service."""
         flow = self._active[job.flow]
         flow.had += round(used_ns * _UNIT / flow.weight)
 
     def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Add it to what the job's flow has had, if that is remembered."""
+        """Add CPU to the service of the job's flow, if that is remembered."""
         had = round(used_ns * _UNIT / self._config.weight(job))
         flow = self._active.get(job.flow)
         if flow is not None:
@@ -108,7 +108,7 @@ class Eevdf(Scheduler):
             self._idle[job.flow] += had
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Let the flow go if this was its last job; what it had is remembered."""
+        """Retire the flow after its last job; its service is remembered."""
         flow = self._active[job.flow]
         flow.in_service -= 1
         if flow.jobs or flow.in_service:
@@ -157,7 +157,7 @@ class Eevdf(Scheduler):
         return round(sum(flow.had * flow.weight for flow in flows) / total)
 
     def _best(self, virtual: int) -> _Flow:
-        """Return the flow that ranks first of those that wait."""
+        """Return the waiting flow that ranks first."""
         waiting = (flow for flow in self._active.values() if flow.jobs)
         return min(waiting, key=lambda flow: _rank(flow, virtual, flow.jobs[0].number))
 
@@ -174,7 +174,7 @@ class Eevdf(Scheduler):
 
 
 def _rank(flow: _Flow, virtual: int, number: int) -> tuple[bool, int, int]:
-    """Order eligible flows by deadline; after them, the others by what they had."""
+    """Order eligible flows by deadline; after them, the others by service."""
     if flow.had <= virtual:
         return False, flow.had + flow.slice, number
     return True, flow.had, number

@@ -13,7 +13,7 @@ from schedulers.contract.scheduler import Scheduler
 
 # A user with at least this share of the recent cost goes to queue 3, 2, 1; else to 0.
 _THRESHOLDS: Final = ((3, 0.5), (2, 0.25), (1, 0.125))
-# How many jobs each queue may serve before it is the next one's turn.
+# Number of jobs that each queue may serve before the next one's turn.
 _WEIGHTS: Final = (8, 4, 2, 1)
 
 

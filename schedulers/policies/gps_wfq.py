@@ -81,11 +81,11 @@ class GpsWfq(Scheduler):
         return heapq.heappop(self._queue)[2] if self._queue else None
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Let the job wait again where its tag puts it."""
+        """Add the job again, by its tag."""
         heapq.heappush(self._queue, (job.tag, job.number, job))
 
     def resize(self, seats: int, now_ns: int) -> None:
-        """Let virtual time go at the pace of so many servers from now on."""
+        """Set the pace of virtual time to so many servers."""
         self._advance(now_ns)
         self._rate = seats
 

@@ -1,4 +1,4 @@
-"""Least attained service first: for sizes that nobody knows."""
+"""Least attained service first: for unknown sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schedulers.orders.ranked import Ranked
 
 
 class Las(Ranked):
-    """Serve the job that has had least service; those that had as little share it.
+    """Serve the job that has had least service; jobs with equally little share the CPU.
 
     A job gives way once it is a quantum ahead of one that waits. Knows no sizes, and is
     the best that can be done without them if large jobs are likely to be still larger
@@ -44,13 +44,13 @@ class Las(Ranked):
         return job.attained_ns
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Say whether a job waits that has had a quantum less."""
+        """Return whether a waiting job has had a quantum less."""
         least_ns = self._queue.least()
         if least_ns is None:
             return False
         return least_ns + self._quantum_ns <= running.attained_ns
 
     def outranked_at_ns(self, running: Job) -> int | None:
-        """Return the CPU with which the job is a quantum ahead of one that waits."""
+        """Return the CPU at which the job is a quantum ahead of a waiting one."""
         least_ns = self._queue.least()
         return None if least_ns is None else least_ns + self._quantum_ns

@@ -32,7 +32,7 @@ class _Client:
 
 
 class MClock(Scheduler):
-    """Serve first who is below its floor, then by weight who is below its ceiling.
+    """Serve a class below its floor first, then by weight a class below its ceiling.
 
     Floors and ceilings are CPU seconds per second (options ``reservation.CLASS`` and
     ``limit.CLASS``): the only policy here that can promise control a share *and* cap
@@ -99,7 +99,7 @@ class MClock(Scheduler):
         self._bill(self._clients[job.request_class], used_ns, by_floor=False)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Settle the class's clocks for what the turn used."""
+        """Correct the class's clocks to the CPU that the turn used."""
         charged_ns, attained_ns, by_floor = job.tag
         used_ns = job.attained_ns - attained_ns
         client = self._clients[job.request_class]
@@ -130,11 +130,11 @@ class MClock(Scheduler):
         return self._waiting
 
     def check(self) -> None:
-        """Assert that the count is that of the classes."""
+        """Assert that the count equals the sum over the classes."""
         assert self._waiting == sum(len(it.jobs) for it in self._clients.values())
 
     def _wake(self, client: _Client, now_ns: int) -> None:
-        """Let an idle class start now: it has neither saved up nor fallen behind."""
+        """Start an idle class now: it has neither saved up nor fallen behind."""
         others = [it.shared for it in self._clients.values() if it.jobs]
         client.reserved = max(client.reserved, now_ns)
         client.limited = max(client.limited, now_ns)

@@ -1,4 +1,4 @@
-"""Head-of-line priority: by level, but whoever has begun is not preempted."""
+"""Head-of-line priority by level; a job in service is not preempted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schedulers.policies.priority import Priority
 
 
 class NonPreemptivePriority(Priority):
-    """Serve the most urgent level first, but let a job in service finish.
+    """Serve the most urgent level first; a job in service finishes.
 
     The order is that of ``priority``, bound against starvation included. An urgent job
     waits for what is in service: on the mean the residual service of all classes, so

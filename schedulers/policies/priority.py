@@ -36,8 +36,8 @@ class Priority(Scheduler):
     every job older than the bound would turn the policy into FIFO under overload, just
     when priority matters: see DECISIONS.md.)
 
-    With the bound this is what is called bounded strictness (a greatest time for which
-    a level may starve, as Ceph and CockroachDB came to want); without it, strict.
+    With the bound this is bounded strictness (a greatest time for which a level may
+    starve, as in Ceph and CockroachDB); without it, strict priority.
 
     Source: preemptive-resume head-of-line priority (Cobham 1954; Kleinrock, Queueing
     Systems vol. 2, ch. 3). Cost: O(1) per arrival and pick, but O(k) once per
@@ -103,7 +103,7 @@ class Priority(Scheduler):
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Say whether a more urgent level waits; a relieved job is left alone."""
+        """Return whether a more urgent level waits; a relieved job is left alone."""
         busy = self._busy
         if not busy or busy[0] >= running.level:
             return False

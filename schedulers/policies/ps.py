@@ -41,7 +41,7 @@ class ProcessorSharing(Scheduler):
         self._turns: deque[Job] = deque()
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        """Let the job wait for its turn, last."""
+        """Add the job as the last in turn."""
         self._turns.append(job)
 
     def pick(self, now_ns: int) -> Job | None:
@@ -53,12 +53,12 @@ class ProcessorSharing(Scheduler):
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Say whether the turn is over and another job waits for its own."""
+        """Return whether the turn is over and another job waits for its own."""
         used_ns: int = running.attained_ns - running.tag
         return used_ns >= self._quantum_ns and bool(self._turns)
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Let the job wait for its next turn, last."""
+        """Add the job again as the last in turn."""
         self._turns.append(job)
 
     def waiting(self) -> Collection[Job]:

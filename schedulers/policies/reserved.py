@@ -17,11 +17,12 @@ class Reserved(Scheduler):
     """Serve first come, first served, but keep some seats for some classes.
 
     Option ``seats.CLASS`` reserves seats for a class. Its jobs take those first, and
-    then seats of the common rest (option ``steal`` = 0 forbids that: then it is a plane
-    of workers without a plane's queue). No other class may use a reserved seat, even
-    an idle one: stealing goes one way. So the policy does not conserve work, and for a
-    class of short jobs that is worth it if the others are long and never preempted. At
-    least one seat stays common; reservations beyond that are cut in order of name.
+    then common seats (option ``steal`` = 0 forbids common seats: the class then has a
+    plane's workers without a plane's queue). No other class may use a reserved seat,
+    even an idle one: stealing goes one way. So the policy does not conserve work, and
+    for a class of short jobs that is worth it if the others are long and never
+    preempted. At least one seat stays common; reservations beyond that are cut in order
+    of name.
 
     Source: Demoulin et al. 2021 (Persephone's DARC, with reservations that are given
     instead of profiled). Cost: O(k) per pick for k reserved classes.
@@ -53,7 +54,7 @@ class Reserved(Scheduler):
         self._deal(config.seats)
         # Of each class's own seats, and of the common ones under "".
         self._taken = dict.fromkeys([*self._wanted, ""], 0)
-        # Jobs of each reserved class, and those of all the others under "".
+        # Jobs of each reserved class, and jobs of all others under "".
         self._new: dict[str, deque[Job]] = {name: deque() for name in self._wanted}
         self._new[""] = deque()
         self._back: dict[str, list[tuple[int, Job]]] = {name: [] for name in self._new}

@@ -51,5 +51,5 @@ class Scfq(FairQueue):
             assert (self._backlogged.key(flow), flow.jobs[0].number) == flow.due()
 
     def _head_changed(self, flow: Flow) -> None:
-        """Let the flow wait by the virtual finish of its head."""
+        """Queue the flow by the virtual finish of its head."""
         self._backlogged.put(flow, *flow.due())

@@ -7,7 +7,7 @@ from schedulers.orders.ranked import Ranked
 
 
 class Srpt(Ranked):
-    """Serve the job with least left to do; one with less left that arrives preempts.
+    """Serve the job with least remaining work; a shorter one that arrives preempts.
 
     On every path it keeps the fewest jobs in the system, which makes its mean delay the
     least possible at one server: the yardstick for all others. It needs true sizes; on

@@ -69,7 +69,7 @@ class TwoDfq(FairQueue):
         super().debit(job, used_ns, now_ns)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Free the seat, and settle the flow's charge for what the turn used."""
+        """Free the seat, and correct the flow's charge to the CPU used."""
         self._advance(now_ns)
         heapq.heappush(self._free, self._seat_of.pop(job.number))
         super().leave(job, now_ns, done=done)
@@ -80,9 +80,9 @@ class TwoDfq(FairQueue):
         super().resume(job, now_ns)
 
     def resize(self, seats: int, now_ns: int) -> None:
-        """Spread requests over so many seats; of more, the highest count as the last.
+        """Spread requests over so many seats; on shrinking, the highest count as last.
 
-        They are taken last, hence no more once those who have them are gone.
+        The highest are taken last, hence no more once their jobs are gone.
         """
         self._advance(now_ns)
         for seat in range(len(self._free) + len(self._seat_of), seats):
@@ -98,7 +98,7 @@ class TwoDfq(FairQueue):
         assert self._flows.in_service == len(self._seat_of)
 
     def _advance(self, now_ns: int) -> None:
-        """Let virtual time grow by what the seats in use give to the active flows."""
+        """Advance virtual time by the service of the used seats to the active flows."""
         elapsed_ns = now_ns - self._seen_ns
         self._seen_ns = now_ns
         if elapsed_ns and self._seat_of:

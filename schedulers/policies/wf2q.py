@@ -52,6 +52,6 @@ class Wf2q(FairQueue):
         return self._flows.take(min(eligible, key=Flow.due))
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Let virtual time grow by the service given, shared by the active flows."""
+        """Advance virtual time by the service given, shared by the active flows."""
         weight = self._flows.active_weight(self._virtual)
         self._virtual += round(used_ns * UNIT / weight)

@@ -49,9 +49,9 @@ class Wfq(Scheduler):
     A flow's next job starts, in virtual time, where its last one finished, or now if
     the flow was idle; the job with the least virtual start is served. A pick charges
     the estimated rest of the job to its flow, and the end of the turn corrects that
-    charge to the CPU time really used (an overrun as soon as it happens): so wrong
-    estimates distort order for one job and never the long-run shares. A job that has
-    run a quantum and has got ahead of a waiting flow is preempted in its favour.
+    charge to the CPU used (an overrun as soon as it happens). Wrong estimates therefore
+    distort order for one job, and never the long-run shares. A job that has run a
+    quantum and is ahead of a waiting flow is preempted in its favour.
 
     Bound (SFQ(D), with costs known at the end of a turn): over any interval in which
     flows i and j are both backlogged, their weighted services differ by at most
@@ -79,8 +79,8 @@ class Wfq(Scheduler):
         self._per_ns: dict[str, int] = {}
         self._quantum_ns = self.least_turn_ns = config.quantum_ns
         self._flows: dict[str, _Flow] = {}
-        # Those that wait, by virtual start. An entry that its flow has exchanged for
-        # another stays until it surfaces, so a move costs one push.
+        # Waiting flows, by virtual start. A superseded entry stays until it surfaces,
+        # so a move costs one push.
         self._order: list[_Entry] = []
         # A flow whose head is placed by the next pick: the turn that has just begun
         # will most likely be settled first, and moves it.
@@ -95,7 +95,7 @@ class Wfq(Scheduler):
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its flow, which starts now if it was idle."""
         if not self._waiting and not self._in_service and self._latest > self._virtual:
-            # The plane was idle: nobody is owed anything.
+            # The plane was idle: no flow is owed service.
             self._virtual = self._latest
         try:
             flow = self._flows[job.flow]
@@ -152,7 +152,7 @@ class Wfq(Scheduler):
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Say whether a flow waits that the job, a quantum on, has got ahead of."""
+        """Return whether the job, a quantum on, is ahead of a waiting flow."""
         if running.attained_ns - running.tag[2] < self._quantum_ns:
             return False
         at_ns = self.outranked_at_ns(running)
@@ -195,7 +195,7 @@ class Wfq(Scheduler):
             self._charge(flow, (turn_ns - charged_ns) * per_ns)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Give back what the turn was charged beyond what it used."""
+        """Refund the flow for unused charge of the turn."""
         flow, charged_ns, attained_ns, per_ns = job.tag
         flow.in_service -= 1
         self._in_service -= 1
@@ -220,7 +220,7 @@ class Wfq(Scheduler):
             self._latest = flow.finish
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Put the job at the head of its flow, which pays only what was used."""
+        """Put the job at the head of its flow, which pays only for CPU used."""
         flow = self._flows.get(job.flow) or self._open(job.flow)
         if not flow.jobs:
             flow.floor = self._virtual
@@ -237,7 +237,7 @@ class Wfq(Scheduler):
         return self._waiting
 
     def check(self) -> None:
-        """Assert that flows, order and counts tell the same story."""
+        """Assert that flows, order and counts agree."""
         flows = self._flows.values()
         placed = {id(entry) for entry in self._order}
         for flow in flows:
@@ -258,7 +258,7 @@ class Wfq(Scheduler):
         return per_ns
 
     def _place(self, flow: _Flow) -> None:
-        """Let the flow wait where its head starts, in place of any entry it had."""
+        """Queue the flow at the start of its head, in place of any earlier entry."""
         moved = flow.entry is not None
         start = flow.finish if flow.finish > flow.floor else flow.floor
         flow.entry = entry = (start, flow.jobs[0].number, flow)

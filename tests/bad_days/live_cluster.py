@@ -89,7 +89,7 @@ class LiveCluster:
     # ---- what is seen of it ---------------------------------------------------------
 
     def is_whole(self) -> bool:
-        """Say whether each partition has a leader and all replicas are in sync."""
+        """Return whether each partition has a leader and all replicas are in sync."""
         try:
             metadata = self.admin.list_topics(timeout=5)
         except KafkaException:

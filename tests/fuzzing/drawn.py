@@ -36,7 +36,7 @@ class Drawn(random.Random):
 
     @property
     def spent(self) -> bool:
-        """Say whether all bytes have been read."""
+        """Return whether all bytes have been read."""
         return self._at >= len(self._data)
 
 

@@ -46,5 +46,5 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def is_known(error: BaseException) -> bool:
-    """Say whether a failure has known causes only."""
+    """Return whether a failure has known causes only."""
     return all(place(each) in KNOWN for each in causes(error))

@@ -100,7 +100,7 @@ def largest_of(key: ApiKey) -> Iterator[Largest]:
 
 
 def is_within_bound(broker: BrokerProcess, sent: Largest) -> bool:
-    """Say whether no other connection waits too long beside a request."""
+    """Return whether no other connection waits too long beside a request."""
     return any(
         longest_wait_ms(broker, sent) <= WAIT_MAX_MS for attempt in range(ATTEMPTS)
     )

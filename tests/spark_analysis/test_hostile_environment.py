@@ -19,7 +19,7 @@ UNRESOLVED = 'hostname nowhere.invalid && exec "$@"'
 
 
 def renames_hosts() -> bool:
-    """Say whether this kernel lets a user give a process another host name."""
+    """Return whether this kernel lets a user give a process another host name."""
     command = [*HOST, "hostname nowhere.invalid"]
     try:
         return subprocess.run(command, check=False, capture_output=True).returncode == 0

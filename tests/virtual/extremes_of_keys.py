@@ -59,7 +59,7 @@ def values_for(key: Key[Any]) -> list[str]:
 
 
 def is_taken(key: Key[Any], value: str) -> bool:
-    """Say whether a key takes a value, whatever other keys say of it."""
+    """Return whether a key takes a value, whatever other keys say of it."""
     try:
         key.read(value)
     except ConfigError:

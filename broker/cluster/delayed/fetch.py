@@ -113,14 +113,14 @@ class DelayedFetch:
         return 0 if region is None else region.size
 
     def _holds_back(self, partition: Partition, offset: int) -> bool:
-        """Say whether a quota keeps from this reader what it could read."""
+        """Return whether a quota keeps from this reader what it could read."""
         if self._is_held_back is None:
             return False
         end = partition.read_end(is_follower=self._is_follower)
         return offset <= end and self._is_held_back(partition)
 
     def _is_behind(self, partition: Partition, offset: int) -> bool:
-        """Say whether the reader cannot wait for more where it is."""
+        """Return whether the reader cannot wait for more where it is."""
         end = partition.read_end(
             is_follower=self._is_follower, committed=self._committed
         )

@@ -125,7 +125,7 @@ class Group:
     def supports(
         self, protocol_type: str, protocols: tuple[GroupProtocol, ...]
     ) -> bool:
-        """Say whether a member with these protocols fits in."""
+        """Return whether a member with these protocols fits in."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and self.roster.supports_any(
@@ -133,13 +133,13 @@ class Group:
         )
 
     def subscribes_to(self, topic: str) -> bool:
-        """Say whether members may use the topic; where unknown, consumers may."""
+        """Return whether members may use the topic; where unknown, consumers may."""
         if self.topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.topics
 
     def nobody_there(self) -> bool:
-        """Say whether there is no member, nor one that is about to join or commit."""
+        """Return whether no member exists, joins or commits."""
         return (
             self.state is GroupState.EMPTY
             and not self.roster.pending
@@ -147,7 +147,7 @@ class Group:
         )
 
     def is_unused(self) -> bool:
-        """Say whether nothing would be lost with the group."""
+        """Return whether nothing would be lost with the group."""
         return self.nobody_there() and not len(self.offsets)
 
     def join_answer(

@@ -82,11 +82,11 @@ class OffsetStore:
         return commit
 
     def is_pending(self, target: TopicPartition) -> bool:
-        """Say whether a newer commit is on its way into the log."""
+        """Return whether a newer commit is on its way into the log."""
         return target in self._pending
 
     def any_pending(self) -> bool:
-        """Say whether any commit is on its way into the log."""
+        """Return whether any commit is on its way into the log."""
         return bool(self._pending)
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -107,7 +107,7 @@ class OffsetStore:
         *,
         empty_since_ms: int | None,
     ) -> bool:
-        """Say whether there is an offset whose time is over.
+        """Return whether there is an offset whose time is over.
 
         Time runs from ``empty_since_ms`` or, where that is None, from the commit.
         Offsets with a commit under way never expire.

@@ -88,7 +88,7 @@ class Member:
         return metadata_of(self.protocols, protocol_name)
 
     def heartbeat_excused(self) -> bool:
-        """Say whether a parked request stands for it; a first join does not."""
+        """Return whether a parked request stands for it; a first join does not."""
         return self.is_next or (
             not self.is_new and (self.joining is not None or self.syncing is not None)
         )
@@ -244,7 +244,7 @@ class Roster:
         return member
 
     def supports_any(self, protocols: tuple[GroupProtocol, ...]) -> bool:
-        """Say whether all members know one of these protocols."""
+        """Return whether all members know one of these protocols."""
         return any(self._supporters[name] == len(self) for name in _names(protocols))
 
     def select_protocol(self) -> str:
@@ -266,7 +266,7 @@ class Roster:
         return len(self._joined)
 
     def all_joined(self) -> bool:
-        """Say whether everyone known, handed-out ids included, has joined."""
+        """Return whether everyone known, handed-out ids included, has joined."""
         return not self.pending and self.joined_count() == len(self)
 
     def rebalance_timeout_ms(self) -> int:

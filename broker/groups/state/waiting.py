@@ -29,7 +29,7 @@ class Waiting(Generic[T]):
 
     @property
     def answered(self) -> bool:
-        """Say whether the answer has been given."""
+        """Return whether the answer has been given."""
         return self._answer is not None
 
     def settle(self, answer: T) -> None:

@@ -18,7 +18,7 @@ _OURS: Final = "doorkeeper."
 
 
 def has_control_plane(arm: Arm) -> bool:
-    """Say whether an arm is KIP-291's."""
+    """Return whether an arm is KIP-291's."""
     return arm.scheduler == "planes"
 
 

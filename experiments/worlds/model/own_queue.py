@@ -26,7 +26,7 @@ class OwnQueue:
     _queued: Counter[bool] = field(default_factory=Counter)
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether there is room in the job's own half."""
+        """Return whether there is room in the job's own half."""
         owner = job.request_class in self.owners
         return self._queued[owner] < (self.own_capacity if owner else self.capacity)
 

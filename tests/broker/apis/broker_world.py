@@ -281,7 +281,7 @@ class Call:
 
     @property
     def closed(self) -> bool:
-        """Say whether the connection is closed instead of an answer."""
+        """Return whether the connection is closed instead of an answer."""
         return self.response is CLOSE
 
     @property

@@ -48,7 +48,7 @@ class Row:
 
 
 def is_valid(path: str) -> bool:
-    """Say whether a path will do, of those that are drawn."""
+    """Return whether a path will do, of those that are drawn."""
     names = path[1:].split("/")
     return not ({"", ".", ".."} & set(names) or {"\0", "\x7f"} & set(path))
 

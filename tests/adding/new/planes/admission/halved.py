@@ -17,7 +17,7 @@ class Halved:
     judges: ClassVar[bool] = False
 
     def admits(self, job: Job, queued: int) -> bool:
-        """Say whether there is room."""
+        """Return whether there is room."""
         return 2 * queued < self.capacity
 
     def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
