@@ -1,4 +1,4 @@
-"""What a server serves: everything of a broker that stands behind its sockets."""
+"""The interface between a server and the broker behind its sockets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Application(Protocol):
 
     @property
     def apis(self) -> Mapping[int, DeclaredApi]:
-        """What is declared of each API, by its key."""
+        """The declared APIs, by key."""
 
     config_listeners: list[Callable[[BrokerConfig], None]]
 
@@ -38,29 +38,29 @@ class Application(Protocol):
         """
 
     def in_force(self, config: BrokerConfig) -> BrokerConfig:
-        """Return what is configured together with what was altered since.
+        """Return ``config`` with the alterations since it was written.
 
-        Asked before `open`.
+        Called before `open`.
 
-        :raises ConfigError: if what is remembered cannot be read.
+        :raises ConfigError: if the stored alterations cannot be read.
         """
 
     def open(
         self, listeners: Sequence[Listener], timer_moved: TimerMoved, submit: Submit
     ) -> None:
-        """Start, knowing the addresses that clients are to be told.
+        """Start, with the addresses that clients receive.
 
-        ``timer_moved`` is to be called when ``next_expiry_ns`` or ``next_upkeep_ns``
-        has come nearer. ``submit`` has work of its own done as tasks of a plane.
+        ``timer_moved`` is called when ``next_expiry_ns`` or ``next_upkeep_ns`` has come
+        nearer. ``submit`` runs internal work as tasks of a plane.
         """
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
         """Return the response, if it can be had at once, or the handler to run."""
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Do what runs beside the requests, until cancelled.
+        """Run the work next to requests, until cancelled.
 
-        ``billed`` is to be entered for all work that takes CPU.
+        ``billed`` is entered for all work that takes CPU.
         """
 
     async def withdraw(self) -> None:
@@ -82,7 +82,7 @@ class Application(Protocol):
         """Return when ``upkeep`` has something to do, if ever."""
 
     def upkeep(self, now_ns: int) -> None:
-        """Do a small step of what is done for no request, and can wait."""
+        """Do a small step of deferrable work that belongs to no request."""
 
     def metrics(self) -> Samples:
         """Return metrics beyond those of the request path."""

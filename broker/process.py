@@ -130,7 +130,8 @@ async def _run_until_signal(
         await _prepare(application, signals)
         with _stopping_at_once():
             server = BrokerServer(config, application, surroundings)
-        # What has been built lives as long as the process: no collection need look.
+        # Objects built so far live as long as the process, so no collection need scan
+        # them.
         gc.collect()
         gc.freeze()
         async with trio.open_nursery() as nursery:
@@ -189,10 +190,10 @@ async def _signalled(signals: AsyncIterator[int]) -> int:
 
 @contextmanager
 def _stopping_at_once() -> Iterator[None]:
-    """Have a signal end the start where it is: recovery may take hours.
+    """End the start at a signal, wherever it is: recovery may take hours.
 
-    For the logs that is a kill, after which the next start recovers what this one has
-    not: files are written so that they bear it anywhere. Raises `StoppedWhileStarting`.
+    For the logs that is a kill, after which the next start recovers the rest: files are
+    written so that they survive it anywhere. Raises `StoppedWhileStarting`.
     """
     asked: list[int] = []
 
@@ -207,7 +208,7 @@ def _stopping_at_once() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
     if asked:
-        # It was raised where nobody hears of it, as in an object's `__del__`.
+        # It was raised where exceptions are dropped, as in an object's `__del__`.
         raise StoppedWhileStarting(asked[0])
 
 

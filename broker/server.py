@@ -1,8 +1,8 @@
 """A broker between its sockets and its application: planes, network, metrics.
 
-`BrokerServer` joins them from a configuration, top to bottom; what it runs in is
-handed in, which is how the same broker runs as a process (process.py) and in virtual
-time. Nothing here decides anything about a request.
+`BrokerServer` joins them from a configuration, top to bottom. Its environment is handed
+in, so the same broker runs as a process (process.py) and in virtual time. Nothing here
+decides anything about a request.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _DRAIN_LOOKS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a broker runs in: a network, a clock, a source of chance.
+    """The environment of a broker: a network, a clock, a source of random numbers.
 
     ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
     handler, and moves the clock where time is virtual. ``busy_time`` is Trio's clock,
@@ -127,7 +127,7 @@ class BrokerServer:
             surroundings.busy_time,
         )
         self.metrics_port: int | None = None
-        # What came to grief with the logs, once `run` is over.
+        # The error of the logs, once `run` is over.
         self.unclean: UncleanStop | LogDirsLost | None = None
         self.request_channels = {
             plane: _request_channel(config, plane, self.dispatcher)
@@ -169,7 +169,7 @@ class BrokerServer:
 
     @property
     def advertised(self) -> Sequence[Listener]:
-        """Return the listeners as clients are told of them."""
+        """Return the listeners as clients receive them."""
         advertised = {listener.name: listener for listener in self._config.advertised}
         return [
             _reachable(advertised.get(listener.name, listener), listener)
@@ -241,7 +241,7 @@ class BrokerServer:
         self.upkeep_timer.moved()
 
     def _expire(self, now_ns: int) -> None:
-        """Let deadlines come: nobody's request."""
+        """Expire deadlines; the CPU is housekeeping."""
         try:
             with self.dispatcher.books.of("deadlines"):
                 self._application.expire(now_ns)
@@ -311,7 +311,7 @@ class BrokerServer:
         return SocketServer(endpoints, self._surroundings.network, context)
 
     def _start_order(self, route: Route) -> int:
-        """Return who is let in when: controllers, brokers, then everybody (Kafka)."""
+        """Return the place in Kafka's start order: controllers, brokers, others."""
         if route.plane.name == CONTROL_PLANE:
             return 0
         name = self._config.inter_broker_listener_name

@@ -241,7 +241,7 @@ class _Fetch:
     # ---- waiting ----------------------------------------------------------------
 
     def is_enough(self) -> bool:
-        """Tell whether to answer with what was read."""
+        """Return whether to answer with what was read."""
         body = self.body
         return (
             self._failed
@@ -324,7 +324,7 @@ class _Fetch:
         )
 
     async def finds_any(self, context: Context) -> bool:
-        """Tell whether one of the partitions that are wanted is here."""
+        """Return whether one of the partitions that are wanted is here."""
         held = self.broker.replicas.partitions
         async for target in in_steps(context.targets):
             if self._key(target) in held:

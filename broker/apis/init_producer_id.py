@@ -50,7 +50,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 
 
 def _is_whole(body: Entity) -> bool:
-    """Tell whether the producer's present id and epoch are both given, or neither."""
+    """Return whether the producer's present id and epoch are both given, or neither."""
     producer_id = getattr(body, "producer_id", _NONE)
     epoch = getattr(body, "producer_epoch", _NONE)
     return (producer_id == _NONE) == (epoch == _NONE)

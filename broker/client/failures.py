@@ -36,7 +36,7 @@ COORDINATOR_MOVED: Final = frozenset(
 
 
 def is_retriable(code: ErrorCode) -> bool:
-    """Tell whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     return code.retriable
 
 

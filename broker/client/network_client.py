@@ -84,7 +84,7 @@ class Node:
         return 0 if self._connection is None else self._connection.in_flight
 
     def ready(self) -> bool:
-        """Tell whether a request could be submitted now; if not, begin to connect."""
+        """Return whether a request could be submitted now; if not, begin to connect."""
         if self._connection is None or not self._connection.is_open:
             self._wanted.set()
             return False

@@ -57,7 +57,7 @@ class SyncRules:
     is_alive: Callable[[int], bool]
 
     def keeps_up(self, follower: Follower, leader_end: int) -> bool:
-        """Tell whether it has all, or had all within the lag: ``isCaughtUp``."""
+        """Return whether it has all, or had all within the lag: ``isCaughtUp``."""
         if follower.log_end_offset == leader_end:
             return True
         since_ns = follower.caught_up_ns

@@ -174,11 +174,11 @@ class MetadataView:
         ]
 
     def is_alive(self, broker_id: int) -> bool:
-        """Tell whether a broker lives, as far as a controller has told."""
+        """Return whether a broker lives, as far as a controller has told."""
         return broker_id in self.brokers
 
     def is_reachable(self, broker_id: int, listener: str) -> bool:
-        """Tell whether a client of this listener can be sent to a broker."""
+        """Return whether a client of this listener can be sent to a broker."""
         broker = self.brokers.get(broker_id)
         return broker is not None and listener in broker.endpoints
 

@@ -111,7 +111,7 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        """Tell whether the directory of its log has failed, until a restart."""
+        """Return whether the directory of its log has failed, until a restart."""
         return self.log.closed is not None
 
     # ---- what the controller says -----------------------------------------------
@@ -244,7 +244,7 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Tell whether this leads, and has fewer in sync than acks=all needs."""
+        """Return whether this leads, and has fewer in sync than acks=all needs."""
         return self.is_leader and len(self.isr) < self.effective_min_isr
 
     # ---- the ISR ----------------------------------------------------------------

@@ -32,7 +32,7 @@ class Quota(Protocol):
     """What those who send or fetch ask before, and tell afterwards."""
 
     def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
-        """Tell whether a replica may move nothing now."""
+        """Return whether a replica may move nothing now."""
 
     def note(self, key: TopicPartition, count: int) -> None:
         """Count the bytes that a replica has moved."""
@@ -60,7 +60,7 @@ class ReplicationQuota:
         self.moved_bytes = 0
 
     def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
-        """Tell whether a replica may move nothing now."""
+        """Return whether a replica may move nothing now."""
         return (
             not in_sync
             and self._is_throttled(key)

@@ -31,7 +31,7 @@ class Withheld:
 
     @property
     def any(self) -> bool:
-        """Tell whether anything is withheld; a truncation may have taken it."""
+        """Return whether anything is withheld; a truncation may have taken it."""
         if not self._to_offset:
             return False
         log = self._log

@@ -1,7 +1,7 @@
-"""Keys of admission: who may enter a full queue, and who is turned away.
+"""Keys of admission: which requests enter a full queue, and which are rejected.
 
-Which of them counts depends on ``doorkeeper.admission``; the others are checked and
-stand by. The rules themselves are explained in ``planes/admission/``.
+The value of ``doorkeeper.admission`` selects the keys in use; the others are checked
+and unused. The rules are explained in ``planes/admission/``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ADMISSIONS: Final = (
     "codel",
     "deadline",
 )
-# The default of Kafka's clients (request.timeout.ms): nobody waits for longer.
+# The default of Kafka's clients (request.timeout.ms): no client waits longer.
 _PATIENCE_MS: Final = 30_000
 
 

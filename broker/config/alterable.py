@@ -1,9 +1,9 @@
-"""Which keys of a broker may be altered while it runs, and what may be altered to what.
+"""Broker keys that may be altered at runtime, and the bounds of an alteration.
 
 Kafka's ``DynamicBrokerConfig`` (KIP-226) and ``DynamicConfig.Broker``. These are the
-cluster-wide ones; what is set for one broker wins over what is set for all. Those that
-Kafka alters per broker only belong to listeners and to their security: listeners are
-opened at start here, and no security is served, so all of them are read-only.
+cluster-wide ones; a value for one broker wins over the value for all. The keys that
+Kafka alters per broker only belong to listeners and their security. Here listeners are
+opened at start and no security is served, so those keys are read-only.
 
 Numbers of processors and recovery threads take effect with the next start, as their
 descriptions say; all else at once.
@@ -56,7 +56,7 @@ _THREADS: Final = (
 
 
 def is_alterable(name: str) -> bool:
-    """Tell whether a broker's config can be altered while it runs."""
+    """Return whether a broker's config can be altered while it runs."""
     key = find_key(name)
     if key is None or key.name == name:
         return name in _ALTERABLE

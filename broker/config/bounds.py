@@ -1,7 +1,7 @@
 """Bounds that concern several keys, or that no machine could keep.
 
-Those of Kafka's ``KafkaConfig.validateValues``, and of numbers for which Kafka has no
-bound but what a machine has: it would fail, or never end, where they are first used.
+Bounds of Kafka's ``KafkaConfig.validateValues``, and bounds for numbers that Kafka
+leaves to the machine: a broker would fail, or never end, at their first use.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ __all__ = ["KEYS", "NUM_IO_THREADS", "NUM_NETWORK_THREADS", "BrokerConfig"]
 
 T = TypeVar("T")
 
-# What a listener may have of its own, behind ``listener.name.NAME.``.
+# Keys that a listener may set for itself, behind ``listener.name.NAME.``.
 OF_A_LISTENER: Final = frozenset(
     {MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_NETWORK_THREADS}
 )
@@ -181,9 +181,9 @@ class BrokerConfig:
 
     @property
     def without_effect(self) -> tuple[str, ...]:
-        """Keys that were set and that nothing acts on, in the order written.
+        """The keys that are set and have no effect, in the order written.
 
-        Of what is set for a listener, only `OF_A_LISTENER` is acted upon.
+        Of the keys set for a listener, only `OF_A_LISTENER` have an effect.
         """
         return tuple(name for name in self.written if _is_without_effect(name))
 
@@ -363,7 +363,7 @@ def _check_numbers(config: BrokerConfig) -> None:
 
 
 def _check_log_dirs(config: BrokerConfig) -> None:
-    """Refuse to put data where nobody said, or twice into one place."""
+    """Refuse a missing data directory, and the same directory twice."""
     key = LOG_DIRS.name if LOG_DIRS.name in config.written else LOG_DIR.name
     found = config.written.get(key, config[LOG_DIR])
     if not split(found) or not config.log_dirs:

@@ -19,7 +19,7 @@ from broker.protocol.config_key import (
     optional_text,
 )
 
-# A star: Kafka 3.9 does not tell of it, as it is internal, or of another release.
+# A star: not listed by Kafka 3.9, as it is internal or of another release.
 _FAMILIES: Final = {
     "KRaft's metadata quorum, which this broker does not take part in": """
         broker.heartbeat.interval.ms broker.session.timeout.ms
@@ -145,7 +145,7 @@ _FAMILIES: Final = {
         """,
 }
 
-# Kafka's keys of type PASSWORD: DescribeConfigs must not tell them.
+# Kafka's keys of type PASSWORD: DescribeConfigs must not return them.
 _SECRETS: Final = frozenset(
     {
         "password.encoder.old.secret",

@@ -27,7 +27,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 # A backslash at the end stands for nothing.
 _ESCAPE: Final = re.compile(r"\\(?:u(.{0,4})|(.?))", re.DOTALL)
 _HEXADECIMAL: Final = re.compile("[0-9a-fA-F]{4}")
-# Bytes of what is no text that are shown.
+# Number of bytes shown of a value that is not text.
 _SHOWN: Final = 20
 
 

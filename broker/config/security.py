@@ -1,6 +1,6 @@
 """Kafka's keys that promise security; none is served, so to set one stops the start.
 
-Listeners are PLAINTEXT, every client is ``User:ANONYMOUS``, and everybody may do
+Listeners are PLAINTEXT, every client is ``User:ANONYMOUS``, and every client may do
 everything. An operator who names a keystore, a mechanism or an authorizer believes
 otherwise, and must not find out from an intruder. Values that promise nothing, and
 empty ones, are allowed, because Kafka's defaults are among them.
@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.protocol.config_key import ConfigType, Key
 
-# A star: Kafka 3.9 does not tell of it, being of another release or an authorizer's.
+# A star: not listed by Kafka 3.9, being of another release or an authorizer's.
 _FEATURES: Final = {
     "authorization is not served: everybody may do everything": """
         allow.everyone.if.no.acl.found* authorizer.class.name super.users*
@@ -67,7 +67,7 @@ _PROMISES_NOTHING: Final = {
     "connections.max.reauth.ms": "0",
     "ssl.client.auth": "none",
 }
-# Kafka's keys of type PASSWORD: neither DescribeConfigs nor an error may tell them.
+# Kafka's keys of type PASSWORD: neither DescribeConfigs nor an error may return them.
 _SECRETS: Final = frozenset(
     {
         "delegation.token.master.key",

@@ -41,7 +41,7 @@ def described(names: Sequence[str], known: Collection[str]) -> str:
 
 def _described(name: str, known: Collection[str]) -> str:
     shown = name if name and name.isprintable() else repr(name)
-    # listener.name.NAME.KEY: the end is what is misspelt.
+    # listener.name.NAME.KEY: the last part is misspelt.
     start = ""
     if name.startswith("listener.name."):
         start = ".".join(name.split(".", 3)[:3]) + "."

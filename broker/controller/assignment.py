@@ -34,7 +34,7 @@ class ReplicaAssignment:
 
     @property
     def is_being_reassigned(self) -> bool:
-        """Tell whether replicas are being added or removed."""
+        """Return whether replicas are being added or removed."""
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: tuple[int, ...]) -> ReplicaAssignment:

@@ -62,7 +62,7 @@ class ControllerContext:
     # ---- brokers ----------------------------------------------------------------
 
     def is_live(self, broker: int) -> bool:
-        """Tell whether a broker is registered and not shutting down."""
+        """Return whether a broker is registered and not shutting down."""
         return broker in self.brokers and broker not in self.shutting_down
 
     @property
@@ -71,7 +71,7 @@ class ControllerContext:
         return frozenset(self.brokers) - self.shutting_down
 
     def is_online(self, broker: int, key: TopicPartition) -> bool:
-        """Tell whether a replica's broker is live, and its log directory."""
+        """Return whether a replica's broker is live, and its log directory."""
         return self.is_live(broker) and not self._is_offline_dir(broker, key)
 
     def online_replicas(self, key: TopicPartition) -> tuple[int, ...]:

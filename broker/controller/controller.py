@@ -287,7 +287,7 @@ class KafkaController:
     def _is_late(
         self, broker: int, request: LeaderAndIsrRequest | StopReplicaRequest
     ) -> bool:
-        """Tell whether who answers has gone, or come back, since."""
+        """Return whether who answers has gone, or come back, since."""
         registered = self.context.brokers.get(broker)
         return registered is None or registered.epoch != request.broker_epoch
 

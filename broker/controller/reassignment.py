@@ -166,7 +166,7 @@ class Reassignments:
         raise KafkaError(ErrorCode.invalid_replica_assignment, reason)
 
     def _is_caught_up(self, key: TopicPartition, assignment: ReplicaAssignment) -> bool:
-        """Tell whether the target is in sync, and one of it alive to lead.
+        """Return whether the target is in sync, and one of it alive to lead.
 
         Kafka asks for the former only, and so may leave nobody to lead.
         """

@@ -163,7 +163,7 @@ class Coordinator(Protocol):
 
     @property
     def remembers_at_length(self) -> bool:
-        """Tell whether `compaction` has something to do."""
+        """Return whether `compaction` has something to do."""
 
     def compaction(self) -> Steps[None]:
         """Remember the same in less room; raise OSError. One at a time."""

@@ -343,7 +343,7 @@ class EmbeddedCoordinator(Alone):
             )
 
     def _exists(self, topic: Topic) -> bool:
-        """Tell whether this very topic has not been deleted."""
+        """Return whether this very topic has not been deleted."""
         known = self.topics.get(topic.name)
         return known is not None and known.topic_id == topic.topic_id
 

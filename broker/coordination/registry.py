@@ -148,7 +148,7 @@ class Registry:
 
     @property
     def is_long(self) -> bool:
-        """Tell whether `compaction` has something to do."""
+        """Return whether `compaction` has something to do."""
         return any(self._files[each].is_long for each in self._log_dirs.online)
 
     def compaction(self) -> Steps[None]:

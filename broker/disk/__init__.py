@@ -1,1 +1,1 @@
-"""Files: what the broker asks of a disk, the operating system's, and one in memory."""
+"""Files: the broker's interface to a disk, for the operating system and in memory."""

@@ -1,10 +1,10 @@
-"""The disk as one owner sees it: once that is closed, every call by path is refused.
+"""The disk as one owner sees it: once closed, every call by path is refused.
 
 A log names its files by path. When its topic is deleted and created again, the same
-paths belong to another log; whoever still works for the old one must not touch them.
-So a log, its segments, indexes and snapshots share one of these, and closing it is
-closing all of them. Files that are open stay readable and writable: what they refer to
-is the old log's for as long as anybody holds it.
+paths belong to another log, which work for the old one must not touch. A log, its
+segments, indexes and snapshots therefore share one of these, and closing it closes all
+of them. Open files stay readable and writable: they belong to the old log until the
+last reference goes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker.disk.storage import File, Storage
 class ClosableStorage:
     """A `Storage` that raises `LogUnavailable` from `close` on.
 
-    ``on_failure`` hears of each error of a device that was given its name.
+    ``on_failure`` receives each error of a device, with its directory.
     """
 
     __slots__ = ("_on_failure", "closed", "disk")
@@ -34,11 +34,11 @@ class ClosableStorage:
         self.closed: str | None = None
 
     def close(self, reason: str) -> None:
-        """Refuse everything from now on; the first reason is the one that is told."""
+        """Refuse every further call; the first reason is the one reported."""
         self.closed = self.closed or reason
 
     def failure(self, directory: str, error: OSError) -> LogStorageError:
-        """Return what to raise for an error of a device, and see that it is heard of.
+        """Report an error of a device to ``on_failure``, and return the exception.
 
         The only place where a `LogStorageError` is made.
         """
@@ -62,7 +62,7 @@ class ClosableStorage:
         return self.disk.names(directory)
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether the path is an existing directory."""
+        """Return whether the path is an existing directory."""
         self.check_open()
         return self.disk.is_directory(path)
 

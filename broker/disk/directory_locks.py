@@ -1,8 +1,8 @@
 """One broker at a time: Kafka's ``.lock`` in each log directory.
 
 Locks are taken before anything else in a directory is read or written, and held until
-the last write: what was read of a directory that another broker still writes to would
-be old by the time it is acted upon.
+the last write. Data read from a directory that another broker still writes to would be
+outdated when used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOCK: Final = ".lock"
 
 
 class DirectoryLocks:
-    """The locks of one broker; whoever lets go of this lets go of them."""
+    """The locks of one broker, held as long as this object exists."""
 
     def __init__(self, storage: Storage, log_dirs: LogDirs) -> None:
         self._storage = storage
@@ -43,7 +43,7 @@ class DirectoryLocks:
                 self._log_dirs.take_offline(directory, error)
 
     def release(self) -> None:
-        """Let others have the directories."""
+        """Release the directories."""
         self._held.clear()
 
 

@@ -1,8 +1,9 @@
-"""Files and directories that are only to be removed, when their time has come.
+"""Files and directories that are due for removal at a later time.
 
-Removing a large file keeps a thread waiting while the file system frees its blocks. So
-what a log lets go of is renamed, which is quick and decides, and removed later in a
-thread. No two renamed files share a name: a rename over a file would remove that one.
+Removing a large file keeps a thread waiting while the file system frees its blocks. A
+log therefore renames its files, which is quick and decisive, and a thread removes them
+later. Renamed files have different names: a rename onto an existing file would remove
+that one.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Doomed:
 
 
 def remove_all(storage: Storage, path: str) -> None:
-    """Remove a file, or a directory of files; what is gone already is no error."""
+    """Remove a file, or a directory of files; missing ones are no error."""
     if not storage.is_directory(path):
         remove_if_there(storage, path)
         return

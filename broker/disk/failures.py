@@ -1,8 +1,8 @@
 """The errors of logs behind KAFKA_STORAGE_ERROR: a device failed, or a log is closed.
 
-Both are Kafka's ``KafkaStorageException``. They are two classes because they ask for
-different things: after a failed device somebody has to look at the directory (KIP-112
-takes it offline), a log that was closed wants nothing but to be left alone.
+Both are Kafka's ``KafkaStorageException``. They are two classes because they need
+different reactions: after a failed device the directory is checked (KIP-112 takes it
+offline), a closed log needs no action.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class LogStorageError(KafkaError):
     """A device refused a call that a log made.
 
     ``directory`` is the log's own, ``log_dir`` the one of ``log.dirs`` that holds it,
-    ``error`` what the operating system said.
+    ``error`` the error of the operating system.
     """
 
     def __init__(self, directory: str, error: OSError) -> None:

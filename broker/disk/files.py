@@ -1,9 +1,10 @@
 """The operating system's files behind the ``Storage`` protocol.
 
 Positioned reads and writes (``pread``, ``pwritev``) leave no shared file offset, so a
-failed append is overwritten by the next and a reader disturbs nobody. A descriptor is
-closed when its last holder lets go (CPython's reference counts make that the same
-instant): a ``FileSlice`` on its way to a socket can never meet a reused number.
+failed append is overwritten by the next, and readers do not disturb each other. A
+descriptor is closed when its last holder lets go (CPython's reference counts make that
+the same instant): a ``FileSlice`` on its way to a socket can never meet a reused
+number.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class RealStorage:
         return sorted(os.listdir(directory))
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether the path is an existing directory."""
+        """Return whether the path is an existing directory."""
         return os.path.isdir(path)
 
     def make_directory(self, path: str) -> None:

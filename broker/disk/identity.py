@@ -52,9 +52,9 @@ def claim(
     """Make the directories this broker's, or check that they are; return cluster.id.
 
     ``of_cluster`` is the id of the cluster that the broker joins; without one, a new id
-    is made where no directory has one. The directories exist, and nobody else writes to
-    them (`DirectoryLocks`); one that cannot be read or written is offline from then on.
-    Raises `ConfigError`.
+    is made where no directory has one. The directories exist, and no other process
+    writes to them (`DirectoryLocks`); one that cannot be read or written is offline
+    from then on. Raises `ConfigError`.
     """
     found = {}
     for directory in log_dirs.online:
@@ -103,7 +103,7 @@ def known_broker_id(storage: Storage, directories: Iterable[str]) -> int | None:
         try:
             pairs = read_properties(storage, directory, META_PROPERTIES)
         except OSError:
-            # `claim` tells of it.
+            # `claim` reports it.
             continue
         owner = pairs.get("node.id", pairs.get("broker.id"))
         if owner is not None:

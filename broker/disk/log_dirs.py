@@ -1,12 +1,12 @@
-"""The directories of ``log.dirs``, and which of them have failed (KIP-112).
+"""The directories of ``log.dirs``, and their failures (KIP-112).
 
-Whoever meets an error of a device reports it here and goes on with its own error: the
+Code that meets an error of a device reports it here and goes on with its own error: the
 handler of a request refuses it, a chore gives up its round. The broker looks afterwards
-(`take_failed`), when nothing is half done, and takes what the directory holds out of
+(`take_failed`), when nothing is half done, and takes the directory's logs out of
 service. Kafka's ``LogDirFailureChannel`` and its handler thread.
 
-A directory stays offline until a restart. What is short (space, descriptors, memory)
-says nothing about a device: that is refused and tried again.
+A directory stays offline until a restart. A shortage (of space, descriptors, memory) is
+no failure of a device: the call is refused and tried again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _SHORTAGES: Final = frozenset(
 
 
 def _is_shortage(error: OSError) -> bool:
-    """Tell whether an error says that something is short, not that a device failed.
+    """Return whether an error is a shortage, not a failed device.
 
-    One that was raised from another is what the other is.
+    An error that was raised from another one counts as its cause.
     """
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
     return cause.errno in _SHORTAGES
@@ -78,7 +78,7 @@ class LogDirs:
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether `take_failed` has something to give."""
+        """Return whether `take_failed` would return a directory."""
         return bool(self._failed)
 
     def take_failed(self) -> list[str]:

@@ -1,12 +1,12 @@
-"""A disk in memory that fails, and loses power, where it is told to.
+"""A disk in memory that fails, and loses power, at chosen calls.
 
 The virtual world's disk, and the tests'. Every call that changes or syncs something is
-counted; `Faults` picks the one that fails, so a test can fail each in turn until a run
-passes without reaching it. What was not synced is remembered apart: `after_kill` is the
-disk as another process finds it (all writes are there), `after_power_loss` as the next
-boot may: of each file the synced bytes and, by the dice, some of the others, torn or
-zeroed; of the names those synced and the first few of the others, in order, as a
-journalling file system has it.
+counted; `Faults` picks the failing one, so a test can fail each in turn until a run
+ends without reaching it. Unsynced data is kept apart. `after_kill` is the disk as
+another process finds it, with all writes. `after_power_loss` is a possible disk at the
+next boot: of each file the synced bytes and a random part of the others, torn or
+zeroed; of the names the synced ones and the first few of the others, in order, as in a
+journalling file system.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Faults:
     """Chooses the call that fails, counted from 1; 0 lets all succeed.
 
     ``short`` bytes of a failing write reach the file. ``crash``: the machine stops at
-    that call, and no later one succeeds either. Reads, and openings of files that are
-    there, are counted if ``reads``. Where descriptors are what is short, only calls
-    that need one are.
+    that call, and no later one succeeds either. Reads, and openings of existing files,
+    are counted if ``reads``. Where descriptors are short, only calls that need one are
+    counted.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Faults:
 
     @property
     def reached(self) -> bool:
-        """Tell whether the chosen call has been made."""
+        """Return whether the chosen call has been made."""
         return 0 < self.fail_at <= self.calls
 
     def count_opening(self, call: str) -> None:
@@ -80,17 +80,17 @@ class Faults:
 
 
 class _Node:
-    """A file's bytes, and what of them is durable."""
+    """A file's bytes, and the durable part of them."""
 
     __slots__ = ("data", "dropped", "durable", "synced_size")
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
         # The first ``synced_size`` bytes are durable, unless they changed since: then
-        # ``durable`` has what the disk holds.
+        # ``durable`` has the bytes on disk.
         self.synced_size = len(data)
         self.durable: bytes | None = None
-        # What a failed sync has dropped: readable, and no later sync writes it.
+        # The bytes dropped by a failed sync: readable, and no later sync writes them.
         self.dropped = range(0)
 
     def change_from(self, position: int) -> None:
@@ -114,7 +114,7 @@ class _Node:
         self.dropped = range(self.dropped.start, min(self.dropped.stop, size))
 
     def drop(self) -> None:
-        """Forget to write what was not synced, as Linux does after an error."""
+        """Drop the unsynced bytes, as Linux does after an error."""
         start = self.synced_size if self.durable is None else 0
         if self.dropped:
             start = min(start, self.dropped.start)
@@ -258,7 +258,7 @@ class MemoryStorage:
         )
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether the path is an existing directory."""
+        """Return whether the path is an existing directory."""
         return path in self._names and self._names[path] is None
 
     def make_directory(self, path: str) -> None:
@@ -302,7 +302,7 @@ class MemoryStorage:
         return file
 
     def fill_up(self) -> None:
-        """Let there be no room but for what is there."""
+        """Leave no room beyond the space in use."""
         self.capacity_bytes = self._used_bytes()
 
     def _used_bytes(self) -> int:

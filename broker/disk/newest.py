@@ -12,7 +12,7 @@ class NewestWins:
     __slots__ = ("_lock", "version")
 
     def __init__(self) -> None:
-        # What the file holds: 0 is what it held at first.
+        # Version of the file's content; 0 is the initial one.
         self.version = 0
         self._lock = Lock()
 

@@ -22,13 +22,13 @@ class OffsetFiles:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._views = count(1)
-        # By (directory, file): the view that it holds, and what that is.
+        # By (directory, file): the view that it holds, and its offsets.
         self._written: dict[tuple[str, str], int] = {}
         self._held: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
-        # What was forgotten since the last view that was written, and when.
+        # Partitions forgotten since the last view that was written, and when.
         self._forgotten: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._writing = Lock()
-        # What is being written; with what was forgotten under a lock that is never
+        # The offsets being written, and those forgotten, under a lock that is never
         # held while a device works.
         self._in_progress: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
         self._noting = Lock()
@@ -49,7 +49,7 @@ class OffsetFiles:
         files: Mapping[str, Mapping[TopicPartition, int]],
         view: int,
     ) -> Callable[[], None]:
-        """Return the job that writes what was seen; it may raise OSError."""
+        """Return the job that writes a view; it may raise OSError."""
         return partial(self._write, directory, files, view)
 
     def add(
@@ -58,10 +58,10 @@ class OffsetFiles:
         name: str,
         look: Callable[[], Mapping[TopicPartition, int]],
     ) -> None:
-        """Write a few offsets beside what a file holds; raise OSError.
+        """Write a few offsets in addition to a file's content; raise OSError.
 
-        They are looked at when it is their turn, so that of two calls the later does
-        not bring back what the earlier has seen.
+        ``look`` is called in turn, so that the later of two calls does not restore
+        older offsets.
         """
         with self._writing:
             view = self.view()
@@ -77,9 +77,10 @@ class OffsetFiles:
     ) -> None:
         """Take a partition out of the files of a directory; raise OSError.
 
-        Before a log of this name begins: what the files say is of another one, whose
-        offsets would cut the new one off after a kill. Others that are gone go with it,
-        so that a topic of a thousand partitions writes no file a thousand times.
+        Called before a log of this name begins: the entries are of another log, whose
+        offsets would cut off the new one after a kill. Other partitions that are gone
+        are removed too, so that a topic of a thousand partitions does not write a file
+        a thousand times.
         """
         view = self.view()
         with self._noting:
@@ -108,7 +109,7 @@ class OffsetFiles:
                             self._forgotten.setdefault(file, {}).setdefault(key, view)
 
     def _says(self, file: tuple[str, str], key: TopicPartition) -> bool:
-        """Tell whether a file speaks of a partition, or is about to."""
+        """Return whether a file has an entry of a partition, or will have."""
         return key in self._held[file] or key in self._in_progress.get(file, ())
 
     def _forget_in(

@@ -1,9 +1,9 @@
 """``partition.metadata``: the id of the topic that a log belongs to (KIP-516).
 
-It is written when a log begins and synced with the log's first flush, as Kafka does: to
-sync it at once would be two thirds of what a partition costs to create. So a loss of
-power may leave less of it; a log is then the topic's by its name, like one that is
-older than ids, and is given the id anew.
+It is written when a log begins and synced with the log's first flush, as in Kafka; an
+immediate sync would be two thirds of the cost of a new partition. A loss of power may
+therefore truncate it. The log then belongs to the topic of its name, like a log older
+than ids, and is given the id anew.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_topic_id(storage: Storage, directory: str) -> UUID | None:
 
 
 def _is_torn(text: str) -> bool:
-    """Tell whether this is less than `write_topic_id` writes, or nothing."""
+    """Return whether this is a truncated file of `write_topic_id`."""
     return _HEAD.startswith(text) or (
         text.startswith(_HEAD) and len(text) < len(_HEAD) + _ID_SIZE
     )

@@ -1,14 +1,14 @@
-"""What the log asks of a disk: two protocols, small enough to be implemented twice.
+"""The log's interface to a disk: two protocols, small enough to be implemented twice.
 
 `RealStorage` (files.py) is the operating system's; `MemoryStorage` (memory.py) is a
-disk of the virtual world that fails and loses power where a test tells it to. Both pass
-the same contract. Everything is synchronous, paths are strings, errors are ``OSError``.
+disk of the virtual world that fails and loses power at chosen calls. Both pass the same
+contract. Everything is synchronous, paths are strings, errors are ``OSError``.
 
-Two rules of POSIX are part of the protocol because recovery rests on them: bytes are
+Recovery rests on two rules of POSIX, so they are part of the protocol. Bytes are
 durable only after ``File.sync``, a name (created, renamed, removed) only after
-``Storage.sync_directory``; and a file that was removed stays readable for who holds it,
-so that a Fetch in flight never sees retention. Hence no ``close``: a file is given
-back when nobody refers to it any more.
+``Storage.sync_directory``. A removed file stays readable through an open reference, so
+that retention does not disturb a Fetch in flight. Hence no ``close``: a file is closed
+with its last reference.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Storage(Protocol):
         """Return the sorted names in a directory; raise ``FileNotFoundError``."""
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether the path is an existing directory."""
+        """Return whether the path is an existing directory."""
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents, unless they exist."""
@@ -71,7 +71,7 @@ class Storage(Protocol):
     def lock(self, path: str) -> object:
         """Lock a file, created if need be, for as long as the result is kept.
 
-        Raises ``BlockingIOError`` if somebody else holds it.
+        Raises ``BlockingIOError`` if another process holds it.
         """
 
     def sync_directory(self, path: str) -> None:

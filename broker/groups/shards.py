@@ -138,7 +138,7 @@ class Shards:
             self.log.append(partition, write.records, done)
 
     def has(self, group: Group) -> bool:
-        """Tell whether this very group is still one of ours."""
+        """Return whether this very group is still one of ours."""
         shard = self.by_partition.get(self.partition(group.group_id))
         return shard is not None and shard.groups.get(group.group_id) is group
 

@@ -1,1 +1,1 @@
-"""What stands around every handler: finding it, decoding, refusals, encoding."""
+"""The frame of every handler: lookup, decoding, refusals, encoding."""

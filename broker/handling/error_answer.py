@@ -1,12 +1,11 @@
-"""The answer of any API to a request that is not served: an error, and nothing else.
+"""The error response of any API to a request that is not served.
 
 Kafka writes ``AbstractRequest.getErrorResponse`` by hand for every API. Here it is one
-mechanism over the schemas: a field named ``error_code`` gets the error; an array whose
-rows carry errors mirrors the array of the request that it answers, row by row; the rest
-has the schema's default, else what means "none" (-1, empty, null).
+mechanism over the schemas. A field named ``error_code`` gets the error. An array whose
+rows carry errors mirrors the request's array, row by row. The rest has the schema's
+default, or the value that means "none" (-1, empty, null).
 
-What is particular to an API, its declaration says (`ErrorAnswer`). The error of a
-refusal:
+An API's declaration holds its particulars (`ErrorAnswer`). The error of a refusal:
 
 - The client should try again, so it gets a code that clients try again on. That is
   REQUEST_TIMED_OUT, but for the coordinators: group members take it for fatal, and
@@ -64,7 +63,7 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 def error_of(api: Api, refusal: str) -> ErrorCode:
-    """Return the error that tells a client of a refusal."""
+    """Return the error code of a refusal."""
     if refusal == OVER_QUOTA:
         return ErrorCode.throttling_quota_exceeded
     return api.error_answer.try_again
@@ -119,7 +118,7 @@ def _encoded(request: Request, answer: Row, broker: Broker) -> Steps[Response]:
 
 
 class _Form(NamedTuple):
-    """How a struct of an answer is made from its counterpart in the request.
+    """The construction of a struct of the response from its counterpart in the request.
 
     ``copied`` pairs a field with one of the counterpart; where the counterpart is a
     plain value, ``itself`` is the field that takes it. ``arrays`` are filled row by row

@@ -1,9 +1,9 @@
-"""What becomes of a handler's failure: one answer, one log event, one count.
+"""Failures of handlers: each has one response, one log event, one count.
 
 Kafka's ``KafkaApis.handle`` catches every ``Throwable`` likewise, and answers with
-``UNKNOWN_SERVER_ERROR``. The answer is of the API and version asked. If that cannot be
-encoded, because of what it repeats from the request, it is one that repeats nothing; if
-none can be made, the connection is closed.
+``UNKNOWN_SERVER_ERROR``, in the API and version of the request. If that response cannot
+be encoded because of fields repeated from the request, one without repeated fields is
+sent; if none can be made, the connection is closed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """From a request to its response: find the handler, decode, handle, encode.
 
 Kafka's ``KafkaApis``. All of it is done in turns of the request, so that decoding and
-encoding are charged to it. What cannot be decoded closes the connection, as in Kafka.
-What admission has turned away is decoded and refused (`broker.handling.error_answer`);
-what the connection may not ask for is answered undecoded.
-Whatever a handler raises ends its request and nothing else
-(`broker.handling.failures`); only a broken rule of the planes goes on.
+encoding are charged to it. A request that cannot be decoded closes the connection, as
+in Kafka. A request that admission rejected is decoded and refused
+(`broker.handling.error_answer`); a denied one is answered undecoded. An exception of a
+handler ends its request and nothing else (`broker.handling.failures`); only a broken
+rule of the planes is raised further.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class KafkaApis:
         timer_moved: Callable[[], None],
         submit: Submit,
     ) -> None:
-        """Open the broker; clients are told of ``listeners``."""
+        """Open the broker; clients receive ``listeners``."""
         self.broker.open(listeners, timer_moved, submit)
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
@@ -152,11 +152,11 @@ class KafkaApis:
         await side_by_side(billed, broker.coordinator.run, broker.replication.run)
 
     async def withdraw(self) -> None:
-        """Have leaderships moved to other brokers."""
+        """Move leaderships to other brokers."""
         await self.broker.coordinator.withdraw()
 
     async def leave(self) -> None:
-        """Have others know that this broker has gone."""
+        """Deregister this broker in the cluster."""
         await self.broker.coordinator.leave()
 
     def next_upkeep_ns(self) -> int | None:
@@ -164,7 +164,7 @@ class KafkaApis:
         return self.broker.upkeep_duty.due_ns()
 
     def upkeep(self, now_ns: int) -> None:
-        """Do one step of what is done to logs now and then."""
+        """Do one step of log upkeep."""
         self.broker.upkeep_duty.run(now_ns)
 
     def metrics(self) -> Iterator[Metric | None]:

@@ -1,7 +1,7 @@
-"""All APIs of the broker, by their keys: what the files of ``broker.apis`` declare.
+"""All APIs of the broker by key, as the files of ``broker.apis`` declare them.
 
-The folder is the list. A file in it declares an ``API``, and that is how an API is
-added; ApiVersions, which tells of all others, is declared over them.
+The folder is the list: a new file that declares an ``API`` adds it. ApiVersions, which
+lists all others, is declared over them.
 """
 
 from __future__ import annotations

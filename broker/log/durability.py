@@ -1,10 +1,10 @@
-"""What of a log has reached the disk, and what a flush still has to do.
+"""Durability of a log: the synced part, and the work of the next flush.
 
-Kafka's ``LocalLog.flush`` and its recovery point. A flush is `Syncs`, a value: the
-log says what to sync, anybody runs it (a worker thread too), and the log learns the
-outcome. After a failed ``fsync`` the kernel may have dropped the pages and report
-success the next time, so the log leaves service: until a restart recovers it or, if
-only space was short, until mending.py has written everything once more.
+Kafka's ``LocalLog.flush`` and its recovery point. A flush is `Syncs`, a value: the log
+lists the files to sync, any thread runs it, and the log records the outcome. After a
+failed ``fsync`` the kernel may have dropped the pages and report success the next time.
+The log therefore leaves service until a restart recovers it or, if only space was
+short, until mending.py has written everything once more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class NothingSynced(OSError):
-    """What failed before anything was synced: no page is lost, and it can be repeated.
+    """A failure before anything was synced: no page is lost, and it can be repeated.
 
     Raised from the error of the device.
     """
@@ -44,7 +44,7 @@ def sync_names(storage: Storage, directory: str) -> None:
 
 
 class Syncs(NamedTuple):
-    """What has to be synced for the log to be durable below ``offset``."""
+    """The files and directories to sync for durability below ``offset``."""
 
     epochs: BlockingCall | None
     storage: Storage
@@ -177,11 +177,10 @@ class Durability:
     def syncs(
         self, active: Segment, log_end_offset: int, more: Sequence[File] = ()
     ) -> Syncs | None:
-        """Return what there is to sync, None if all is durable.
+        """Return the work of the next flush, None if all is durable.
 
-        Whoever runs it reports with ``done`` or ``sync_failed``. Raises
-        KAFKA_STORAGE_ERROR if the files could not be written, after which the log is as
-        it was.
+        The caller reports with ``done`` or ``sync_failed``. Raises KAFKA_STORAGE_ERROR
+        if the files could not be written, after which the log is as it was.
         """
         self.check_in_service()
         if log_end_offset == self.recovery_point and self._names == self._names_synced:
@@ -190,7 +189,7 @@ class Durability:
 
     @property
     def everything(self) -> bool:
-        """Tell whether all that `rolled`, `gone` and the rest noted is durable."""
+        """Return whether all noted changes of files and names are durable."""
         return self._names == self._names_synced and not self._unflushed
 
     def syncs_of_ended(self, offset: int) -> Syncs:
@@ -273,12 +272,12 @@ class Durability:
     def failed(self, error: OSError) -> LogStorageError | LogUnavailable:
         """Take the log out of service; return the error to raise."""
         if self.closed:
-            # Files that are nobody's any more say nothing about the device.
+            # Files of a closed log do not show the state of the device.
             assert self.out_of_service is not None
             return LogUnavailable(self.out_of_service)
         self.out_of_service = f"{self._directory}: a flush failed: {error}"
         self.mendable = error.errno in _FULL
-        # Syncs that are under way may be told of success for pages that are gone.
+        # Syncs under way may report success for pages that are gone.
         self.generation += 1
         return self._storage.failure(self._directory, error)
 

@@ -1,15 +1,15 @@
-"""Which leader epoch began at which offset: Kafka's ``LeaderEpochFileCache``.
+"""Start offsets of leader epochs: Kafka's ``LeaderEpochFileCache``.
 
-A follower that comes back asks where an epoch ended (KIP-101, KIP-279) and cuts its log
-there; a consumer asks the same to notice a truncation (KIP-320). Entries grow in both
+A returning follower asks where an epoch ended (KIP-101, KIP-279) and cuts its log
+there; a consumer does so to notice a truncation (KIP-320). Entries grow in both
 columns; an assignment that contradicts later ones removes them, since a new leader's
 history wins.
 
 Changes stay in memory until `writing` is done, by any thread; each flush does it. The
-batches carry their epochs, so recovery believes of the file only what lies below all
-that it reads, and assigns the rest anew. So what was truncated, and written again under
-an older epoch, does not come back, provided that the recovery point on disk was lowered
-before. What a thread looked at before a change does not replace what came later.
+batches carry their epochs, so recovery trusts the file only below the batches that it
+reads, and assigns the rest anew. Entries that were truncated, and written again under
+an older epoch, therefore do not come back, provided that the recovery point on disk was
+lowered before. A write never replaces the result of a later change.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class LeaderEpochs:
         return list(self._entries)
 
     def writing(self) -> BlockingCall | None:
-        """Return the call that writes what is in memory only, if anything is.
+        """Return the call that writes unsaved changes, if there are any.
 
         It may raise OSError, and leaves the directory to be synced.
         """

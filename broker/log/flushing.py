@@ -25,12 +25,12 @@ ENDED_FLUSH_AGE_MS: Final = 60_000
 
 
 def flush_due(log: Log, now_ms: int) -> bool:
-    """Tell whether ``flush.messages`` or ``flush.ms`` asks for a flush."""
+    """Return whether ``flush.messages`` or ``flush.ms`` asks for a flush."""
     waiting = log.log_end_offset - log.durability.recovery_point
     config = log.config
     return waiting > 0 and (
         waiting >= config.flush_messages
-        # A last flush in the future tells that the clock was put back.
+        # A last flush in the future means that the clock was put back.
         or not 0 <= now_ms - log.flushed_ms < config.flush_ms
     )
 
@@ -66,7 +66,7 @@ def syncs_of_ended(log: Log, now_ms: int) -> Syncs | None:
 
 @in_steps
 def flush_in_steps(log: Log, syncs: Syncs | None) -> Steps[None]:
-    """Have what `due_syncs` or `syncs_of_ended` returned done, and note the outcome."""
+    """Run the syncs of `due_syncs` or `syncs_of_ended`, and note the outcome."""
     if syncs is None:
         return
     try:
@@ -95,9 +95,9 @@ def snapshot_in_steps(log: Log) -> Steps[None]:
 
 
 def due_syncs(log: Log) -> Syncs | None:
-    """Return what a flush has to sync, for another thread; None if nothing.
+    """Return the work of a flush, for another thread; None if nothing.
 
-    Report to `flushed` or ``durability.sync_failed``.
+    The caller reports to `flushed` or ``durability.sync_failed``.
     """
     return log.durability.syncs(log.segments.active, log.log_end_offset)
 

@@ -1,18 +1,18 @@
-"""One partition's log: what it holds, append, and roll. Kafka's ``UnifiedLog``.
+"""One partition's log: its content, append, and roll. Kafka's ``UnifiedLog``.
 
-A log is a list of segments; the last one, the active, is appended to. Offsets are given
-here: what a producer sends is checked as Kafka checks it, gets its base offset and
-leader epoch in front, and goes to the file in one gathering write. Whatever else is
-done to a log (reading, flushing, cutting, compacting) is a function of it, in files
-that import this one.
+A log is a list of segments; the last one, the active, is appended to. The log assigns
+offsets: a producer's batch is checked as Kafka checks it, gets its base offset and
+leader epoch in front, and goes to the file in one gathering write. Every other
+operation (reading, flushing, cutting, compacting) is a function of a log, in files that
+import this one.
 
 All is synchronous and single-threaded. An append that fails leaves the log as it was. A
-flush that fails takes the log out of service, since nobody can know what the disk still
-holds (Kafka takes the whole log directory offline): it can be read, and a restart
+flush that fails takes the log out of service, since the content of the disk is then
+unknown (Kafka takes the whole log directory offline). The log can be read; a restart
 recovers it, or mending if the disk was full. A log that is closed, because the broker
-stops or the partition was deleted, refuses everything to everybody.
+stops or the partition was deleted, refuses every call.
 
-Where it ends for readers (the high watermark) is the partition's affair, and handed in.
+Its end for readers (the high watermark) belongs to the partition, and is handed in.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NEW: Final = tuple.__new__
 
 
 class Appended(NamedTuple):
-    """Where a batch went; ``log_append_time_ms`` is -1 under CreateTime."""
+    """The place of an appended batch; ``log_append_time_ms`` is -1 under CreateTime."""
 
     base_offset: int
     last_offset: int
@@ -112,7 +112,7 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.durability = durability
-        # Where the files go that are only to be removed.
+        # Collects files for later removal.
         self.doomed = doomed
         # Its end when all of it was left on the disk as an orderly stop leaves it.
         self.settled_offset = -1
@@ -146,7 +146,7 @@ class Log:
         return self.directory.rpartition("/")[0]
 
     def close(self, reason: str) -> None:
-        """Refuse everything from now on; whoever comes is told the reason.
+        """Refuse every further call with ``reason``.
 
         Slices handed out before stay readable.
         """
@@ -285,8 +285,8 @@ class Log:
         if active.torn or self.durability.out_of_service or size > config.segment_bytes:
             self._make_writable(size)
         if not active.admits(size, last_offset, max_timestamp, now_ms, config):
-            # A follower may append behind a gap, which goes into the new segment:
-            # one between segments is what a loss of power leaves (recovery.py).
+            # A follower may append behind a gap, which goes into the new segment. A gap
+            # between segments means a loss of power (recovery.py).
             fits = last_offset - self.log_end_offset <= RELATIVE_MAX
             self.roll(now_ms, self.log_end_offset if fits else offset)
             active = self.segments.active

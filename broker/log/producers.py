@@ -1,4 +1,4 @@
-"""What idempotent producers have appended: Kafka's ``ProducerStateManager``.
+"""Batches of idempotent producers: Kafka's ``ProducerStateManager``.
 
 A producer numbers its records per partition; the log remembers its last five batches
 (as many as a client may have in flight). A batch that is among them is a retry and is
@@ -14,9 +14,9 @@ last.
 
 Open transactions are in the snapshots, too; `replay` follows them (transactions.py).
 
-A client may use a new id for every batch, and nothing but their age bounds how many are
-remembered. So whatever looks at all of them does it in steps. Where they are many when
-a segment begins, their state is frozen there and then, and encoded later.
+A client may use a new id for every batch, and only age bounds the number of producers.
+Passes over all of them are therefore done in steps. Where there are many when a segment
+begins, their state is frozen at once and encoded later.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT: Final = 5
-# What is looked at in one step, where all are: some milliseconds.
+# Producers per step of a pass over all: some milliseconds.
 PRODUCERS_PER_STEP: Final = 500
 SNAPSHOT: Final = ".snapshot"
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -174,7 +174,7 @@ class Producers:
             del batches[0]
 
     def _begun(self, producer_id: int, epoch: int) -> ProducerState:
-        """Return what a producer goes on from in this epoch: what is frozen stays."""
+        """Return a producer's new state in this epoch; frozen state is not changed."""
         state = ProducerState(epoch)
         known = self._known(producer_id)
         if known is not None:
@@ -188,9 +188,9 @@ class Producers:
     def replay(
         self, header: BatchHeader, marker: Marker | None = None
     ) -> AbortedTransaction | None:
-        """Remember a batch that is in the log (recovery, and followers).
+        """Add a batch that is in the log (recovery, and followers).
 
-        ``marker`` is what a control batch holds. Returns the transaction that it
+        ``marker`` is the content of a control batch. Returns the transaction that it
         aborts. A control batch carries an epoch but no sequence numbers; an older epoch
         changes nothing.
         """
@@ -303,7 +303,7 @@ class Producers:
             self._states, self.frozen = self.frozen, None
 
     def encode_frozen(self) -> Steps[bytes | None]:
-        """Return the content of a snapshot file of what is kept, None if nothing is."""
+        """Return the snapshot file of the frozen state, None if there is none."""
         frozen = self.frozen
         if frozen is None:
             return None

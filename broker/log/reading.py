@@ -1,4 +1,4 @@
-"""Where the wanted batches of a log stand, as a `FileSlice` that the network sends.
+"""Reads of a log: the position of batches, as a `FileSlice` that the network sends.
 
 Kafka's ``LocalLog.read``. The network sends the slice with ``sendfile``; no record
 passes through this process.

@@ -1,10 +1,9 @@
 """Produced batches, validated and made into what a log stores: ``LogValidator``.
 
 Every batch is walked (`broker.protocol.records.validation`). Its largest timestamp is
-computed, and put into the header if another one stands there. LogAppendTime stamps the
-header, and ``compression.type`` packs anew. Only where a record lacks the key that
-compaction wants, or may have a timestamp out of bounds, records are looked at one by
-one, to name those that are refused.
+computed, and corrects the header. LogAppendTime stamps the header, and
+``compression.type`` packs anew. Records are checked one by one only where one lacks the
+key for compaction, or may have a timestamp out of bounds, to name the refused ones.
 """
 
 from __future__ import annotations
@@ -32,15 +31,14 @@ from broker.protocol.records.validation import contents_of
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 _ATTRIBUTES_AT: Final = 21
-# So many bad records are told of a batch; Kafka tells all, however many.
+# At most so many bad records of a batch are reported; Kafka reports all.
 _FAULTS_MAX: Final = 1000
 
 
 def keeps_batches(config: LogConfig) -> bool:
-    """Return whether a topic's settings say no more than what the header shows.
+    """Return whether the header suffices to apply a topic's settings.
 
-    That is, whether a batch that is valid, with a right and recent largest timestamp,
-    is stored as it comes.
+    If so, a valid batch with a right and recent largest timestamp is stored unchanged.
     """
     return (
         not config.compacts
@@ -53,7 +51,7 @@ def keeps_batches(config: LogConfig) -> bool:
 def rewriting(
     records: Buffer, config: LogConfig, now_ms: int, partition: str
 ) -> Steps[Buffer]:
-    """Validate a batch whose header was checked, and return what is stored; in steps.
+    """Validate a batch whose header was checked, and return the stored batch; in steps.
 
     ``partition`` is the topic's name and the index, for the messages. Raises
     INVALID_RECORD, INVALID_TIMESTAMP or MESSAGE_TOO_LARGE.

@@ -1,9 +1,9 @@
-"""Long work on a log as generators, so that whoever drives it decides when and where.
+"""Long work on a log as generators, so that the driver decides when and where.
 
-A generator yields None where something else may be done in between, and a blocking
-call (a function that touches no log) where a device may take its time: the driver makes
-the call, on this thread or another, and goes on; its ``OSError`` is thrown in. Between
-two steps the log may be appended to, trimmed or closed.
+A generator yields None where other work may be done in between, and a blocking call (a
+function that touches no log) where a device may take its time. The driver makes the
+call, on this thread or another, and resumes; an ``OSError`` is thrown in. Between two
+steps the log may be appended to, trimmed or closed.
 """
 
 from __future__ import annotations

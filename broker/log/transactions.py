@@ -1,4 +1,4 @@
-"""Transactions in a log: where they begin, the markers that end them, what is stable.
+"""Transactions in a log: their starts, the markers that end them, the stable offset.
 
 Kafka's ``ProducerStateManager`` keeps open transactions, and completed ones whose
 marker is not below the high watermark yet. Consumers of committed records read up to
@@ -123,13 +123,13 @@ def aborted_between(
 
 
 class AbortedBatches:
-    """Which batches of a log belong to aborted transactions."""
+    """The batches of a log that belong to aborted transactions."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, list[AbortedTransaction]] = {}
 
     def read(self, segments: Segments) -> Steps[None]:
-        """Take in what the segments list."""
+        """Read the aborted transactions of the segments."""
         number = 0
         for segment in tuple(segments):
             for each in segment.aborted.from_offset(0):
@@ -139,7 +139,7 @@ class AbortedBatches:
                     yield None
 
     def __contains__(self, header: BatchHeader) -> bool:
-        """Tell whether a batch's records were taken back."""
+        """Return whether a batch's transaction was aborted."""
         if header.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL:
             return False
         of_producer = self._by_producer.get(header.producer_id)

@@ -1,10 +1,10 @@
-"""How a log gets shorter: at its start by retention or DeleteRecords, or at its end.
+"""Shortening of a log: at its start by retention or DeleteRecords, or at its end.
 
 Retention removes whole segments, oldest first. Where the active one is itself too old a
 new one takes its place, as in Kafka, so that an idle partition empties too; the others
 go first, so that a full disk frees itself. DeleteRecords moves the start within a
-segment and lets go of those before it. What is let go of is renamed, and removed later.
-A follower truncates to where its leader's history parts from its own.
+segment and drops those before it. Dropped files are renamed, and removed later. A
+follower truncates to the offset where its leader's history diverges from its own.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from broker.protocol.errors import ErrorCode, KafkaError
 
 @operation
 def retention(log: Log, now_ms: int, up_to_offset: int) -> int:
-    """Let go of segments that are too old or too many; return how many.
+    """Drop segments that are too old or too many; return their number.
 
-    None goes that holds an offset at or above ``up_to_offset``, the high watermark.
+    A segment with an offset at or above ``up_to_offset``, the high watermark, is kept.
     """
     if not log.config.deletes:
         return _drop_below(log, log.log_start_offset)
@@ -54,8 +54,8 @@ def retention(log: Log, now_ms: int, up_to_offset: int) -> int:
 def _drop_the_last(log: Log, now_ms: int) -> int:
     """Begin a new segment and drop the active one, which is too old itself.
 
-    On a full disk there is no room for what a roll writes of a segment that ends; and
-    nobody needs it of one that goes.
+    On a full disk there is no room for the files that a roll writes of an ending
+    segment, and a dropped one needs none.
     """
     end = log.log_end_offset
     log.begin(log.new_segment(end, now_ms), None)
@@ -81,7 +81,7 @@ def _end_of(log: Log, number: int) -> int:
 
 @operation
 def delete_records_before(log: Log, offset: int) -> None:
-    """Let the log begin at ``offset``; raise OFFSET_OUT_OF_RANGE beyond its end."""
+    """Move the log's start to ``offset``; raise OFFSET_OUT_OF_RANGE beyond its end."""
     if not 0 <= offset <= log.log_end_offset:
         raise KafkaError(
             ErrorCode.offset_out_of_range,
@@ -92,7 +92,7 @@ def delete_records_before(log: Log, offset: int) -> None:
 
 
 def _drop_below(log: Log, offset: int) -> int:
-    """Let the log begin at ``offset``: drop what lies wholly below."""
+    """Move the log's start to ``offset``: drop the segments wholly below."""
     log.log_start_offset = offset
     dropped = []
     while len(log.segments) > 1 and log.segments[1].base_offset <= offset:
@@ -179,9 +179,9 @@ def _ends_at(log: Log, offset: int) -> None:
 def cut_in_steps(log: Log) -> Steps[None]:
     """Cut the file of a log that was truncated, durably.
 
-    Else the next append cuts it, and a loss of power may bring back what was cut off,
-    with later segments behind it. Names first: no gap is left before a segment that was
-    let go of.
+    Otherwise the next append cuts it, and a loss of power may bring the cut part back,
+    with later segments behind it. Names are synced first: no gap is left before a
+    dropped segment.
     """
     active = log.segments.active
     if not active.torn:

@@ -1,8 +1,8 @@
-"""Takes the connections of one listener and deals them to its processors in turn.
+"""Takes the connections of one listener and distributes them over its processors.
 
-Follows Kafka's ``SocketServer.Acceptor``: a connection waits for a slot where
-``max.connections`` says so, one from an address with too many is closed at once, and
-the next processor that has room gets it; if none has, the acceptor blocks on the last.
+Follows Kafka's ``SocketServer.Acceptor``. A connection waits for a slot if
+``max.connections`` is reached, and one from an address with too many is closed at once.
+The next processor that has room gets it; if none has, the acceptor blocks on the last.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Acceptor:
             try:
                 await self._take(connection, host)
             except BaseException:
-                # No processor owns the connection yet: nobody else closes it.
+                # No processor owns the connection yet, so it is closed here.
                 connection.close()
                 raise
 

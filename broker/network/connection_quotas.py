@@ -1,12 +1,12 @@
-"""How many connections there may be, and come in: in all, per listener, per address.
+"""Limits on the number and rate of connections: in all, per listener, per address.
 
 Follows Kafka's ``ConnectionQuotas`` (KIP-402 for ``max.connections``, KIP-612 for
 ``max.connection.creation.rate``). An address with too many is refused. A listener with
 too many waits: its acceptor takes no further connection until one is closed, or until
-they come slowly enough again. The listener between brokers is protected: it waits for
-nobody, and while the broker is over its bound because of it, processors of the other
-listeners close their least recently used connections, as they do when the bound is
-lowered. (The control plane's listener is not protected in Kafka, hence not here.)
+the rate has fallen. The listener between brokers is protected and never waits. While it
+keeps the broker over its bound, processors of the other listeners close their least
+recently used connections, as they do when the bound is lowered. (The control plane's
+listener is not protected in Kafka, hence not here.)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How fast connections come in, and for how long the next one has to wait.
+"""Rate of new connections, and the wait of the next one.
 
 Follows Kafka's ``Rate`` over ``quota.window.num`` windows of
 ``quota.window.size.seconds``, and ``QuotaUtils.throttleTime``. A window begins with the
 first connection that no window covers. The rate is taken over all windows but one, even
-when the broker is younger than that: at first a burst of ten seconds' worth passes.
+when the broker is younger: at first a burst of ten seconds' worth passes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RESOLUTION_NS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """How many windows a rate remembers, and how long one is."""
+    """The number and length of a rate's windows."""
 
     count: int = 11
     size_ns: int = _NS_PER_S

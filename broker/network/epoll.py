@@ -1,10 +1,10 @@
 """Real sockets: one epoll object per processor, and Trio waits for the epoll object.
 
-An epoll descriptor is itself readable when one of its members is ready. So Trio is
-asked once (``wait_readable``) for all the connections of a processor, and a single
-wake-up serves every connection that has become ready in the meantime: per request that
-leaves one ``recv`` and one ``send``. A task per connection would have Trio schedule a
-task for every single request.
+An epoll descriptor is itself readable when one of its members is ready. One call of
+Trio (``wait_readable``) therefore covers all the connections of a processor, and a
+single wake-up serves every connection that has become ready in the meantime; each
+request needs one ``recv`` and one ``send``. With a task per connection, Trio would
+schedule a task for every request.
 
 ``wakeup`` writes to an eventfd that is registered edge-triggered: it is never read
 back, because each write is an event of its own. (Kafka's selector writes to a pipe.)
@@ -28,7 +28,7 @@ from broker.protocol.buffer import FileRegion
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 # send(2); Python's socket module does not name it.
 _MSG_MORE = 0x8000
-# What accept(2) hands on of a connection that came to nothing: the next may be whole.
+# Errors of accept(2) about a failed connection: the next may be whole.
 _LOST = frozenset(
     {
         errno.ECONNABORTED,
@@ -45,7 +45,7 @@ _LOST = frozenset(
         errno.ETIMEDOUT,
     }
 )
-# What it says of the listening socket itself: it will never accept again.
+# Errors of the listening socket itself: it will never accept again.
 _OURS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL, errno.ENOTSOCK})
 # After all else (descriptors or memory are short) connections wait in the backlog.
 _PAUSE_S = 0.1
@@ -62,7 +62,7 @@ class EpollSelector:
         self._woken = False
 
     def register(self, connection: Connection) -> None:
-        """Report on the socket from now on, beginning with what it is already."""
+        """Report on the socket from now on, beginning with its present state."""
         self._epoll.register(connection.fileno(), _EVENTS)
 
     def unregister(self, connection: Connection) -> None:
@@ -70,15 +70,15 @@ class EpollSelector:
         self._epoll.unregister(connection.fileno())
 
     def poll(self) -> Sequence[tuple[int, int]]:
-        """Return what is ready; the eventfd, which no connection has, among it."""
+        """Return the ready sockets, and possibly the eventfd."""
         ready = self._epoll.poll(0)
         if self._woken and self._waiting:
-            # Somebody else looks than the one who waits, who must hear of it still.
+            # The caller is not the waiting task, which must still be woken.
             os.eventfd_write(self._wake_fd, 1)
         return ready
 
     async def wait(self) -> None:
-        """Wait until a socket is ready or somebody calls ``wakeup``."""
+        """Wait until a socket is ready or ``wakeup`` is called."""
         if self._woken:
             self._woken = False
             await trio.lowlevel.checkpoint()
@@ -90,7 +90,7 @@ class EpollSelector:
             self._waiting = self._woken = False
 
     def wakeup(self) -> None:
-        """Let the present ``wait``, or else the next one, return."""
+        """End the present ``wait``, or else the next one."""
         if self._waiting and not self._woken:
             os.eventfd_write(self._wake_fd, 1)
         self._woken = True
@@ -159,7 +159,7 @@ class TcpListener:
         self._socket.close()
 
     def _broken(self, error: OSError) -> OSError:
-        """Say of which listener an error is."""
+        """Return an error with the address of its listener."""
         where = f"the listener at {self.host}:{self.port}"
         return OSError(error.errno, f"{where} cannot accept: {error.strerror}")
 

@@ -1,10 +1,10 @@
-"""From a frame to a request: header, version check, class, and what will serve it.
+"""From a frame to a request: header, version check, class, and declared API.
 
 The processor does this as soon as a frame is whole, before it asks for room in the
 queue, like Kafka's ``Processor.processCompletedReceives``. It looks at the header and
 at single fields in fixed places; the body is decoded by the handler, whose plane pays
-for it. Whether the connection may claim the role of the request is decided here, so
-that a request that is denied is never decoded.
+for it. The role of the request is checked against the connection here, so a denied
+request is never decoded.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Intake:
 
     ``apis`` are those that are served. A request for none of their versions closes its
     connection, as in Kafka, but for ApiVersions, whose handler answers a version too
-    high with the versions that there are (KIP-511).
-    ``deadline`` finds a request's own time limit; without it requests have none.
-    ``numbers`` are shared with whatever else enters the same planes.
+    high with the versions that there are (KIP-511). ``deadline`` finds a request's own
+    time limit; without it requests have none. ``numbers`` are shared with all other
+    tasks of the same planes.
     """
 
     def __init__(

@@ -20,11 +20,11 @@ _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
 
 
 class KafkaChannel:
-    """A connection with its mute state; what handlers know as ``Request.peer``.
+    """A connection with its mute state; handlers know it as ``Request.peer``.
 
-    ``request`` is the one that is in the broker, if any; ``send`` what is left of its
-    response; ``active_ns`` when bytes last moved. ``reading_ns`` is the CPU that the
-    request which is being read has cost so far.
+    ``request`` is the one that is in the broker, if any; ``send`` the rest of its
+    response; ``active_ns`` the time when bytes last moved. ``reading_ns`` is the CPU
+    used so far for the request that is being read.
     """
 
     __slots__ = (

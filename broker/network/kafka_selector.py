@@ -1,14 +1,13 @@
-"""The channels of one processor: what has been read, written and lost in one poll.
+"""The channels of one processor: frames read, responses written and losses of one poll.
 
-Follows Kafka's ``org.apache.kafka.common.network.Selector``, which is to a processor
-what this is: ``completed_sends`` and ``disconnected`` are filled by ``poll`` and
-``send``, and emptied by the processor. It reads at most one frame of a channel per
-poll, and mutes the channel then.
+Follows Kafka's ``org.apache.kafka.common.network.Selector``. ``completed_sends`` and
+``disconnected`` are filled by ``poll`` and ``send``, and emptied by the processor. It
+reads at most one frame of a channel per poll, and mutes the channel then.
 
 Two things differ. A response is written as soon as it is handed over, not in the poll
 that follows. And because readiness is edge-triggered (`broker.network.transport`), a
-channel that is muted keeps it in mind that there is something to read, and is looked at
-again when it is unmuted.
+muted channel keeps a mark that there is something to read, and is polled again when it
+is unmuted.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ class KafkaSelector:
         supervisor: Supervisor,
     ) -> None:
         self._selector = selector
-        # Ends when there is something to do, or when somebody calls ``wakeup``, which
-        # ends the present one, or else the next.
+        # Ends when there is something to do, or when ``wakeup`` is called, which ends
+        # the present one, or else the next.
         self.wait = selector.wait
         self.wakeup = selector.wakeup
         self._pool = pool
@@ -72,7 +71,8 @@ class KafkaSelector:
         self._by_id: dict[int, KafkaChannel] = {}
         # The channel of a connection id, unless it has been closed.
         self.channel: Callable[[int], KafkaChannel | None] = self._by_id.get
-        # What may be read, or written, without a further event. Dicts keep the order.
+        # Channels that may be read, or written, without a further event. Dicts keep the
+        # order.
         self.to_read: dict[KafkaChannel, None] = {}
         self.to_write: dict[KafkaChannel, None] = {}
         self._short_of_memory: dict[KafkaChannel, None] = {}
@@ -104,7 +104,7 @@ class KafkaSelector:
     # ---- reading ----------------------------------------------------------------
 
     def poll(self) -> list[Received]:
-        """Read and write what is ready; return the frames, with the time of each.
+        """Read and write the ready channels; return the frames, with the time of each.
 
         Reading is billed to the request that is read, once it is whole, and writing to
         the one that is answered.
@@ -163,7 +163,8 @@ class KafkaSelector:
             self.close(channel)
             return
         except MemoryError:
-            # What a peer announces is taken at once: the sum may be more than there is.
+            # The announced memory is taken at once: the sum may exceed the available
+            # memory.
             logger.warning(
                 "there is no memory for a request; its connection is closed",
                 extra=fields(peer=channel.host, listener=channel.listener),
@@ -192,11 +193,11 @@ class KafkaSelector:
             self._selector.wakeup()
 
     def _lost(self, channel: KafkaChannel, events: int) -> bool:
-        """Close a channel that no response can reach; say whether it was one.
+        """Close a channel that no response can reach; return whether it was one.
 
-        A peer that has only finished sending may still read, so what it has sent is
-        served, and the channel closed when nothing is left to read. But it is not
-        waited for: a client that has closed its socket looks the same.
+        A peer that has only finished sending may still read, so its requests are
+        served, and the channel is closed when nothing is left to read. The broker does
+        not wait for it: a client that has closed its socket looks the same.
         """
         request = channel.request
         if events & BROKEN or (request is not None and request.end_wait is not None):

@@ -2,11 +2,10 @@
 
 Follows Kafka's ``SimpleMemoryPool`` in its lenient form: a request may begin to be read
 while any memory is left, so the bound is exceeded by at most one request (in Kafka by
-one per processor, which are threads there).
-Once nothing is left, processors begin to read no request until one has been answered,
-or decoded: only a Produce is kept as it came until it is answered, so that whoever
-waits for records or members, perhaps for minutes, keeps nobody from being read (Kafka:
-``ApiKeys.requiresDelayedAllocation``).
+one per processor, which are threads there). Once nothing is left, processors begin to
+read no request until one has been answered, or decoded. Only a Produce keeps its frame
+until it is answered, so a request that waits minutes for records or members does not
+block reading (Kafka: ``ApiKeys.requiresDelayedAllocation``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""When a connection is read: the mute states of Kafka's ``KafkaChannel``.
-
-A connection is muted from the moment a request has been read until its response has
-been written, and longer if the client is throttled (KIP-219). So at most one request of
-a connection is in the broker at a time, a connection's own order is structural, and
-pipelined requests wait unseen by any scheduler.
-"""
+"""Reading of a connection: the mute states of Kafka's ``KafkaChannel``."""
 
 from __future__ import annotations
 
@@ -28,7 +22,7 @@ class MuteState(IntEnum):
 
 
 class MuteEvent(IntEnum):
-    """What changes it (``KafkaChannel.ChannelMuteEvent``)."""
+    """Events that change the state (``KafkaChannel.ChannelMuteEvent``)."""
 
     REQUEST_RECEIVED = 0
     RESPONSE_SENT = 1

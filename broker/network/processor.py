@@ -39,12 +39,12 @@ NEW_CONNECTIONS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorContext:
-    """What all processors of a broker share.
+    """The shared objects of all processors of a broker.
 
     ``finished`` are called with each request whose response has been sent, or can no
     longer be. ``idle_ns_max`` None means that idle connections are kept. ``debit``
-    bills what is done for a request outside of its turns, ``books`` what is done
-    for none. ``supervisor`` counts faults.
+    bills work for a request outside of its turns, ``books`` work for none.
+    ``supervisor`` counts faults.
     """
 
     now_ns: NowNs
@@ -97,7 +97,8 @@ class Processor:
         self._new: deque[tuple[Connection, int, str]] = deque()
         self._room = trio.lowlevel.ParkingLot()
         self._responses: deque[tuple[Request, Response]] = deque()
-        # What has been read and not passed on yet, and the request that found no room.
+        # Frames that were read and not passed on yet, and the request that found no
+        # room.
         self._completed: deque[Received] = deque()
         self._refused: Request | None = None
         self._idle_check_due = False
@@ -253,7 +254,7 @@ class Processor:
             self._end_round()
 
     async def _wait_for_room(self) -> None:
-        """Wait until the request queue has taken what it refused in this round."""
+        """Wait until the request queue has taken this round's refused request."""
         while self._refused is not None:
             await self._request_channel.send_request(self._refused)
             self._refused = None
@@ -349,7 +350,7 @@ class Processor:
             if not offer(request):
                 self._refused = request
                 return False
-            # When it was admitted, unless it was put beside the queue.
+            # The time of admission, unless it was put next to the queue.
             ended_ns = request.enqueued_ns
             if ended_ns > until_ns:
                 request.prior_ns += ended_ns - until_ns
@@ -357,14 +358,14 @@ class Processor:
         return True
 
     def _process_completed_sends(self) -> None:
-        """Let requests go whose responses have been written in several steps."""
+        """Finish requests whose responses have been written in several steps."""
         completed, self._selector.completed_sends = self._selector.completed_sends, []
         for channel in completed:
             assert channel.request is not None, channel
             self._sent(channel, channel.request)
 
     def _sent(self, channel: KafkaChannel, request: Request) -> None:
-        """Let a request go, and read its channel again."""
+        """Finish a request, and read its channel again."""
         self._finish(request)
         channel.request = None
         channel.active_ns = request.response_sent_ns

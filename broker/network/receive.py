@@ -4,10 +4,10 @@ A frame is a 4-byte size and that many bytes. Most frames come whole with one ``
 and are cut out of what it returned. A larger one is received straight into the object
 that becomes the frame: its body is never copied, and no byte beyond it is read.
 
-What one ``recv`` brings beyond the first frame (a client that pipelines) waits here, at
-most `READ_SIZE` bytes of it; Kafka reads exactly one frame and leaves the rest to the
-kernel. No scheduler sees the difference, since either way those requests are not yet
-received.
+Bytes that one ``recv`` returns beyond the first frame (a client that pipelines) wait
+here, at most `READ_SIZE` of them; Kafka reads exactly one frame and leaves the rest to
+the kernel. No scheduler sees the difference, since either way those requests are not
+yet received.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class Receive:
     def next_frame(self) -> bytes | None:
         """Return the next whole frame without its size, or None if it is not here yet.
 
-        :raises MalformedFrame: if the size is negative or above the bound.
-        :raises PeerClosed: if the peer finished, whether or not inside a frame.
-        :raises OSError: if the connection is broken.
-        :raises MemoryError: if there is no room for what the peer announces.
+        :raises MalformedFrame: if the size is negative or above the bound. :raises
+        PeerClosed: if the peer finished, whether or not inside a frame. :raises
+        OSError: if the connection is broken. :raises MemoryError: if there is no room
+        for the announced frame.
         """
         if self._body is not None:
             return self._receive_body(self._body)
@@ -134,7 +134,7 @@ class Receive:
         return chunk
 
     def _start_body(self, size: int, buffer: bytes, at: int) -> bytes | None:
-        """Set up a buffer of exactly ``size`` bytes, begun by what is here."""
+        """Set up a buffer of exactly ``size`` bytes, begun with the bytes received."""
         # May raise: counted only once there is something to give back.
         self._body = BytesIO(bytes(size))
         if self._pool is not None:

@@ -1,7 +1,7 @@
-"""The way from the processors into a plane's request queue, and what a full one does.
+"""The way from the processors into a plane's request queue, and its full state.
 
 Follows Kafka's ``RequestChannel``, whose ``sendRequest`` blocks the processor on a full
-queue. That is half of what KIP-291 is about: a processor that blocks on one
+queue. That is half of the problem of KIP-291: a processor that blocks on one
 connection's PRODUCE reads no other connection either, so a control request is not even
 seen. The *reader* decides:
 
@@ -30,7 +30,7 @@ Offer: TypeAlias = Callable[[Request], bool]
 
 
 class RequestChannel(Protocol):
-    """Where the processors of a listener put requests."""
+    """The entry of a listener's processors to a request queue."""
 
     plane: PlaneCore
 
@@ -71,7 +71,7 @@ class BlindRequestChannel:
 
 
 class ClassAwareRequestChannel:
-    """A full queue blocks nobody: what it refuses waits beside it, by class."""
+    """A full queue blocks no processor: refused requests wait next to it, by class."""
 
     def __init__(self, plane: PlaneCore, dispatcher: Dispatcher) -> None:
         self.plane = plane
@@ -81,7 +81,7 @@ class ClassAwareRequestChannel:
         dispatcher.on_room(plane, self._offer_again)
 
     def offer(self, request: Request) -> bool:
-        """Take a request, into the queue or beside it. Cost: O(log refused)."""
+        """Take a request, into the queue or next to it. Cost: O(log refused)."""
         if not self._dispatcher.offer(self.plane, request):
             heapq.heappush(self._refused, (request.level, request.number, request))
         return True
@@ -92,7 +92,7 @@ class ClassAwareRequestChannel:
 
     @property
     def refused(self) -> int:
-        """Count the requests beside the queue."""
+        """Return the number of requests next to the queue."""
         return len(self._refused)
 
     def _offer_again(self) -> None:

@@ -1,8 +1,7 @@
 """A response on its way out (Kafka: ``NetworkSend``), in pieces of memory and of files.
 
 Pieces of memory go out together with one ``sendmsg``, pieces of files with
-``sendfile``. What the peer does not take at once waits, without a copy, until the
-connection is writable again.
+``sendfile``. The rest waits, without a copy, until the connection is writable again.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Send:
         return self._first == len(self._pieces)
 
     def write(self) -> bool:
-        """Send what the peer takes now; return whether it might take more at once.
+        """Send as much as the peer takes; return whether it might take more at once.
 
         :raises OSError: if the connection is broken, or the file.
         """

@@ -1,4 +1,4 @@
-"""What the network layer needs to know of the configuration."""
+"""The network layer's part of the configuration."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from broker.network.transport import Network
 from broker.protocol.errors import ConfigError
 from broker.requests.entitlement import CLIENT, Entitlement
 
-# How exactly connections.max.idle.ms is kept.
+# Precision of connections.max.idle.ms.
 _IDLE_CHECKS_PER_LIMIT = 10
 _IDLE_CHECK_NS_MIN = 100_000_000
 
@@ -131,7 +131,7 @@ class SocketServer:
             processor.stop_reading()
 
     async def _watch_idle(self, idle_ns_max: int) -> None:
-        """Have idle connections closed, a tenth of the limit or 0.1 s late at most."""
+        """Close idle connections, a tenth of the limit or 0.1 s late at most."""
         period_ns = max(idle_ns_max // _IDLE_CHECKS_PER_LIMIT, _IDLE_CHECK_NS_MIN)
         while True:
             await trio.sleep(period_ns / 1e9)

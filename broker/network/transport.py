@@ -1,14 +1,14 @@
-"""What the network layer needs of an operating system: four small protocols.
+"""The network layer's interface to an operating system: four small protocols.
 
 `Connection` is the part of a non-blocking ``socket.socket`` that is used, so that a
 real socket needs no wrapper on the hot path;
 ``experiments.worlds.virtual.memory_network`` has another one, of bounded buffers in
-memory, for virtual time. `Selector` tells which connections have become readable or
+memory, for virtual time. `Selector` reports connections that have become readable or
 writable, `ListeningSocket` takes connections, and `Network` makes both.
 
 Readiness is *edge-triggered*: an event is reported once, and the channel remembers it
-until an operation says that it would block. So a connection is registered once in its
-life: muting one, and waiting until one is writable again, cost no system call.
+until an operation says that it would block. A connection is therefore registered once
+in its life: muting it, and waiting until it is writable again, cost no system call.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ class Connection(Protocol):
         """Return a number that no other open connection of its network has."""
 
     def recv(self, size: int, /) -> bytes:
-        """Return some of what has come in."""
+        """Return some of the received bytes."""
 
     def recv_into(self, buffer: memoryview, size: int = 0, /) -> int:
-        """Put some of what has come in into ``buffer``; return how many bytes."""
+        """Put some of the received bytes into ``buffer``; return their number."""
 
     def send(self, data: Bytes, /) -> int:
         """Take some of ``data``; return how many bytes."""
 
     def close(self) -> None:
-        """Let go of the connection; what was taken is still delivered."""
+        """Close the connection; bytes already taken are still delivered."""
 
 
 class Selector(Protocol):
     """The connections of one processor, and which of them are ready."""
 
     def register(self, connection: Connection) -> None:
-        """Report on the connection from now on, beginning with what it is already."""
+        """Report on the connection from now on, beginning with its present state."""
 
     def unregister(self, connection: Connection) -> None:
         """Report no more; to be called before the connection is closed."""
 
     def poll(self) -> Sequence[tuple[int, int]]:
-        """Return ``(fileno, event bits)`` of what is ready, without waiting.
+        """Return ``(fileno, event bits)`` of ready connections, without waiting.
 
-        Whoever is in ``wait`` need not hear of that any more, but of a ``wakeup``.
+        A task in ``wait`` need not be woken for these any more, but for a ``wakeup``.
         """
 
     async def wait(self) -> None:
-        """Wait until ``poll`` has something to report or somebody calls ``wakeup``."""
+        """Wait until ``poll`` has something to report or ``wakeup`` is called."""
 
     def wakeup(self) -> None:
-        """Let the present ``wait``, or else the next one, return at once."""
+        """End the present ``wait``, or else the next one, at once."""
 
     def send_many(
         self, connection: Connection, pieces: Sequence[Bytes], more: bool
@@ -93,7 +93,7 @@ class Selector(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the selector; its connections are closed by their owner."""
+        """Close the selector; its connections are closed by their owner."""
 
 
 class ListeningSocket(Protocol):
@@ -110,7 +110,7 @@ class ListeningSocket(Protocol):
 
 
 class Network(Protocol):
-    """Where listeners are bound and selectors come from."""
+    """Factory of listening sockets and selectors."""
 
     def listen(self, host: str, port: int) -> ListeningSocket:
         """Bind an address; port 0 means any free one.

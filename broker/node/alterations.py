@@ -1,7 +1,7 @@
-"""What was altered of a broker's configuration since it was written (KIP-226).
+"""Alterations of a broker's configuration since it was written (KIP-226).
 
-The coordinator remembers it: what is set for one broker wins over what is set for all,
-and either over the file. Unknown keys and keys without effect are logged when they are
+The coordinator stores them. A value for one broker wins over the value for all, and
+either over the file. Unknown keys and keys without effect are logged when they are
 first seen.
 """
 
@@ -19,7 +19,7 @@ from broker.protocol.errors import ConfigError
 
 logger = getLogger(__name__)
 
-# What is altered, by broker id; "" is for all brokers.
+# Altered values, by broker id; "" is for all brokers.
 Altered = Mapping[str, Mapping[str, str]]
 
 
@@ -35,7 +35,7 @@ class Alterations:
         self._logged: frozenset[str] = frozenset()
 
     def load(self) -> BrokerConfig:
-        """Return what is in force at a start; raises `ConfigError`."""
+        """Return the configuration in force at a start; raises `ConfigError`."""
         self._hosts.learn_now(self._written)
         config = self.in_force()
         try:
@@ -48,7 +48,7 @@ class Alterations:
         return config
 
     def in_force(self) -> BrokerConfig:
-        """Return what is in force now; log the keys among it that have no effect."""
+        """Return the configuration in force; log its keys that have no effect."""
         config = self.under(self._coordinator.broker_configs)
         ignored = {
             "unknown keys are ignored": config.unknown,
@@ -68,7 +68,7 @@ class Alterations:
         return self._written.updated(changes) if changes else self._written
 
     def written_as(self, key: str) -> list[Synonym]:
-        """Return what the broker's key was set to and where, the strongest first."""
+        """Return the values set for a key and their sources, the strongest first."""
         altered = self._coordinator.broker_configs
         own = altered.get(str(self._written.node_id), {})
         return [

@@ -1,14 +1,14 @@
-"""Work that no request asked for, each kind contained: what fails is tried again.
+"""Work that no request asked for, each kind contained: a failed piece is tried again.
 
 Timers of requests and groups, upkeep of logs: a fault in one must neither end the
-process nor keep the others from their work, and must not be tried in a loop that takes
-all the CPU. So a duty that failed is logged and rests for a second. Where a duty has
-many objects, it sees to it itself that one object's fault does not come first for ever.
+process nor stop the other duties, and must not be retried in a loop that takes all the
+CPU. A duty that failed is therefore logged and rests for a second. A duty with many
+objects ensures itself that one object's fault does not come first for ever.
 
 A duty that may take long is a `PlaneDuty`: its pieces are tasks of a plane, so that the
 configured policy rules them as it rules requests.
 
-Pure: clocks are handed in, and whoever drives it calls `Duty.run`.
+Pure: clocks are handed in, and the driver calls `Duty.run`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RETRY_NS: Final = 1_000_000_000
 
 @dataclass(slots=True)
 class Duty:
-    """One duty: when it has something to do, and what does a small piece of it."""
+    """One duty: the time of its next piece, and the function that does it."""
 
     name: str
     next_ns: Callable[[], int | None]
@@ -60,7 +60,7 @@ class Duty:
             self.failed(error, now_ns)
 
     def rest(self, until_ns: int) -> None:
-        """Let nothing be due before a time."""
+        """Make nothing due before a time."""
         self._resting_until_ns = max(self._resting_until_ns, until_ns)
 
     def failed(self, error: Exception, now_ns: int) -> None:
@@ -108,7 +108,7 @@ class PlaneDuty:
 
     @property
     def failures(self) -> int:
-        """How many pieces have failed."""
+        """The number of pieces that have failed."""
         return self._duty.failures
 
     def due_ns(self) -> int | None:

@@ -1,8 +1,8 @@
 """A broker without its sockets: configuration, logs, replicas, groups, coordination.
 
-It opens from bottom to top: whose directories these are, what the coordinator
-remembers, their logs, then leadership of everything, then the groups. Handlers act on
-it; coordinator, disk, network and time are handed in.
+It opens from bottom to top: the owner of the directories, the coordinator's state,
+their logs, then leadership of everything, then the groups. Handlers act on it;
+coordinator, disk, network and time are handed in.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Broker:
     # ---- start and stop ---------------------------------------------------------
 
     def in_force(self, config: BrokerConfig) -> BrokerConfig:
-        """Return ``config``, this broker's own, with what was altered since.
+        """Return ``config``, this broker's own, with its later alterations.
 
         Raises `ConfigError`.
         """
@@ -130,11 +130,11 @@ class Broker:
         timer_moved: Callable[[], None] = lambda: None,
         submit: Submit = submit_here,
     ) -> None:
-        """Open the logs, lead what there is to lead, and load the groups.
+        """Open the logs, lead this broker's partitions, and load the groups.
 
-        ``listeners`` are what clients are told; ``timer_moved`` is called when
-        `next_expiry_ns`, or the time of upkeep, has come nearer; ``submit`` has work
-        done as tasks of a plane. Raises `ConfigError`.
+        Clients receive ``listeners``; ``timer_moved`` is called when `next_expiry_ns`,
+        or the time of upkeep, has come nearer; ``submit`` runs work as tasks of a
+        plane. Raises `ConfigError`.
         """
         with operators_fault(self._static_config):
             if self.cluster_id is None:
@@ -142,7 +142,7 @@ class Broker:
             self._open(listeners, timer_moved, submit)
 
     def _load(self) -> None:
-        """Learn whose directories these are, and what was altered."""
+        """Check the owner of the directories, and load the alterations."""
         self._locks.take()
         self.cluster_id = claim(
             self._storage,
@@ -246,7 +246,7 @@ class Broker:
 
         Raises `UncleanStop` if a disk refuses.
         """
-        # What it writes must not come after what is written now.
+        # Its writes must not come after the present ones.
         self._threads.close()
         self.deletions.forget_now()
         try:
@@ -301,7 +301,7 @@ class Broker:
         )
 
     def _leave_failed_directories(self) -> None:
-        """Take what is in directories that failed out of service (KIP-112)."""
+        """Take the logs of failed directories out of service (KIP-112)."""
         for directory in self.log_dirs.take_failed():
             lost = self.logs.close_directory(directory)
             self.replicas.take_offline(lost)
@@ -337,16 +337,16 @@ class Broker:
 
     @property
     def controller_epoch(self) -> int:
-        """The last controller epoch that this broker heard of."""
+        """The last controller epoch that this broker received."""
         return self.replicas.controller_epoch
 
     @property
     def state_change_lock(self) -> TaskLock:
-        """What a change of several replicas holds: Kafka's replicaStateChangeLock."""
+        """The lock of changes of several replicas: Kafka's replicaStateChangeLock."""
         return self.replicas.state_change_lock
 
     def holds(self, key: TopicPartition, topic_id: UUID | None) -> bool:
-        """Tell whether this partition is here, under this id; None: any."""
+        """Return whether this partition is here, under this id; None: any."""
         partition = self.replicas.partitions.get(key)
         if partition is not None:
             return topic_id in (None, partition.topic_id)
@@ -367,14 +367,14 @@ class Broker:
         return self.replicas.stop_replicas(request)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Tell clients this from now on, unless an old controller says it."""
+        """Publish metadata to clients, unless it comes from an old controller."""
         if request.controller_epoch < self.replicas.controller_epoch:
             return ErrorCode.stale_controller_epoch
         self._note_deleted(self.metadata_cache.update(request))
         return ErrorCode.none
 
     def updating_metadata(self, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
-        """Do as `update_metadata`, in steps, for who holds the lock."""
+        """Do as `update_metadata`, in steps, for a caller that holds the lock."""
         if request.controller_epoch < self.replicas.controller_epoch:
             return ErrorCode.stale_controller_epoch
         self._note_deleted((yield from self.metadata_cache.updating(request)))

@@ -20,7 +20,7 @@ from broker.log.upkeep.chore import Done
 
 
 async def call_in_thread(call: BlockingCall) -> None:
-    """Make a call that a handler waits for; raise what it raises."""
+    """Make a blocking call for a handler; raise its exception."""
     once = _Once(call)
     try:
         await trio.to_thread.run_sync(once)
@@ -31,14 +31,14 @@ async def call_in_thread(call: BlockingCall) -> None:
 
 
 class _Once:
-    """A call that is made by whoever comes first."""
+    """A call that is made by the first of several callers."""
 
     def __init__(self, call: BlockingCall) -> None:
         self._calls = deque([call])
 
     @property
     def begun(self) -> bool:
-        """Whether somebody makes it, or has."""
+        """Whether the call has begun."""
         return not self._calls
 
     def __call__(self) -> None:
@@ -76,7 +76,7 @@ class CallThreads:
                 call()
             except Exception as fault:
                 error = fault
-            # Trio has ended: nobody is left to hear it.
+            # Trio has ended, so the result is dropped.
             with suppress(trio.RunFinishedError):
                 token.run_sync_soon(done, error)
 
@@ -92,10 +92,9 @@ class CallThreads:
     def run_all(
         self, calls: Sequence[BlockingCall], threads: int | None = None
     ) -> None:
-        """Run calls side by side; return when all are done, or raise what one did.
+        """Run calls in parallel; return when all are done, or raise a call's exception.
 
-        Whoever is interrupted meanwhile goes on at once: threads that are at work keep
-        nobody from ending.
+        An interrupted caller goes on at once: busy threads do not delay the end.
         """
         count = self._count if threads is None else threads
         if count == 1:

@@ -1,9 +1,9 @@
-"""What a deleted topic leaves to others: offsets of groups, and names in directories.
+"""Traces of a deleted topic: offsets of groups, and names in directories.
 
-A deletion may be forgotten only once no loss of power can undo it: else a topic of the
-same name would find the old one's offsets, or the old log would be back. So it is noted
-here which logs of ``__consumer_offsets`` were given tombstones, and `settle` flushes
-them and the directories.
+A deletion may be forgotten only once no loss of power can undo it: otherwise a new
+topic of the same name would find the old one's offsets, or the old log would be back.
+The logs of ``__consumer_offsets`` that were given tombstones are noted here, and
+`settle` flushes them and the directories.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Deletions:
         self._blocking = blocking
         self._moved = moved
         self._to_forget: deque[Sequence[TopicPartition]] = deque()
-        # What is left of the first.
+        # The remaining steps of the first one.
         self._steps: Iterator[int | None] | None = None
         self._with_tombstones: set[TopicPartition] = set()
 
@@ -57,7 +57,7 @@ class Deletions:
         return 0 if self._to_forget else None
 
     def step(self) -> bool:
-        """Have groups forget some of what was noted; return False if there is none."""
+        """Make groups forget some noted topics; return False if there are none."""
         if not self._to_forget:
             return False
         if self._steps is None:
@@ -78,7 +78,7 @@ class Deletions:
         return True
 
     async def forget(self) -> None:
-        """Have groups forget all that was noted; those that load do it then."""
+        """Make groups forget all noted topics; loading groups do so afterwards."""
         while self.step():
             await preempt()
 

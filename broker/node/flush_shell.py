@@ -1,10 +1,10 @@
-"""Flushing logs for who waits, so that a disk's fsync stops nobody else.
+"""Flushing logs in threads, so that a disk's fsync does not stop other requests.
 
-While one flush of a log is under way, all who need a later one wait for the next, and
+While one flush of a log is under way, all that need a later one wait for the next, and
 share it: group commit. The handler that flushes keeps its seat and gives the CPU away
 meanwhile, as a Kafka handler thread does in ``FileChannel.force``. Handlers that wait
-for it keep none: it needs a seat once more when it is back, and might find all held by
-them.
+for it keep none: the flushing handler needs a seat once more, and might find all held
+by them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SharedFlush:
     def __init__(self, now_ms: Callable[[], int], blocking: Blocking) -> None:
         self._now_ms = now_ms
         self._blocking = blocking
-        # Who waits for the flush of a log that is under way.
+        # Waiters for the running flush of a log.
         self._running: dict[Log, list[Wake]] = {}
 
     async def __call__(self, log: Log) -> None:
@@ -80,19 +80,19 @@ class SharedFlush:
                 wake()
 
 
-# Hears that a log is durable up to where it was asked for, or why it is not.
+# Receives None once a log is durable up to the requested offset, or the error.
 Then: TypeAlias = Callable[[KafkaError | None], None]
 
 
 class _Waiter(NamedTuple):
-    """Who waits until a log is durable below an offset."""
+    """A caller that waits until a log is durable below an offset."""
 
     until_offset: int
     then: Then
 
 
 class _Ended(NamedTuple):
-    """A flush that has come to its end: what it synced, and what went wrong."""
+    """A finished flush: its syncs, and its error."""
 
     log: Log
     syncs: Syncs
@@ -100,10 +100,10 @@ class _Ended(NamedTuple):
 
 
 class QueuedFlushes:
-    """Flushes for who cannot wait but is called back, a log's callers in their order.
+    """Flushes for callers that cannot wait but are called back, a log's in their order.
 
-    A call that ends in a thread is only noted there: `work` tells, when `next_ns` says
-    so, and ``moved`` is called when that has come nearer.
+    A call that ends in a thread is only noted there: `work` calls back, at the time of
+    `next_ns`, and ``moved`` is called when that has come nearer.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class QueuedFlushes:
         self._ended: deque[_Ended] = deque()
 
     def is_busy(self, log: Log) -> bool:
-        """Tell whether somebody waits: who comes later has to, too."""
+        """Return whether a caller waits: a later one has to wait, too."""
         return log in self._waiting
 
     def add(self, log: Log, then: Then) -> None:
@@ -130,14 +130,14 @@ class QueuedFlushes:
             self._begin(log)
 
     def next_ns(self) -> int | None:
-        """Return when `work` has something to do; what has ended is due since ever.
+        """Return when `work` has something to do; an ended flush is always due.
 
-        The clock's own time would be later than that of whoever asked a moment before.
+        The present time would be later than that of an earlier call.
         """
         return 0 if self._ended else None
 
     def work(self, _: int) -> None:
-        """Tell who waited for one flush that has ended."""
+        """Call back the waiters of one flush that has ended."""
         if self._ended:
             self._end(self._ended.popleft())
 
@@ -185,11 +185,11 @@ class QueuedFlushes:
             raise error
 
     def _tell(self, log: Log, count: int, fault: KafkaError | None) -> None:
-        """Call the first of those who wait; go on with those that are left."""
+        """Call the first waiters; flush again for the remaining ones."""
         queue = self._waiting[log]
         try:
             for _ in range(count):
-                # It stays the first meanwhile, so that what it adds comes behind it.
+                # It stays the first meanwhile, so that new waiters come behind it.
                 try:
                     queue[0].then(fault)
                 finally:

@@ -1,4 +1,4 @@
-"""Which logs the disks hold: told to the coordinator, and logged for the operator."""
+"""Logs found on disk, reported to the coordinator and logged for the operator."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def set_aside(logs: LogManager, strays: Mapping[TopicPartition, str]) -> None:
 
 
 def tell_loss(loss: Loss) -> None:
-    """Tell what recovery cut off."""
+    """Log the bytes that recovery cut off."""
     logger.warning(
         "recovery cut off the end of a segment",
         extra=fields(file=loss.path, bytes=loss.size, reason=loss.reason),
@@ -60,7 +60,7 @@ def operators_fault(config: BrokerConfig) -> Iterator[None]:
         expected = f"directories to read, to write and with room: {error}"
         raise ConfigError("log.dirs", found, expected) from error
     except MalformedCheckpoint as damage:
-        # What it says of the logs cannot be guessed; nothing was changed.
+        # The content about the logs cannot be guessed; nothing was changed.
         raise ConfigError(
             "log.dirs", str(damage), "files as a broker leaves them"
         ) from damage

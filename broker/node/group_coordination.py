@@ -1,4 +1,4 @@
-"""Where a broker's group coordinator comes from: its settings, its log, its partitions.
+"""Construction of a broker's group coordinator: its settings, log and partitions.
 
 The coordinator follows leadership: it begins to coordinate a partition of
 ``__consumer_offsets`` when this broker comes to lead it, and stops when another does.

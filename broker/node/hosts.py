@@ -1,9 +1,9 @@
-"""Which addresses a host has: asked of the resolver when it is named, then remembered.
+"""Addresses of a host: resolved when the host is named, then remembered.
 
 ``max.connections.per.ip.overrides`` may name hosts. A resolver can take seconds to
-answer, so whoever alters the key looks its hosts up first, off the event loop; what
-puts bounds into force only reads what has been found. A numeric address is its own
-answer. As in Kafka a name keeps its addresses until the key is altered again.
+answer, so an alteration of the key first resolves its hosts, off the event loop;
+applying the bounds only reads the results. A numeric address is its own result. As in
+Kafka a name keeps its addresses until the key is altered again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Hosts:
                 raise _unknown(host) from error
 
     def learn_now(self, config: BrokerConfig) -> None:
-        """Look up the hosts on this thread: for a start, when nobody is served yet.
+        """Look up the hosts on this thread: for a start, before any client is served.
 
         Raises `ConfigError` if one is unknown; the others are looked up all the same.
         """

@@ -1,13 +1,13 @@
-"""What is done to logs periodically: retention, cleaning, checkpoints, flushes.
+"""Periodic work on logs: retention, cleaning, checkpoints, flushes.
 
-And to what the coordinator remembers: it is written anew when it has become long.
-Kafka's scheduled tasks of ``LogManager`` and its ``LogCleaner``, each with its own
-interval, and its delay before the first. Nothing runs by itself: `next_ns` says when,
-`work` does one small step, so that requests go on in between; what a device may hold
-up goes to ``calls``.
+The coordinator's file is also rewritten when it has become long. Kafka's scheduled
+tasks of ``LogManager`` and its ``LogCleaner``, each with its own interval, and its
+delay before the first. The caller drives it: `next_ns` is the time of the next step,
+`work` does one small step, so that requests go on in between; blocking calls go to
+``calls``.
 
-What fails costs one log one round: it is logged and counted, and the next round tries
-again. Appends to such a log tell their clients themselves.
+A failure costs one log one round: it is logged and counted, and the next round tries
+again. Appends to such a log report the error to their clients.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Maintenance:
             self._coordinator.start_again(sorted(self._replicas.without_room))
 
     def _showing(self) -> Steps[None]:
-        """Show what was withheld until a flush that failed, and has been made good."""
+        """Show batches that were withheld until a failed flush was repeated."""
         for number, partition in enumerate(self._replicas.led(), 1):
             if partition.log.flushes:
                 self._replicas.note_flush(partition)
@@ -138,7 +138,7 @@ class Maintenance:
         )
 
     def _cleaning(self) -> Chore:
-        """Return what a cleaner thread is in Kafka: it compacts log after log."""
+        """Return the chore of a cleaner thread in Kafka: it compacts log after log."""
         found = False
 
         def begin() -> Steps[None]:

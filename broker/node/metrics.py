@@ -1,4 +1,4 @@
-"""What a broker tells of its log directories: Kafka's gauges of ``LogManager``."""
+"""Metrics of a broker's log directories: Kafka's gauges of ``LogManager``."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class ProducerIds:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._block: Iterator[int] = iter(())
-        # Else all who come while a block is reserved reserve one.
+        # Otherwise all callers during a reservation would reserve a block each.
         self._turns = Turns()
 
     async def next(self) -> int:

@@ -3,13 +3,13 @@
 The coordinator is a client of the broker's own replicas: a batch is appended as a
 producer's with acks=all is, and waits in the produce purgatory for the in-sync replicas
 no longer than ``offsets.commit.timeout.ms``. Reading goes to the log's end, not to the
-high watermark: a new leader may hold acknowledged commits that it does not know yet to
-be replicated. What ``flush.messages`` or ``flush.ms`` wants flushed counts once it is,
-and what was appended behind it not before that.
+high watermark: a new leader may hold acknowledged commits that are not yet known to be
+replicated. Batches that ``flush.messages`` or ``flush.ms`` covers count once they are
+flushed, and later batches not before them.
 
-A batch that cannot be read costs its own records, or the rest of its segment where not
-even its end is known: it is told with its offset, counted, and passed over, since a
-group that has lost some commits is better off than none that is served.
+An unreadable batch loses its own records, or the rest of its segment where its end is
+unknown. It is logged with its offset, counted and skipped, since serving groups without
+some commits is better than serving none.
 
 Offsets that a transaction committed (Kafka writes them; this broker does not yet) count
 from the transaction's commit marker on, and never if it was aborted.
@@ -53,7 +53,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 logger = getLogger(__name__)
 
-# What is read from a device in one piece, unless a batch is larger.
+# Bytes of one read from a device, unless a batch is larger.
 _READ_BYTES_MAX: Final = 64 << 10
 # The type in a control record's key: version int16, type int16.
 _COMMIT_MARKER: Final = b"\0\1"
@@ -88,7 +88,7 @@ class ReplicatedGroupLog:
         records: Sequence[Record],
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Append one batch; ``done`` hears when all in-sync replicas have it."""
+        """Append one batch; ``done`` is called when all in-sync replicas have it."""
         key = TopicPartition(GROUP_METADATA_TOPIC, partition)
         now = self._clock()
         stamped = [(now.wall_ms, record.key, record.value) for record in records]
@@ -188,7 +188,7 @@ class _Walk:
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.skip = 0
-        # How many times the usual size the next read has to have.
+        # Multiple of the usual size that the next read has to have.
         self.reach = 1
         self.lost: list[Lost] = []
         self._open_transactions: OpenTransactions = {}

@@ -1,4 +1,4 @@
-"""Replication, joined to a broker's replicas and to what it knows of other brokers."""
+"""Replication, joined to a broker's replicas and to its view of other brokers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ async def side_by_side(
     billed: AbstractContextManager[object],
     *works: Callable[[AbstractContextManager[object]], Awaitable[None]],
 ) -> None:
-    """Do what runs beside the requests, all of it, until cancelled."""
+    """Run all the work next to requests, until cancelled."""
     async with trio.open_nursery() as nursery:
         for work in works:
             nursery.start_soon(work, billed)
 
 
 class Replication:
-    """What followers fetch, and what leaders propose for their ISRs.
+    """Fetchers of followers, and ISR proposals of leaders.
 
     ``registered_epoch`` is the epoch of this broker's registration.
     """
@@ -69,7 +69,7 @@ class Replication:
         self._registered_epoch = registered_epoch
         self._connect = connect
         self._rng = rng
-        # Where a broker listens to brokers.
+        # The inter-broker address of a broker.
         self._find = partial(
             metadata_cache.endpoint, config().inter_broker_listener_name
         )

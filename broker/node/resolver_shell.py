@@ -1,4 +1,4 @@
-"""Asking the resolver in a thread, so that a slow name server stops nobody."""
+"""Resolving names in a thread, so that a slow name server does not stop requests."""
 
 from __future__ import annotations
 

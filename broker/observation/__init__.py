@@ -1,1 +1,1 @@
-"""What others see of a broker: log lines, metrics, a record of every request."""
+"""Views of a broker from outside: log lines, metrics, a record of every request."""

@@ -1,4 +1,4 @@
-"""What the broker's CPU was used for: requests, housekeeping, the event loop."""
+"""CPU use of the broker: requests, housekeeping, the event loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NS_PER_S: Final = 1e9
 
 
 class Accounts:
-    """What was billed while the broker served, beside the CPU that its process used.
+    """CPU billed while the broker served, and CPU used by its process.
 
-    ``busy_time`` has the process's clocks; where time is virtual there is none. What
-    the loop's thread did beyond the bills is the *event loop's* own; what the process
-    used beyond that is its threads', and the kernel's where the thread goes to wait.
+    ``busy_time`` has the process's clocks; in virtual time there is none. CPU of the
+    loop's thread beyond the bills is the *event loop's*. CPU of the process beyond that
+    belongs to its other threads, or to the kernel while the thread goes to wait.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Accounts:
             self._busy_time.begin(self._books)
 
     def totals(self) -> dict[str, int]:
-        """Return what was used and billed, in nanoseconds; nothing in virtual time."""
+        """Return CPU used and billed, in nanoseconds; nothing in virtual time."""
         if self._busy_time is None:
             return {}
         requests_ns = sum(plane.attained_ns for plane in self._planes)

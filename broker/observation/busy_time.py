@@ -1,4 +1,4 @@
-"""How long the event loop's thread was busy, and where its waits ended."""
+"""Busy time of the event loop's thread, and the ends of its waits."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from planes.clock import NowNs
 
 
 class BusyTime(trio.abc.Clock):
-    """Trio's clock in a broker's process, which sees when the loop waits for events.
+    """A Trio clock in a broker's process that notes when the loop waits for events.
 
-    Bills are on the wall clock, which goes on while the kernel runs somebody else. So
-    what was billed is a share of this time, not of a CPU clock. The ``books`` are told
-    where a wait ended, from which the next bill begins.
+    Bills are on the wall clock, which goes on while the kernel runs other processes. A
+    bill is therefore a share of this time, not of a CPU clock. The ``books`` receive
+    the end of each wait, at which the next bill begins.
 
-    Trio asks its clock how long to sleep where nothing is runnable, and only there, and
-    asks for the time as soon as it has looked for events. An instrument would be told
-    the same, but of every look, which cost a twentieth of a lone connection's requests
+    Trio calls ``deadline_to_sleep_time`` where nothing is runnable, and only there, and
+    reads the time as soon as it has polled for events. An instrument would receive the
+    same, but for every poll, which cost a twentieth of a lone connection's requests
     (`make bench`).
     """
 

@@ -3,7 +3,7 @@
 As in HdrHistogram, a bucket spans an eighth of a power of two, so a quantile is exact
 to within six per cent over the whole range of an integer, and adding a value costs a
 shift and an increment. Kafka keeps a decaying sample of 1028 values instead, which is
-blind to its own tail; ours forgets nothing, and rates are the reader's to compute.
+blind to its own tail; this one keeps all, and readers compute rates.
 """
 
 from __future__ import annotations

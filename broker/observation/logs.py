@@ -1,4 +1,4 @@
-"""What the broker writes about itself: one line per event, for people or for machines.
+"""The broker's log: one line per event, for people or for machines.
 
 An event is a constant sentence and named fields, never a sentence with values inside,
 so that events can be counted and searched: ``log.info("group is stable",
@@ -6,8 +6,8 @@ extra=fields(group="g", generation=3))``. ``doorkeeper.log.format`` writes it as
 
     2026-11-21T10:00:00.123Z INFO group is stable group=g generation=3
 
-or as a JSON object. Lines go to standard error; standard output is kept for the lines
-that say where the broker listens. Requests are not logged: they have metrics and the
+or as a JSON object. Lines go to standard error; standard output is kept for the
+addresses of the listeners. Requests are not logged: they have metrics and the
 recording.
 """
 

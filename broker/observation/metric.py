@@ -23,9 +23,9 @@ class Metric:
     suffix: str = ""
 
 
-# What a source yields: samples, and None where others may be let run before the next.
+# Items of a source: samples, and None where other tasks may run before the next.
 Samples: TypeAlias = Iterable[Metric | None]
-# How many objects a source tells of between two such moments.
+# Number of objects that a source reads between two such points.
 PIECE: Final = 32
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
 

@@ -1,7 +1,7 @@
-"""How often something happens, of late: the one-minute rate of Kafka's meters.
+"""Recent rate of an event: the one-minute rate of Kafka's meters.
 
-Theirs (Yammer's ``EWMA``) is an average in which what was a minute ago weighs 1/e, and
-which moves every five seconds. So does this one, when it is looked at.
+Theirs (Yammer's ``EWMA``) is an average in which an event of a minute ago weighs 1/e,
+and which moves every five seconds. This one does the same, when it is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Long-lived tasks beside the requests: a fault costs a pause, not the process.
+"""Long-lived tasks next to requests: a fault costs a pause, not the process.
 
 Fetchers, ISR changes, acceptors, processors, timers and the like run under a
 `Supervisor`. A task that raises is logged and counted under its name, and runs again

@@ -91,7 +91,7 @@ class Following:
 
     @property
     def is_current(self) -> bool:
-        """Tell whether the partition still follows under this epoch."""
+        """Return whether the partition still follows under this epoch."""
         partition = self.partition
         return (
             not partition.is_leader

@@ -1,1 +1,1 @@
-"""A request: what it is, which plane it goes to, where it waits."""
+"""A request: its class, its plane, its waiting places."""

@@ -1,17 +1,17 @@
-"""What the scheduler knows of a request: class, priority level, flow, expected cost.
+"""The scheduler's view of a request: class, priority level, flow, expected cost.
 
 The class is declared by the API (`broker.apis`). For Fetch it follows from the replica
 id, too: a Fetch by a follower is replication. Misclassified requests hurt the stronger
 policies most: by the closed forms of M/G/1, one per cent of data taken for control
 multiplies the wait of control by 1.6 under preemption, by 1.01 without (set A of
 ``tests/model/test_theory.py``). So nothing is guessed from sizes, names or history, and
-nothing is believed: a request of a role that its connection may not claim
+no claim is trusted: a request of a role that its connection may not claim
 (`broker.requests.entitlement`) is in the least urgent class, and is denied.
 
 The expected cost is learned: a moving average of the CPU time that requests of the same
-API and of about the same size (a factor of two) have used. Policies that go by size,
-and the fair ones, go by this estimate until the true cost is known; what would be late
-by it, admission under ``deadline`` turns away.
+API and of about the same size (a factor of two) have used. Policies by size, and the
+fair ones, use this estimate until the true cost is known; admission under ``deadline``
+rejects requests that would be late by it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FLOWS: Final[Mapping[str, FlowOf | None]] = MappingProxyType(
 
 
 class Classifier:
-    """Classifies requests, and learns what they cost.
+    """Classifies requests, and learns their cost.
 
     ``apis`` declare the classes; ``levels`` overrides the default priority of classes;
     ``flow`` is one of `FLOWS`.
@@ -107,11 +107,11 @@ class Classifier:
         return request_class, level, flow, cost_ns, is_denied
 
     def learn(self, request: Request) -> None:
-        """Learn from a request that is done what it has cost.
+        """Update the expected cost from a finished request.
 
-        One that was turned away teaches nothing, unless it was for its expected cost:
-        then that is doubted, so that a wrong estimate does not last. One that was
-        denied teaches nothing of those that are served.
+        A rejected request changes nothing, unless it was rejected for its expected
+        cost: the estimate is then lowered, so that a wrong one does not last. A denied
+        request changes nothing.
         """
         if request.is_denied:
             return

@@ -24,9 +24,9 @@ _NS_PER_MS: Final = 1_000_000
 
 
 def deadline_ns(header: RequestHeader, frame: bytes, received_ns: int) -> int | None:
-    """Return when the client gives up, or None if it waits for nothing, or not known.
+    """Return when the client gives up, or None if it does not wait, or is not known.
 
-    What cannot be read here has no deadline; its handler will see what is wrong.
+    An unreadable frame has no deadline; its handler will find the error.
     """
     if header.api_key != _PRODUCE:
         return None

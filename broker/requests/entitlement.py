@@ -1,7 +1,7 @@
 """Roles in the cluster, and the connections that may claim them.
 
 Kafka guards the requests of controllers and brokers by one operation, ClusterAction on
-the cluster. Without an authorizer everybody has it. Here a role follows from the
+the cluster. Without an authorizer every client has it. Here a role follows from the
 listener of the connection. `Entitlement` is a value of the connection, so that a
 principal can grant it, too.
 
@@ -27,7 +27,7 @@ class Role(enum.Enum):
 
     # LeaderAndIsr, StopReplica, UpdateMetadata.
     CONTROLLER = "controller"
-    # What a broker sends to a leader or to the controller: a follower's Fetch,
+    # Requests of a broker to a leader or to the controller: a follower's Fetch,
     # ListOffsets and OffsetForLeaderEpoch, AlterPartition, ControlledShutdown.
     BROKER = "broker"
 
@@ -59,8 +59,8 @@ def entitlement_of(config: BrokerConfig, listener: str) -> Entitlement:
 def shared_listener(config: BrokerConfig) -> str | None:
     """Return the listener on which clients may claim to be brokers, if there is one.
 
-    That is the inter-broker listener of a member that has no other one for clients. An
-    operator who sets ``doorkeeper.controller.listeners`` has decided about it.
+    That is the inter-broker listener of a member that has no other one for clients.
+    Setting ``doorkeeper.controller.listeners`` decides the question.
     """
     between = config.inter_broker_listener_name
     control = config.control_plane_listener

@@ -31,7 +31,7 @@ Done = Callable[[int], None]
 _UNKNOWN_COST_NS: Final = 500_000
 # The expected cost is a moving average over about eight pieces.
 _AVERAGE_SHIFT: Final = 3
-# Others have used the CPU if they used more than this part of what the piece did.
+# Other tasks count as active if they used more than this part of the piece's CPU.
 _LITTLE: Final = 8
 
 
@@ -68,7 +68,7 @@ class InternalTasks:
         self._cost_ns: dict[str, int] = {}
         # Tasks that are submitted and not done.
         self.pending = 0
-        # What all tasks had used when the last one was done.
+        # CPU of all tasks when the last one was done.
         self._attained_ns = 0
 
     def submit(self, request_class: str, kind: str, work: Work, done: Done) -> None:

@@ -1,11 +1,11 @@
-"""Where requests wait without a handler: for followers, for data, for a group.
+"""Waiting place of requests without a handler: for followers, for data, for a group.
 
 Mirrors Kafka's ``DelayedOperationPurgatory``. An operation is watched under keys (a
-partition, a group); whoever changes something under a key calls
-`Purgatory.check_and_complete`, and the operation looks at that key again, and at no
-other: its cost is the same however many keys it has. At its deadline it expires. It
-completes exactly once, either way, and then calls ``wake``, which for a parked handler
-(``planes.slices.parked``) means that it goes on through its scheduler.
+partition, a group). A change under a key calls `Purgatory.check_and_complete`, and the
+operation looks at that key again, and at no other: its cost does not depend on its
+number of keys. At its deadline it expires. It completes exactly once, either way, and
+then calls ``wake``, which for a parked handler (``planes.slices.parked``) means that it
+goes on through its scheduler.
 
 An operation may have a hundred thousand keys. So a handler enters the purgatory,
 watches its keys and leaves them in steps of its own turns (`DelayedOperation`); it
@@ -18,16 +18,16 @@ purge. The timer is a wheel of 1 ms ticks, as Kafka's is, but in one level: a bu
 a dictionary entry and empty ticks do not exist.
 
 Where operations are tried in their own turns (``tries_here=False``), a change only
-notes the key and wakes them: the handler then tries the keys noted, and parks again if
-that was in vain. So the work is its own to pay for, can be preempted, and comes in the
-order of its scheduler; the price is a pass through that for each try in vain. Whoever
-makes the change does no more than wake them, in pieces if they are many
+notes the key and wakes them. The handler then tries the noted keys, and parks again if
+none completes it. The work is thus billed to the operation, can be preempted, and comes
+in the order of its scheduler; the price is a pass through the scheduler for each vain
+try. The change does no more than wake them, in pieces if they are many
 (`Purgatory.completing`).
 
-What an operation raises is its own: it is woken and told (`Delayed.on_failure`), and
-whoever changed something under its key goes on.
+An exception of an operation is its own: it is woken with the error
+(`Delayed.on_failure`), and the change goes on.
 
-Pure: no clock is read and nothing waits here; `expire` is told the time.
+Pure: no clock is read and nothing waits here; `expire` is given the time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Wake = Callable[[], None]
 
 
 class Delayed(Protocol):
-    """What waits: Kafka's ``DelayedOperation`` without its bookkeeping."""
+    """A waiting operation: Kafka's ``DelayedOperation`` without its bookkeeping."""
 
     def try_key(self, key: Any, /) -> bool:
         """Look at what waits under ``key``; True once there is nothing to wait for.
@@ -60,7 +60,7 @@ class Delayed(Protocol):
     def on_expiration(self) -> None:
         """Note that the deadline came first; called at most once.
 
-        Where operations are tried by whoever makes a change, that is before ``wake``.
+        Where operations are tried by the change itself, that is before ``wake``.
         """
 
     def on_failure(self) -> None:
@@ -96,12 +96,12 @@ class DelayedOperation:
         return self._keys
 
     def watch(self, key: Hashable) -> None:
-        """Hear of changes under ``key`` from now on."""
+        """Watch changes under ``key`` from now on."""
         self._keys[key] = None
         self._purgatory.watchers.setdefault(key, {})[self] = None
 
     def park(self, wake: Wake) -> bool:
-        """Have ``wake`` called once; False if there is something to do already."""
+        """Register ``wake`` for one call; False if there is something to do already."""
         if self.completed or self.changed:
             return False
         self._wake = wake
@@ -188,11 +188,11 @@ class Purgatory:
         self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._buckets: dict[int, dict[DelayedOperation, None]] = {}
         self._ticks: list[int] = []
-        # How many operations wait: Kafka's ``NumDelayedOperations``.
+        # Number of waiting operations: Kafka's ``NumDelayedOperations``.
         self.size = 0
 
     def enter(self, delayed: Delayed, deadline_ns: int) -> DelayedOperation:
-        """Let ``delayed`` expire at its deadline; it watches no key so far."""
+        """Add ``delayed`` with its deadline; it watches no key so far."""
         tick = -(-deadline_ns // TICK_NS)
         operation = DelayedOperation(self, delayed, tick)
         self.size += 1
@@ -216,8 +216,8 @@ class Purgatory:
         """Try ``delayed``, and watch it under ``keys`` if it is not complete.
 
         Returns None if it completed at once; then ``wake`` is never called. This is
-        Kafka's ``tryCompleteElseWatch``, for few keys, and where operations are tried
-        by whoever makes a change.
+        Kafka's ``tryCompleteElseWatch``, for few keys, where operations are tried by
+        the change itself.
         """
         assert self.tries_here, self.name
         operation = self.enter(delayed, deadline_ns)
@@ -235,14 +235,14 @@ class Purgatory:
         return operation
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Have all look at ``key`` that watch it; return how many completed or woke."""
+        """Try all operations that watch ``key``; return how many completed or woke."""
         watchers = self.watchers.get(key)
         if watchers is None:
             return 0
         return sum([operation.note_change(key) for operation in tuple(watchers)])
 
     def are_many(self, key: Hashable) -> bool:
-        """Tell whether more operations wait under ``key`` than are tried in a piece."""
+        """Return whether more operations wait under ``key`` than fit in a piece."""
         return len(self.watchers.get(key, ())) > PIECE
 
     def completing(self, key: Hashable) -> Generator[None]:
@@ -294,7 +294,7 @@ class Purgatory:
         self._ticks = sorted(self._buckets)
 
     def check(self) -> None:
-        """Assert that keys, timer and count tell of the same operations."""
+        """Assert that keys, timer and count agree."""
         timed = {operation for bucket in self._buckets.values() for operation in bucket}
         watched = {op for watchers in self.watchers.values() for op in watchers}
         assert len(timed) == self.size, (len(timed), self.size)

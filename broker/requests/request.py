@@ -1,4 +1,4 @@
-"""A request between the network and its handler, and what the handler answers with."""
+"""A request between the network and its handler, and the handler's response."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CloseConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttled:
-    """An answer that is sent at once, to a client that is then not read for a time.
+    """A response that is sent at once, to a client that is then not read for a time.
 
-    The client is told in the answer's ``throttle_time_ms`` (KIP-219).
+    The response's ``throttle_time_ms`` has the time (KIP-219).
     """
 
     pieces: Sequence[Piece]
@@ -37,7 +37,7 @@ CLOSE: Final = CloseConnection()
 
 
 class Peer(Protocol):
-    """What a handler may know of the connection a request came in on."""
+    """A handler's view of the connection of its request."""
 
     connection_id: int
     host: str
@@ -53,7 +53,7 @@ class Peer(Protocol):
 
 
 class DeclaredApi(Protocol):
-    """What the way to the handler asks of an API's declaration (`broker.apis`)."""
+    """The declaration of an API (`broker.apis`), as used before its handler."""
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class DeclaredApi(Protocol):
 
     @property
     def replica_id(self) -> ReplicaId | None:
-        """What reads a replica id from a frame, by which it claims a broker's role."""
+        """The reader of a frame's replica id, by which it claims a broker's role."""
 
     @property
     def quota_exceeded_since(self) -> int:
@@ -80,8 +80,8 @@ class DeclaredApi(Protocol):
 class Request(Task):
     """A task that came over the wire: header fields, the frame, and its connection.
 
-    ``api`` is what is declared of its API. ``frame`` is the request without its size
-    prefix, until it is let go; the body starts at ``body_offset``. ``error_code`` is
+    ``api`` is the declaration of its API. ``frame`` is the request without its size
+    prefix, until it is released; the body starts at ``body_offset``. ``error_code`` is
     the first error that the response carries, for the record. ``is_denied`` says that
     its connection may not claim its role: it is answered undecoded.
     """
@@ -113,7 +113,7 @@ class Request(Task):
         return api is not None and self.api_version >= api.quota_exceeded_since
 
     def let_frame_go(self) -> None:
-        """Let others have the memory of the frame: nobody looks into it any more."""
+        """Release the frame's memory once it is no longer read."""
         self.peer.release(len(self.frame))
         self.frame = b""
 
@@ -125,7 +125,7 @@ class Request(Task):
 
 
 def _compile_received_request() -> Callable[..., Request]:
-    """Return a function that makes a `Request` of what is known when it is received.
+    """Return a function that makes a `Request` from the fields known at its receipt.
 
     It takes the fields of ``_RECEIVED`` by position and sets all others that an
     initialiser sets to their defaults. A dataclass's own ``__init__`` would take so

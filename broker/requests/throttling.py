@@ -1,7 +1,7 @@
-"""How long a client is held back, and how it is told (KIP-219).
+"""Time for which a client is throttled, and its field in the response (KIP-219).
 
-The answer goes out at once and says for how long; the processor does not read the
-connection meanwhile, whether or not the client honours it.
+The response goes out at once with that time; the processor does not read the connection
+meanwhile, whether or not the client honours it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 def throttle_ms(request: Request, now_ns: int) -> int:
-    """Return the whole milliseconds that the request's answer tells, rounded up."""
+    """Return the request's throttle time in whole milliseconds, rounded up."""
     return -(-max(0, request.throttled_until_ns - now_ns) // _NS_PER_MS)
 
 

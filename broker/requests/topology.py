@@ -1,15 +1,4 @@
-"""Which planes a broker has, which policy each runs, and which listener leads to it.
-
-Two settings, independent of one another: *topology* (one shared plane, or a control
-plane beside the data plane, as in KIP-291) and *discipline* (the policy of the data
-plane). ``doorkeeper.scheduler`` names both at once: ``planes`` stands for separate
-planes with ``doorkeeper.data.scheduler`` inside the data plane, ``planes-lending`` for
-such planes that lend each other idle handlers; every other name is the policy of the
-data plane, and the planes are separate only where ``control.plane.listener.name`` is
-set. In a cluster it has to be: it is how Kafka's controllers find a control plane.
-
-The control plane has Kafka's figures: one processor, a queue of 20, one handler.
-"""
+"""The planes of a broker, the policy of each, and the listener that leads to it."""
 
 from __future__ import annotations
 
@@ -73,7 +62,7 @@ class Topology:
 
 
 def has_control_plane(config: BrokerConfig) -> bool:
-    """Tell whether controllers have a plane, and a listener, of their own."""
+    """Return whether controllers have a plane, and a listener, of their own."""
     named = config.control_plane_listener is not None
     return named or config[DOORKEEPER_SCHEDULER] in (PLANES, PLANES_LENDING)
 

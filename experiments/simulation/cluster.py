@@ -144,7 +144,7 @@ class SimulatedBroker:
 
     @property
     def is_up(self) -> bool:
-        """Tell whether it runs."""
+        """Return whether it runs."""
         return self.apis is not None
 
     @property

@@ -55,12 +55,12 @@ class SimulatedDisk:
 
     @property
     def is_to_fail(self) -> bool:
-        """Tell whether the next call is to fail, or one has failed."""
+        """Return whether the next call is to fail, or one has failed."""
         return self.storage.faults.fail_at > 0
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether it has failed a call of its broker's present life."""
+        """Return whether it has failed a call of its broker's present life."""
         return self.storage.faults.reached
 
     def outlive(self, *, power_fails: bool) -> None:

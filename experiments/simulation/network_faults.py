@@ -112,7 +112,7 @@ class HostNetwork(MemoryNetwork):
         self._down.discard(host)
 
     def reaches(self, link: Link) -> bool:
-        """Tell whether what is sent over a link arrives."""
+        """Return whether what is sent over a link arrives."""
         return link not in self._silent and self._down.isdisjoint(link)
 
     # ---- for hosts ----------------------------------------------------------------

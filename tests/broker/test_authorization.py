@@ -175,7 +175,7 @@ def claimed(key: ApiKey, version: int, replica_id: int) -> Role | None:
 
 
 def has_whole_error(key: ApiKey, version: int) -> bool:
-    """Tell whether an answer of this version can carry an error without rows."""
+    """Return whether an answer of this version can carry an error without rows."""
     if key is ApiKey.FETCH:
         return version >= 7
     return key not in (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH)

@@ -81,7 +81,7 @@ async def until(condition: Any) -> None:
 
 
 def complete(members: list[Member]) -> bool:
-    """Tell whether the members have each partition once, and equal shares."""
+    """Return whether the members have each partition once, and equal shares."""
     have = [each.assignment for each in members]
     together = Counter(partition for each in have for partition in each)
     sizes = {len(each) for each in have}

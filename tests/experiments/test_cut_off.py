@@ -40,7 +40,7 @@ def links(far: Far) -> Links:
 
 
 async def waits(act: Callable[[], Awaitable[object]]) -> bool:
-    """Tell whether something is still going on when nothing else can happen."""
+    """Return whether something is still going on when nothing else can happen."""
     with trio.move_on_after(1) as scope:
         await act()
     return scope.cancelled_caught

@@ -56,7 +56,7 @@ class Allowance:
     ours: str
 
     def covers(self, difference: Difference) -> bool:
-        """Tell whether this row allows it."""
+        """Return whether this row allows it."""
         api = difference.api.partition(" ")[0]
         return (
             fnmatchcase(api, self.api)

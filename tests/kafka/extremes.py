@@ -210,7 +210,7 @@ def _arrays(value: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _repeats(array: tuple[Any, ...]) -> bool:
-    """Tell whether two items of an array are of the same thing."""
+    """Return whether two items of an array are of the same thing."""
     names = [
         tuple(getattr(each, name, None) for name in IDENTITIES)
         if dataclasses.is_dataclass(each)

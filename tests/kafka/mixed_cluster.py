@@ -214,7 +214,7 @@ def make_controller(cluster: Cluster, broker: int) -> None:
 
 
 def names_controller(admin: AdminClient, broker: int) -> bool:
-    """Tell whether the controller is known to be this one."""
+    """Return whether the controller is known to be this one."""
     try:
         return admin.list_topics("", timeout=10).controller_id == broker
     except KafkaException as error:

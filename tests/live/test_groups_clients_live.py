@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def shared(members: list[Member]) -> bool:
-    """Tell whether the members have all partitions, each one as many."""
+    """Return whether the members have all partitions, each one as many."""
     assigned = [member.assigned for member in members]
     return set().union(*assigned) == ALL and {len(each) for each in assigned} == {
         PARTITIONS // len(members)
@@ -54,7 +54,7 @@ def shared(members: list[Member]) -> bool:
 def nothing_is_lost(
     broker: BrokerProcess, topic: str, count: int, seen: list[list[int]]
 ) -> bool:
-    """Tell whether all numbers were seen by somebody, and are committed."""
+    """Return whether all numbers were seen by somebody, and are committed."""
     return set().union(*seen) == set(range(count)) and (
         committed(broker, topic, topic) == sizes(count)
     )

@@ -26,7 +26,7 @@ class Reach:
         )
 
     def is_called_late(self, mutant: Mutant) -> bool:
-        """Tell whether a mutant changes a function that is called in tests alone."""
+        """Return whether a mutant changes a function that is called in tests alone."""
         function = function_of(mutant)
         return function is not None and function not in self.functions[SHARED]
 

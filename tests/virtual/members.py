@@ -65,7 +65,7 @@ class Member:
 
     @property
     def is_controller(self) -> bool:
-        """Tell whether it governs just now."""
+        """Return whether it governs just now."""
         if self.broker is None:
             return False
         try:
@@ -208,7 +208,7 @@ class Members(Hosting):
         return [it.number for it in self.members if not it.ended.is_set()]
 
     def know_each_other(self) -> bool:
-        """Tell whether every broker has been told of all that run."""
+        """Return whether every broker has been told of all that run."""
         brokers = [self.broker(it) for it in self.alive]
         ids = {each.replicas.local_id for each in brokers}
         return all(set(each.metadata_cache.brokers) == ids for each in brokers)
@@ -250,7 +250,7 @@ class Members(Hosting):
         return told.pop() if len(told) == 1 else -1
 
     def leads(self, name: str, count: int) -> bool:
-        """Tell whether broker 0 leads so many partitions, and clients are told so."""
+        """Return whether broker 0 leads so many partitions, and clients are told so."""
         held = self.broker(0).replicas.partitions
         return all(
             key in held and held[key].is_leader and self.leader(*key) == 0

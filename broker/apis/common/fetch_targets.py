@@ -14,7 +14,7 @@ _NO_ID: Final = UUID(int=0)
 
 
 def uses_ids(version: int) -> bool:
-    """Tell whether topics are named by id (KIP-516)."""
+    """Return whether topics are named by id (KIP-516)."""
     return version >= 13
 
 

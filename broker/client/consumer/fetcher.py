@@ -191,7 +191,7 @@ class Fetcher:
             state.failure = error
 
     def _is_open(self, question: _Question) -> bool:
-        """Tell whether an answer is still wanted.
+        """Return whether an answer is still wanted.
 
         The same offset may have been asked of two brokers, if the leader changed while
         the first one's answer was on its way: the answer that comes first counts.

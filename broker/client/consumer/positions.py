@@ -130,7 +130,7 @@ class Positions:
 
 
 def _is_fresh(state: PartitionState) -> bool:
-    """Tell whether a partition has not been told yet where to begin."""
+    """Return whether a partition has not been told yet where to begin."""
     return state.reset_to is None
 
 

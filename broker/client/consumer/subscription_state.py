@@ -138,7 +138,7 @@ class SubscriptionState:
         return state
 
     def is_current(self, state: PartitionState, version: int) -> bool:
-        """Tell whether nothing has happened to a partition since ``version``."""
+        """Return whether nothing has happened to a partition since ``version``."""
         return self._states.get(state.partition) is state and state.version == version
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -63,7 +63,7 @@ class Sequences:
         self._renumber()
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Tell whether the batch may go now, numbering it if it has no number."""
+        """Return whether the batch may go now, numbering it if it has no number."""
         if self._broken and not self._mend():
             return False
         if self._next is None:

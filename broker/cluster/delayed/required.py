@@ -25,7 +25,7 @@ class Required(NamedTuple):
         return cls(last_offset + 1, log.epochs.epoch_of(last_offset))
 
     def still_stands(self, log: Log) -> bool:
-        """Tell whether a log holds the records, or has deleted them by and by."""
+        """Return whether a log holds the records, or has deleted them by and by."""
         if self.offset <= log.log_start_offset:
             return True
         return self.offset <= log.log_end_offset and self == Required.by(

@@ -65,7 +65,7 @@ async def elect(znodes: PatientZnodes, broker_id: int, now_ms: int) -> Term | No
 
 
 async def is_controller(znodes: PatientZnodes) -> bool:
-    """Tell whether this session's broker is controller; a watch sees that change."""
+    """Return whether this session's broker is controller; a watch sees that change."""
     return await _holder(znodes) == znodes.session_id
 
 

@@ -6,9 +6,9 @@
 
 Kafka maps the files into memory. Here the newest entries stay in memory and go to the
 file a page at a time; older ones are found by a binary search of ``pread``, which ends
-in one page. That keeps a partition small, needs no mapping that a truncation could pull
-away, and no space set aside in advance. An index is a cache of the log: what a crash
-left of it is thrown away and built again.
+in one page. That keeps a partition small, needs no mapping that a truncation could
+invalidate, and no space reserved in advance. An index is a cache of the log: after a
+crash it is dropped and built again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SparseIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Return what the file will hold."""
+        """Return the size of the complete file."""
         return len(self) * self._entry.size
 
     def load(self) -> bool:
@@ -129,7 +129,7 @@ class SparseIndex:
         return file
 
     def release(self) -> None:
-        """Let go of the file until it is needed again."""
+        """Close the file until it is needed again."""
         self._file = None
 
     def moved(self, path: str) -> None:

@@ -16,7 +16,7 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """How one log rolls, keeps, flushes, checks and compacts its records."""
+    """Settings of one log: rolling, retention, flushing, checks and compaction."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -26,7 +26,7 @@ class LogConfig:
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
 
-    # Empty where nobody knows which it is, or was.
+    # Empty where the policy is unknown.
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     # -1 means without limit, for both.
     retention_bytes: int = -1
@@ -41,7 +41,7 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
 
     max_message_bytes: int = 1_048_588
-    # producer: keep what the producer chose; else recompress.
+    # producer: keep the producer's codec; otherwise recompress.
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
@@ -56,12 +56,12 @@ class LogConfig:
 
     @property
     def flushes(self) -> bool:
-        """Tell whether flush.messages or flush.ms is set."""
+        """Return whether flush.messages or flush.ms is set."""
         return min(self.flush_messages, self.flush_ms) < LONG_MAX
 
     @property
     def compression_level(self) -> int | None:
-        """How hard the codec of compression.type tries; None if it has no level."""
+        """The codec's level under compression.type; None if it has no level."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -71,10 +71,10 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Tell whether cleanup.policy holds compact."""
+        """Return whether cleanup.policy holds compact."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Tell whether cleanup.policy holds delete."""
+        """Return whether cleanup.policy holds delete."""
         return "delete" in self.cleanup_policy

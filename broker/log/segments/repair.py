@@ -1,8 +1,8 @@
-"""Taking over a segment that a former process left, and cutting one.
+"""Taking over a segment of a former process, and cutting one.
 
-Three ways, by how much is believed: `load_indexes` believes log and indexes (a segment
-that ended and was flushed), `resume` looks at the log behind the last index entry (the
-active segment after an orderly stop), `recover` believes nothing and reads it all
+Three ways, by the degree of trust. `load_indexes` trusts log and indexes (a segment
+that ended and was flushed). `resume` checks the log behind the last index entry (the
+active segment after an orderly stop). `recover` trusts nothing and reads it all
 (Kafka's ``LogSegment.recover``).
 """
 
@@ -49,7 +49,7 @@ def resume(segment: Segment) -> int | None:
 
 
 class Recovered(NamedTuple):
-    """What is left of a segment: its next offset, bytes cut off, and the reason."""
+    """A recovered segment: its next offset, bytes cut off, and the reason."""
 
     next_offset: int
     cut_bytes: int
@@ -61,11 +61,11 @@ def recover(
     on_batch: Callable[[BatchHeader], None],
     end_offset: int = LONG_MAX,
 ) -> Recovered:
-    """Keep what is whole, cut off the rest, build the indexes anew.
+    """Keep whole batches, cut off the rest, build the indexes anew.
 
-    Nothing of ``end_offset``, where the next segment begins, or above belongs here.
-    Calls ``on_batch`` for each batch kept. Reads the whole segment, checks every CRC,
-    and takes timestamps from the records.
+    Batches at or above ``end_offset``, where the next segment begins, do not belong
+    here. Calls ``on_batch`` for each batch kept. Reads the whole segment, checks every
+    CRC, and takes timestamps from the records.
     """
     segment.forget()
     next_offset, end = segment.base_offset, 0
@@ -113,7 +113,7 @@ def truncate(segment: Segment, offset: int) -> int:
         _restore_max_timestamp(segment)
         _remember_tail(segment)
     except OSError:
-        # The log leaves service, but what is left in it can still be found.
+        # The log leaves service, but its batches can still be found.
         segment.remember_nothing()
         raise
     return min(offset, header.base_offset)
@@ -125,11 +125,11 @@ def _restore_max_timestamp(segment: Segment) -> None:
 
 
 def _remember_tail(segment: Segment) -> tuple[int, int]:
-    """Go through the batches from the last index entry on.
+    """Read the batches from the last index entry on.
 
-    Returns the next offset and where the last whole batch ends. Every entry of the
-    offset index was preceded by one of the time index, so that the largest timestamp is
-    the last one there or behind it.
+    Returns the next offset and the end of the last whole batch. Every entry of the
+    offset index was preceded by one of the time index, so the largest timestamp is the
+    last one there or behind it.
     """
     entry = segment.offset_index.last()
     _, end = entry or (0, 0)

@@ -1,12 +1,12 @@
 """One segment of a log: a file of batches and its two sparse indexes.
 
 Kafka's ``LogSegment``. Every ``index.interval.bytes`` an entry (last offset of a batch,
-its position) goes to the offset index. The batches since the last entry are remembered
-in memory, so that whoever reads near the end of the log, as nearly every consumer and
-follower does, is served without any I/O; further back, an index entry and one read of
-the headers behind it find the place.
+its position) goes to the offset index. The batches since the last entry are kept in
+memory, so reads near the end of the log, which nearly all consumers and followers make,
+need no I/O. Further back, an index entry and one read of the headers behind it find the
+place.
 
-How a segment that a former process left is taken over stands in repair.py.
+repair.py takes over a segment of a former process.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Segment:
         if create and self.size:
             self.file.truncate(0)
             self.size = 0
-        # Bytes may stand behind its end, of a failed write or of what was truncated.
+        # Bytes of a failed write or of a truncation may follow its end.
         self.torn = False
         self._tears = 0
         self._cuts = NewestWins()
@@ -210,7 +210,7 @@ class Segment:
         now_ms: int,
         config: LogConfig,
     ) -> bool:
-        """Tell whether a batch may join, or the log has to roll first.
+        """Return whether a batch may join; if not, the log has to roll first.
 
         Kafka's ``LogSegment.shouldRoll``: bytes, age (by the batches' own time stamps
         where they have any), room in the indexes, 31 bits of relative offset.
@@ -238,9 +238,9 @@ class Segment:
         return self.first_timestamp
 
     def cut(self) -> None:
-        """Cut off what stands behind the last batch, if the segment is torn.
+        """Cut off the bytes behind the last batch, if the segment is torn.
 
-        May run in a thread: whoever appends calls it first, and waits for that thread.
+        May run in a thread: an append calls it first, and waits for that thread.
         """
         self._cuts.write(self._tears, self._cut)
 

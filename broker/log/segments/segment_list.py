@@ -47,7 +47,7 @@ class Segments:
         return log_end_offset
 
     def holds(self, segment: Segment) -> bool:
-        """Tell whether a segment is part of the log (still)."""
+        """Return whether a segment is part of the log (still)."""
         return self._segments[self.index_of(segment.base_offset)] is segment
 
     def size_bytes(self) -> int:

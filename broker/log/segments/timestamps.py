@@ -28,7 +28,7 @@ def newest_in(
         found = yield from contents_of(header.attributes, header.record_count, batch)
         return max(as_long(header.base_timestamp + found.largest_delta), NO_TIMESTAMP)
     except KafkaError:
-        # Compaction left it with gaps, or nobody can read it.
+        # Compaction left gaps, or it cannot be read.
         pass
     try:
         return (yield from largest_timestamp(header, batch)).timestamp

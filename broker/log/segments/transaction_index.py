@@ -91,7 +91,7 @@ class TransactionIndex:
 
     @property
     def is_on_file(self) -> bool:
-        """Tell whether there may be a file."""
+        """Return whether a file may exist."""
         return self._is_on_file
 
     def check(self) -> None:

@@ -1,1 +1,1 @@
-"""What is done to whole logs: opened, recovered, compacted, mended, closed."""
+"""Work on whole logs: opening, recovery, compaction, mending, closing."""

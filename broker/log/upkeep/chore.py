@@ -1,4 +1,4 @@
-"""Periodic work as an object: whoever has time asks for its next short step.
+"""Periodic work as an object: the caller runs its next short step when it has time.
 
 A step runs on the caller's thread and is short. A blocking call goes to `Calls`, which
 may use other threads; until it has returned the chore has no next step.
@@ -13,15 +13,15 @@ from broker.log.steps import BlockingCall, Steps
 
 _NS_PER_MS: Final = 1_000_000
 
-# Hears how a call ended: with an error, or None.
+# Receives the outcome of a call: an error, or None.
 Done = Callable[[Exception | None], None]
 
 
 class Calls(Protocol):
-    """Where blocking calls are made."""
+    """Runner of blocking calls."""
 
     def start(self, call: BlockingCall, done: Done) -> None:
-        """Make a call, sooner or later; then tell ``done`` on the caller's thread."""
+        """Make a call, sooner or later; then call ``done`` on the caller's thread."""
 
     def run_all(
         self, calls: Sequence[BlockingCall], threads: int | None = None
@@ -60,10 +60,10 @@ class CallsHere:
 
 
 class Chore:
-    """A round of steps, and when the next one begins.
+    """A round of steps, and the start of the next one.
 
-    ``interval_ms`` is asked at the end of a round, ``not_before_ns`` before each step,
-    ``failed`` told what ended a round early.
+    ``interval_ms`` is called at the end of a round, ``not_before_ns`` before each step,
+    ``failed`` with the error that ended a round early.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Chore:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether no round is under way."""
+        """Return whether no round is under way."""
         return self._round is None
 
     def step(self, now_ns: int) -> None:

@@ -7,15 +7,15 @@ one replaced. A tombstone (null value) is kept for ``delete.retention.ms`` after
 first compaction that met it, so that a consumer on its way sees it: its batch carries
 the hour of its removal in the base timestamp field (the delete horizon).
 
-A batch that keeps all its records is copied as it is. Else it is built anew with its
-offsets, producer fields and codec; one that lost everything stays as an empty header
-if it is its producer's last, for the sake of the sequence numbers. Records of aborted
-transactions count for nothing and go. Control records stay, where Kafka removes them
-some time after the records of their transaction.
+A batch that keeps all its records is copied as it is. Otherwise it is built anew with
+its offsets, producer fields and codec. An empty batch stays as a header if it is its
+producer's last, for the sequence numbers. Records of aborted transactions are removed.
+Control records stay, where Kafka removes them some time after the records of their
+transaction.
 
-Work is cut into steps: `compaction` is a generator, so that whoever drives it can do
-something else in between. The log may grow, roll and lose its oldest segments
-meanwhile; a segment being replaced that went away ends the work without harm.
+Work is cut into steps: `compaction` is a generator, so its driver can do other work in
+between. The log may grow, roll and lose its oldest segments meanwhile; a segment being
+replaced that went away ends the work without harm.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def dirty_ratio(log: Log, now_ms: int, up_to_offset: int) -> float:
 
 @operation
 def compaction_due(log: Log, now_ms: int, up_to_offset: int) -> bool:
-    """Tell whether min.cleanable.dirty.ratio or max.compaction.lag.ms asks for it."""
+    """Return whether min.cleanable.dirty.ratio or max.compaction.lag.ms is exceeded."""
     config = log.config
     if not config.compacts:
         return False
@@ -104,9 +104,9 @@ def compaction(
 ) -> Steps[None]:
     """Compact the ended segments below ``up_to_offset``, the last stable offset.
 
-    ``moved`` is told the bytes read and written. Raises KAFKA_STORAGE_ERROR; before the
-    last rename of a segment the log is then as it was, after it out of service. Ends
-    early if the log is truncated.
+    ``moved`` receives the bytes read and written. Raises KAFKA_STORAGE_ERROR; before
+    the last rename of a segment the log is then as it was, after it out of service.
+    Ends early if the log is truncated.
     """
     end = cleanable_end(log, now_ms, up_to_offset)
     start = max(log.cleaner_offset, log.segments[0].base_offset)
@@ -115,7 +115,7 @@ def compaction(
     generation = log.durability.generation
     yield from watched(
         _passes(log, start, end, now_ms, keys_max, moved),
-        # Else what was noted of the log is not true any more.
+        # Otherwise the notes about the log are no longer true.
         lambda: log.durability.generation == generation,
     )
 
@@ -189,7 +189,7 @@ class _LastOffsets:
             self._offsets.update(found)
 
     def is_last(self, record: Record) -> bool:
-        """Tell whether no later record of the same key is known."""
+        """Return whether no later record of the same key is known."""
         if record.key is None:
             return False
         return record.offset >= self._offsets.get(_hashed(record.key), -1)
@@ -226,7 +226,7 @@ def _groups(log: Log, end: int) -> Iterator[list[Segment]]:
 
 
 class _Kept(NamedTuple):
-    """What of a batch stays."""
+    """The kept part of a batch."""
 
     records: int
     tombstones: int
@@ -235,7 +235,7 @@ class _Kept(NamedTuple):
 
 
 class _Copy:
-    """Copies groups of segments without what is replaced or expired."""
+    """Copies groups of segments without replaced or expired records."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""What the directories in a log directory are called, and what that says of them.
+"""Names of the directories in a log directory, and their meaning.
 
 ``topic-partition`` holds a log, ``topic-partition.<32 hex digits>-delete`` one that is
 being removed, and the same with ``-stray`` one that belongs to no topic: it was set
-aside, and is an operator's to look at. So Kafka's ``LocalLog``. Any other directory,
-and ``__cluster_metadata`` (KRaft's own log), is left alone.
+aside for the operator. The names are those of Kafka's ``LocalLog``. Any other
+directory, and ``__cluster_metadata`` (KRaft's own log), is left alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def log_key(name: str) -> TopicPartition | None:
 
 
 def is_doomed(name: str) -> bool:
-    """Tell whether a directory holds a log that was being removed.
+    """Return whether a directory holds a log that was being removed.
 
     >>> is_doomed("a-3." + 32 * "0" + "-delete"), is_doomed("please-delete")
     (True, False)
@@ -56,7 +56,7 @@ def doomed_name(key: TopicPartition, number: int) -> str:
 
 
 def holds_a_log(names: Collection[str]) -> bool:
-    """Tell from the names in it whether a directory is a log's; an empty one may be."""
+    """Return whether the names in a directory are a log's; an empty one may be."""
     return not names or any(
         name in _LOG_FILE_NAMES or name.endswith(_LOG_FILES) for name in names
     )

@@ -1,10 +1,10 @@
-"""Which log is compacted, when, and how fast: Kafka's ``LogCleaner`` and its manager.
+"""Choice, time and speed of compaction: Kafka's ``LogCleaner`` and its manager.
 
 A round takes the log with the largest share of dirty bytes among those that are due,
 and compacts it. As long as there is one the next round follows at once; else the
 cleaner sleeps for ``log.cleaner.backoff.ms``. Bytes read and written stay below
 ``log.cleaner.io.max.bytes.per.second``. A log that fails is left alone for a while, so
-that the others have their turn (Kafka calls it uncleanable until a restart).
+that the others get their turn (in Kafka it is uncleanable until a restart).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from broker.protocol.topic_partition import TopicPartition
 _TRY_AGAIN_MS: Final = 300_000
 _LOGS_PER_STEP: Final = 32
 _NS_PER_S: Final = 1_000_000_000
-# What a key takes in the map, with its offset: as measured, 120 bytes and more.
+# Memory of a key and its offset in the map: as measured, 120 bytes and more.
 _ENTRY_BYTES: Final = 150
-# What was saved up is spent within this time.
+# Saved-up credit is spent within this time.
 _BURST_NS: Final = 300_000_000
 
 

@@ -5,7 +5,7 @@ the checkpoints of all of them, and, after an orderly stop, a marker that spares
 next start the recovery. The marker goes before anything else is touched. No other
 broker has the directories meanwhile (`broker.disk.directory_locks`).
 
-What is done to them now and then stands in rounds.py and log_cleaner.py.
+Their periodic work is in rounds.py and log_cleaner.py.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class LogManager:
         self._report = report
         # Called with a topic that has no log here any more.
         self._on_gone = on_gone
-        # What is only to be removed: files of segments, directories of partitions.
+        # Paths to be removed: files of segments, directories of partitions.
         self.doomed = Doomed()
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self._deletions = 0
@@ -185,10 +185,10 @@ class LogManager:
     ) -> Log:
         """Return the log of a partition, a new one if there is none.
 
-        A new one goes to the directory with the fewest logs, whose checkpoints forget
-        what they said of an earlier one of this name. One that is not said to
-        be new may be in a directory that is offline: then KAFKA_STORAGE_ERROR is
-        raised, as Kafka does, and where none is online.
+        A new one goes to the directory with the fewest logs, whose checkpoints drop the
+        entries of an earlier log of this name. Unless ``is_new``, the log may be in an
+        offline directory: KAFKA_STORAGE_ERROR is then raised, as in Kafka, and where no
+        directory is online.
         """
         log = self.logs.get(key)
         if log is None:
@@ -216,11 +216,11 @@ class LogManager:
         return log
 
     def _is_gone(self, topic: str) -> Callable[[TopicPartition], bool]:
-        """Return what tells of a partition of a topic that it has no log here."""
+        """Return the predicate of a topic's partitions that have no log here."""
         return lambda key: key[0] == topic and key not in self.logs
 
     def may_be_offline(self, key: TopicPartition) -> bool:
-        """Tell whether a log that is not known here may be in an offline directory."""
+        """Return whether an unknown log may be in an offline directory."""
         return key not in self.logs and bool(self._log_dirs.offline)
 
     def topic_id(self, key: TopicPartition) -> UUID | None:
@@ -228,10 +228,10 @@ class LogManager:
         return self._topic_ids.get(key)
 
     def delete_log(self, key: TopicPartition) -> None:
-        """Close the log of a partition, if there is one, and let its files go.
+        """Close the log of a partition, if there is one, and drop its files.
 
-        Whoever still works on it is refused from here on. The directory is renamed, as
-        Kafka does, so that a crash leaves the log or none; a round removes it after
+        All further work on it is refused. The directory is renamed, as in Kafka, so
+        that a crash leaves the log or none; a round removes it after
         ``file.delete.delay.ms``. If it cannot be renamed the log stays, closed, and the
         next call tries again. Raises ``OSError``.
         """
@@ -257,9 +257,9 @@ class LogManager:
         yield from self.forgetting_gone()
 
     def forgetting_gone(self) -> Steps[None]:
-        """Take what was deleted out of the checkpoints; raise OSError.
+        """Take deleted logs out of the checkpoints; raise OSError.
 
-        A log that gets its name later would have to wait for that.
+        A later log of the same name would have to wait for that.
         """
         for directory in tuple(self._log_dirs.online):
             with self._reporting(directory):
@@ -300,7 +300,7 @@ class LogManager:
         yield None
 
     def has_logs_of(self, topic: str) -> bool:
-        """Tell whether a topic has a log here."""
+        """Return whether a topic has a log here."""
         return topic in self._indexes
 
     def topics(self) -> list[str]:
@@ -339,7 +339,7 @@ class LogManager:
     def lowering(self, ends: Mapping[TopicPartition, int]) -> Steps[None]:
         """Lower recovery points, on disk too, before logs are truncated to these ends.
 
-        Else a kill would have a start believe what was written after the truncation.
+        Otherwise a start after a kill would trust batches written after the truncation.
         Raises OSError.
         """
         lowered = {
@@ -360,9 +360,9 @@ class LogManager:
                 yield partial(self._files.add, home, checkpoints.RECOVERY_POINTS, look)
 
     def remove(self, path: str) -> Steps[None]:
-        """Remove something that is `doomed`; raise OSError.
+        """Remove a path that is `doomed`; raise OSError.
 
-        What is in a directory that is offline waits for the next start.
+        Paths in an offline directory wait for the next start.
         """
         for home in self._log_dirs.online:
             if path.startswith(f"{home}/"):
@@ -373,7 +373,7 @@ class LogManager:
 
     @contextmanager
     def _reporting(self, directory: str) -> Iterator[None]:
-        """Have the errors of its device taken for those of the directory."""
+        """Report an error of the device as a failure of the directory."""
         try:
             yield
         except OSError as error:

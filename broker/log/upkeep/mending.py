@@ -1,15 +1,15 @@
-"""Back into service without a restart: a log whose flush found the disk full.
+"""Return to service without a restart: a log whose flush found the disk full.
 
 After a failed ``fsync`` Linux marks the pages clean: the next one reports success
 though nothing was written (Rebello et al., "Can Applications Recover from fsync
-Failures?", USENIX ATC 2020). So syncing again proves nothing. What the log holds can
-mostly still be read; every batch that is not known to be durable is checked, written
-once more to where it stands, and synced. If one is not what it was, or the disk is
-still full, the log stays out of service.
+Failures?", USENIX ATC 2020). Another sync therefore proves nothing. Most of the log can
+still be read: every batch that is not known to be durable is checked, written once more
+in place, and synced. If a batch has changed, or the disk is still full, the log stays
+out of service.
 
-Only where space was short: after an error of the device nobody can say what a later
-write is worth, and a restart has to look at what is left. Kafka takes the whole
-directory offline in both cases.
+Mending is done only after a shortage of space: after an error of the device, a later
+write cannot be trusted, and a restart has to recover. Kafka takes the whole directory
+offline in both cases.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @operation
 def mend(log: Log) -> bool:
-    """Take up service if a full disk ended it; return whether it did.
+    """Return a log to service if a full disk ended it; return whether it did.
 
-    Raises KAFKA_STORAGE_ERROR if that fails. Reads and writes what is not durable: the
+    Raises KAFKA_STORAGE_ERROR if that fails. Reads and writes the undurable part: the
     active segment, and those that ended since the last flush.
     """
     durability = log.durability
@@ -68,6 +68,6 @@ def _write_again(segment: Segment) -> None:
     try:
         recover(segment, lambda _: None)
     except OSError:
-        # Until the next attempt, what is in it can be found without indexes.
+        # Until the next attempt, its batches can be found without indexes.
         segment.remember_nothing()
         raise

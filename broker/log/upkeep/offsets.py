@@ -1,8 +1,8 @@
-"""What the checkpoint files say of all logs, gathered a few logs at a time.
+"""Content of the checkpoint files, gathered a few logs at a time.
 
-Each number is true of its log when it is read; between two logs others go on. So a log
-that is appended to meanwhile is recovered from an offset that was durable, and one that
-was deleted meanwhile is left out.
+Each number is true of its log when it is read; other work goes on between two logs. A
+log that is appended to meanwhile is recovered from an offset that was durable, and one
+that was deleted meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _note(
         files[checkpoints.LOG_START_OFFSETS][key] = log.log_start_offset
     if high_watermark is not None:
         files[checkpoints.HIGH_WATERMARKS][key] = high_watermark
-    # Where it was compacted once, the gaps stay when the topic no longer compacts.
+    # A log that was once compacted keeps its gaps when the topic no longer compacts.
     if log.config.compacts or log.cleaner_offset > 0:
         files[checkpoints.CLEANER_OFFSETS][key] = log.cleaner_offset
 

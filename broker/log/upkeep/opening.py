@@ -1,7 +1,7 @@
 """The logs that a log directory holds at a start: found, then opened, one call each.
 
-The calls touch nothing but their own logs, so that threads can make them side by side;
-what one meets is told where all of them are taken over.
+The calls touch nothing but their own logs, so that threads can make them in parallel;
+errors are raised where all of them are taken over.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Opening:
             self._logs[key] = log
 
     def opened(self) -> dict[TopicPartition, Log]:
-        """Return the logs in the order of their names; raise what a call met."""
+        """Return the logs in the order of their names; raise the error of a call."""
         if self._failed is not None:
             raise self._failed
         return {key: self._logs[key] for key in self.paths}
@@ -134,7 +134,7 @@ def _check_only_one(
     key: TopicPartition, path: str, known: Mapping[TopicPartition, str]
 ) -> None:
     if key in known:
-        # Which of them is served?
+        # The right one is unknown.
         raise ConfigError(
             "log.dirs",
             f"{known[key]}, {path}",

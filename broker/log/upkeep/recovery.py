@@ -1,19 +1,19 @@
-"""Opening a log: what is on disk, made sound. Kafka's ``LogLoader``.
+"""Opening a log: its files, made sound. Kafka's ``LogLoader``.
 
-After an orderly stop the indexes are believed and little is read. After any other,
-every segment from the recovery point on is read: batches are kept up to the first that
-is torn or fails its CRC, the rest of the log is cut off, indexes are built anew. So is
-the rest behind a segment that ends before the next one begins, unless compaction may
-have made the gap: a loss of power may take whole batches, which leaves nothing torn.
-Kafka keeps what is behind such a gap. A log that was compacted here has a marker that
-says so for good, whatever its topic's policy is by now; so has one with a gap that was
-accepted once. A follower leaves no gap between two segments (`Log`), and one wider than
-a segment's 31 bits of offsets cannot be a lost end. Below the recovery point everything
-was synced, indexes too; one that is missing or not sane all the same is rebuilt, and if
-a batch there cannot be read, all are looked at.
+After an orderly stop the indexes are trusted and little is read. After any other, every
+segment from the recovery point on is read: batches are kept up to the first that is
+torn or fails its CRC, the rest of the log is cut off, and indexes are built anew. The
+rest is also cut off behind a segment that ends before the next one begins, unless
+compaction may have made the gap: a loss of power may take whole batches, which leaves
+nothing torn. Kafka keeps the part behind such a gap. A log that was compacted here has
+a permanent marker, independent of its topic's policy; so has a log with a gap that was
+accepted once. A follower leaves no gap between two segments (`Log`), and a gap wider
+than a segment's 31 bits of offsets cannot be a lost end. Below the recovery point
+everything was synced, indexes too. An index that is missing or not sane there is
+rebuilt; if a batch there cannot be read, all are checked.
 
-Left-overs of interrupted work are finished or undone: a compaction that had committed
-(``.swap``) is finished, one that had not (``.cleaned``) is forgotten, as in Kafka.
+Interrupted work is finished or undone: a compaction that had committed (``.swap``) is
+finished, one that had not (``.cleaned``) is dropped, as in Kafka.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Report = Callable[[Loss], None]
 
 
 class _Noted(NamedTuple):
-    """What a marker and the checkpoints say of a log."""
+    """The entries of a marker and the checkpoints about a log."""
 
     clean: bool
     recovery_point: int
@@ -81,11 +81,10 @@ def open_log(
 ) -> Log:
     """Open or create the log of a directory called ``topic-partition``.
 
-    ``clean``: the last stop was orderly, so indexes are believed. Else everything
+    ``clean``: the last stop was orderly, so indexes are trusted. Otherwise everything
     from ``recovery_point`` on is read and checked. Below ``cleaner_offset`` it has been
-    compacted. ``doomed`` takes what the log lets go of, ``report`` hears of every byte
-    that is cut off, ``on_failure`` of errors of its device from then on. Raises
-    ``OSError``.
+    compacted. ``doomed`` takes dropped files, ``report`` receives every cut of bytes,
+    ``on_failure`` later errors of its device. Raises ``OSError``.
     """
     storage = ClosableStorage(storage, on_failure)
     storage.make_directory(directory)
@@ -103,7 +102,7 @@ def open_log(
     try:
         return opened(changed=changed, look_at_all=False)
     except KafkaError:
-        # What was believed is not as it was written: look at all of it.
+        # A trusted segment differs from its batches as written: check all of them.
         return opened(changed=True, look_at_all=True)
 
 
@@ -138,7 +137,7 @@ def _open(
     )
     log_end_offset = opening.end_offset(noted.log_start_offset)
     if opening.has_dropped:
-        # Else a loss of power puts them behind what is written from now on.
+        # Otherwise a loss of power puts them behind later batches.
         storage.sync_directory(directory)
     if not segments:
         changed = True
@@ -230,7 +229,7 @@ class _Opening:
                 segment.release_indexes()
                 continue
             next_offset = resume(segment) if unseen else None
-            # The log's file is enough for one that nobody reads yet.
+            # The log's file is enough until it is read.
             segment.release_indexes()
             if next_offset is None:
                 limit = LONG_MAX if is_last else segments[number + 1].base_offset
@@ -248,7 +247,7 @@ class _Opening:
         return log_end_offset
 
     def _forget_epochs(self) -> None:
-        """Forget the epochs of what is read: they are assigned anew.
+        """Drop the epochs of batches that are read: they are assigned anew.
 
         The log may have been truncated, and written again, since the file was.
         """
@@ -263,7 +262,7 @@ class _Opening:
             self._epochs.truncate_from_end(end_offset)
 
     def _goes_on(self, number: int, kept: Recovered) -> bool:
-        """Tell whether the log goes on behind a segment; drop what cannot follow it."""
+        """Drop segments that cannot follow one; return whether any follows."""
         segments = self._segments
         if self._believed(number) or number == len(segments) - 1:
             return True
@@ -282,7 +281,7 @@ class _Opening:
         return True
 
     def _believed(self, number: int) -> bool:
-        """Tell whether all of a segment had reached the disk."""
+        """Return whether all of a segment had reached the disk."""
         if self._noted.clean:
             return True
         following = number + 1
@@ -328,7 +327,7 @@ class _Opening:
         end_offset = self.run()
         if end_offset >= log_start_offset:
             return end_offset
-        # The disk lost what the checkpoint says was there: nothing of it is readable.
+        # The disk lost the part below the checkpoint's start: no batch is readable.
         why = f"the log ends at {end_offset}, before its start, {log_start_offset}"
         self.drop_after(-1, why)
         return log_start_offset
@@ -354,7 +353,7 @@ def _base_offsets(storage: Storage, directory: str) -> list[int]:
 def _finish_interrupted_work(
     storage: Storage, directory: str, config: LogConfig, now_ms: int
 ) -> bool:
-    """Remove or complete what a crash interrupted; return whether names changed."""
+    """Remove or complete interrupted work; return whether names changed."""
     names = storage.names(directory)
     changed = False
     for name in names:
@@ -378,10 +377,10 @@ def _finish_interrupted_work(
 def _finish_swap(
     storage: Storage, directory: str, base_offset: int, config: LogConfig, now_ms: int
 ) -> None:
-    """Put a compacted segment in the place of those it was made from.
+    """Put a compacted segment in the place of its sources.
 
-    Its last offset tells which those are; one whose records all went is kept, and
-    compacted again another day.
+    Its last offset bounds the sources; a source whose records all went is kept, and
+    compacted again later.
     """
     swap = Segment(
         storage,

@@ -1,7 +1,7 @@
-"""What is done to all logs of a broker periodically: Kafka's tasks of ``LogManager``.
+"""Periodic work on all logs of a broker: Kafka's tasks of ``LogManager``.
 
 Each is a generator of steps over the logs; where a device may take its time, it yields
-a call for another thread. A log that fails costs only itself its turn: ``failed`` is
+a call for another thread. A log that fails loses only its own turn: ``failed`` is
 called with it, and the next round tries it again.
 """
 
@@ -19,7 +19,7 @@ from broker.log.upkeep.mending import mend
 from broker.log.upkeep.offsets import HighWatermark
 from broker.protocol.topic_partition import TopicPartition
 
-# Hears of a path and what went wrong with it; the round goes on.
+# Receives a path and its error; the round goes on.
 Failed = Callable[[str, Exception], None]
 
 # Logs that are looked at in one step where there is nothing to do for them.
@@ -45,7 +45,7 @@ def retention(
 
 
 def removal(manager: LogManager, failed: Failed) -> Steps[None]:
-    """Remove what is due to be removed; what cannot be is tried again later."""
+    """Remove due paths; those that cannot be removed are tried again later."""
     while (path := manager.doomed.take(manager.now_ms())) is not None:
         try:
             yield from manager.remove(path)
@@ -72,10 +72,10 @@ def checkpoint(
     mended: Callable[[Log], None],
     failed: Failed,
 ) -> Steps[None]:
-    """Mend what can be mended, flush what has ended, then write all checkpoints.
+    """Mend logs, flush ended segments, then write all checkpoints.
 
-    Segments that ended some time ago are flushed so that recovery points move though no
-    flush is asked for. ``mended`` is told of each log that is in service again.
+    Segments that ended some time ago are flushed so that recovery points move without a
+    requested flush. ``mended`` is called with each log that is in service again.
     """
     now_ms = manager.now_ms()
 
@@ -105,7 +105,7 @@ def _each(
         try:
             yield from work(key, log)
         except LogUnavailable as reason:
-            # Else it was deleted meanwhile, which is nobody's fault.
+            # Otherwise it was deleted meanwhile, which is no fault.
             if log.closed is None:
                 failed(log.directory, reason)
         except Exception as error:

@@ -90,7 +90,7 @@ class Swap:
         return segments.index_of(self._base_offset)
 
     def _finish(self) -> None:
-        """Give the copy its name; what it replaces is renamed, newest first.
+        """Give the copy its name; the replaced segments are renamed, newest first.
 
         No sync stands between the names: a journalling file system keeps their order.
         """

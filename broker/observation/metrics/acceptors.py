@@ -1,7 +1,7 @@
-"""How acceptors fare: connections per second, and the time that they were held up.
+"""Metrics of acceptors: connections per second, and blocked time.
 
-Kafka's ``AcceptorBlockedPercent`` is a meter, so it decays over a minute; here it is
-the part of the time since the last reading, as all idle ratios are.
+Kafka's ``AcceptorBlockedPercent`` is a meter that decays over a minute; here it is the
+share of time since the last reading, as all idle ratios are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""All metrics of a broker as samples, read where they stand when somebody asks.
+"""All metrics of a broker as samples, read from their sources at each scrape.
 
 The names are Kafka's MBeans in the form in which the usual JMX exporter rules spell
 them: ``kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Produce`` is
-``kafka_network_requestmetrics_totaltimems{request="Produce"}``, and what Kafka has
-twice for its planes (``ControlPlaneRequestQueueSize``) is spelt so here too. What Kafka
-does not have begins with ``doorkeeper_``.
+``kafka_network_requestmetrics_totaltimems{request="Produce"}``, and metrics that Kafka
+has twice for its planes (``ControlPlaneRequestQueueSize``) are spelt so here too.
+Metrics that Kafka does not have begin with ``doorkeeper_``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MoreMetrics = Callable[[], Samples]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where the metrics are; ``more`` adds those of the layers above the network."""
+    """Sources of the metrics; ``more`` adds those of the layers above the network."""
 
     requests: RequestMetrics
     channels: Sequence[RequestChannel]

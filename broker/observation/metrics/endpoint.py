@@ -61,7 +61,7 @@ async def serve_metrics(
             try:
                 await _answer(stream, collect)
             except trio.BrokenResourceError:
-                # The scraper has gone; there is nobody left to tell.
+                # The scraper has gone, so there is no receiver.
                 return
             finally:
                 await trio.aclose_forcefully(stream)
@@ -110,7 +110,7 @@ async def _answer(
 
 
 def _tasks() -> Metric:
-    """Return how many tasks Trio has: what is forgotten shows here first."""
+    """Return the number of Trio's tasks: leaks show here first."""
     living = trio.lowlevel.current_statistics().tasks_living
     return Metric(name="doorkeeper_trio_tasks", kind="gauge", value=living)
 

@@ -1,4 +1,4 @@
-"""How many requests wait in each purgatory (Kafka: ``DelayedOperationPurgatory``)."""
+"""Number of requests in each purgatory (Kafka: ``DelayedOperationPurgatory``)."""
 
 from __future__ import annotations
 

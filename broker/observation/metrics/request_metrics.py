@@ -58,7 +58,7 @@ class Stats:
 
 
 class RequestMetrics:
-    """What became of all requests."""
+    """Metrics of all requests, by API and class."""
 
     def __init__(self) -> None:
         self._stats: dict[tuple[int, str], Stats] = {}

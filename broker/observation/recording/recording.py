@@ -1,18 +1,17 @@
-"""Every finished request as one fixed row of a binary file, and what reads it back.
+"""Every finished request as one fixed row of a binary file, and its reader.
 
-The broker writes stamps only; durations are the analysis' to derive. A row is packed
-when its response has been sent, and written with many others: a file system is called
-once in hundreds of requests. Names (classes, flows, planes) stand once, as JSON
-strings, in a file beside the rows; rows hold their line numbers. Another file beside
-them says, once the broker has stopped, how often it broke a law (``planes.laws``), and
-one whose its CPU was.
+The broker writes stamps only; the analysis derives durations. A row is packed when its
+response has been sent, and written with many others: a file system is called once in
+hundreds of requests. Names (classes, flows, planes) stand once, as JSON strings, in a
+separate file; rows hold their line numbers. Two more files are written when the broker
+has stopped: broken laws (``planes.laws``) and CPU accounts.
 
 Requests with a negative correlation id are not recorded: load generators number the
 requests that count from 0, and set up topics with negative ids.
 
-Beside the requests there are samples of every plane at a fixed period: how much was
-queued, how idle its handlers and processors were. A file whose writer was killed ends
-in a torn row, which readers drop.
+The samples file has every plane at a fixed period: its queue, and the idle ratios of
+its handlers and processors. A file whose writer was killed ends in a torn row, which
+readers drop.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _FLUSH_BYTES: Final = 1 << 16
 class RequestRow(NamedTuple):
     """One request; times are nanoseconds of the broker's monotonic clock.
 
-    ``service_ns`` is the CPU that its handler used, ``prior_ns`` what it took to take
-    the request in and to come to its turns. What hands the answer on is in neither: a
-    row may be written before that is over.
+    ``service_ns`` is the CPU that its handler used, ``prior_ns`` the CPU of its intake
+    and of the way to its turns. The hand-over of the response is in neither: a row may
+    be written before its end.
     """
 
     correlation_id: int
@@ -63,10 +62,10 @@ class SampleRow(NamedTuple):
     """One plane at one instant.
 
     ``queued`` requests were never served, ``waiting`` are queued or preempted,
-    ``seated`` are being served, and ``refused`` were read but found the queue full.
-    The ratios are those of the period since the last sample: the share of it in which
-    the plane's handlers used no CPU, in which its processors, on average, waited for
-    their sockets, and in which the broker kept house, the same for all planes.
+    ``seated`` are being served, and ``refused`` were read but found the queue full. The
+    ratios are those of the period since the last sample: the share of it in which the
+    plane's handlers used no CPU, in which its processors, on average, waited for their
+    sockets, and of housekeeping, which is the same for all planes.
     """
 
     t_ns: int
@@ -82,7 +81,7 @@ class SampleRow(NamedTuple):
 
 _FIELDS: Final = RequestRow._fields
 _MEASURED: Final = _FIELDS.index("service_ns")
-# When what happened, in this order; and what was counted besides.
+# The stamps in this order, and the other counts.
 STAMPS: Final = _FIELDS[_FIELDS.index("received_ns") : _MEASURED]
 MEASURES: Final = _FIELDS[_MEASURED : _FIELDS.index("error_code")]
 
@@ -201,7 +200,7 @@ class Recorder:
         self._samples.flush()
 
     def close(self) -> None:
-        """Write what is left, and close the files."""
+        """Write the rest, and close the files."""
         self.flush()
         self._laws.write(json.dumps(self._violations) + "\n")
         self._laws.close()
@@ -213,7 +212,7 @@ class Recorder:
 
 
 def open_recorder(path: Path) -> Recorder:
-    """Return a recorder that writes new files at ``path`` and beside it."""
+    """Return a recorder that writes new files at ``path`` and next to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return Recorder(
         path.open("wb"),

@@ -53,7 +53,7 @@ def kind_of(field: dataclasses.Field[Any]) -> FieldKind:
 
 
 def has_array(entity: type[Any]) -> bool:
-    """Tell whether ``entity`` or a struct in it has an array."""
+    """Return whether ``entity`` or a struct in it has an array."""
     kinds = [kind_of(field) for field in dataclasses.fields(entity)]
     return any(
         kind.is_array or (kind.struct is not None and has_array(kind.struct))

@@ -118,7 +118,7 @@ class Nemesis:
         await self._cluster.start(each.id)
 
     def _may_harm(self, each: SimulatedBroker) -> bool:
-        """Tell whether nobody else needs what this broker has."""
+        """Return whether nobody else needs what this broker has."""
         if self._fragile is not None and self._is_in_sync(self._fragile):
             self._fragile = None
         return self._fragile is None or self._fragile is each
@@ -127,7 +127,7 @@ class Nemesis:
         return self._scenario.flushes or self._is_dispensable(each)
 
     def _is_in_sync(self, each: SimulatedBroker) -> bool:
-        """Tell whether a broker runs, is in all ISRs, and rightly so.
+        """Return whether a broker runs, is in all ISRs, and rightly so.
 
         Who controls may not have noticed yet that it was away.
         """
@@ -138,7 +138,7 @@ class Nemesis:
         )
 
     def _has_all(self, each: SimulatedBroker, key: TopicPartition) -> bool:
-        """Tell whether a broker has all of a partition that is known as committed."""
+        """Return whether a broker has all of a partition that is known as committed."""
         replicas = {
             other.id: other.broker.replicas.partitions[key]
             for other in self._cluster.up
@@ -149,7 +149,7 @@ class Nemesis:
         return ours is not None and ours.log.log_end_offset >= committed
 
     def _is_dispensable(self, each: SimulatedBroker) -> bool:
-        """Tell whether all that is committed is on others that are whole, too."""
+        """Return whether all that is committed is on others that are whole, too."""
         whole = {
             other.id
             for other in self._cluster.up
@@ -162,7 +162,7 @@ class Nemesis:
         )
 
     def _is_whole(self, each: SimulatedBroker) -> bool:
-        """Tell whether the controller will go on counting on a broker that runs."""
+        """Return whether the controller will go on counting on a broker that runs."""
         links = between([each.host.name], [self._control.host])
         reached = all(self._cluster.network.reaches(link) for link in links)
         return reached and not each.disk.is_to_fail

@@ -155,7 +155,7 @@ class MemoryConnection:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether this end has been closed, or broken."""
+        """Return whether this end has been closed, or broken."""
         return self._closed or self._broken
 
     def fileno(self) -> int:

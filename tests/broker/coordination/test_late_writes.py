@@ -264,7 +264,7 @@ class Fleet:
     # ---- what must come of it -------------------------------------------------------
 
     def is_settled(self) -> bool:
-        """Tell whether all was done that was asked for, and brokers know of it."""
+        """Return whether all was done that was asked for, and brokers know of it."""
         tree = self.zoo.service.tree
         asked = (paths.TOPICS_TO_DELETE, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
         return (

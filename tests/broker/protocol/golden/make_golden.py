@@ -78,7 +78,7 @@ def versions(schema):
 
 
 def covers(versions: str, version: int) -> bool:
-    """Tell whether ``versions``, as the schemas write it, holds ``version``."""
+    """Return whether ``versions``, as the schemas write it, holds ``version``."""
     if versions == "none":
         return False
     low, plus, high = re.fullmatch(r"(\d+)(\+)?(?:-(\d+))?", versions).groups()
