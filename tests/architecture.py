@@ -1,6 +1,6 @@
-"""The layers of every package, as one table; the rules and ARCHITECTURE.md read it.
+"""The layers of every package, as one table; the rules and docs/map.md read it.
 
-``python tests/architecture.py`` writes the map in ARCHITECTURE.md anew.
+``python tests/architecture.py`` writes docs/map.md anew.
 
 An arrow is an import, wherever it stands in a file, but for those under
 ``TYPE_CHECKING``. A name that a face hands on (an ``__init__.py`` of nothing but
@@ -79,11 +79,14 @@ ONLY = {
     "broker.zookeeper": ("broker.zookeeper", "broker.client", "broker.protocol"),
 }
 
-MODULES_PER_FOLDER = 16
-# One file per API, one per policy.
-MAY_HAVE_MORE = ("broker.apis", "schedulers.policies")
+MAP = ROOT / "docs/map.md"
+_HEAD = """\
+# Map of the folders
 
-_BEGIN, _END = "<!-- map: python tests/architecture.py -->", "<!-- end of map -->"
+Written by `python tests/architecture.py` from the layers in `tests/architecture.py`
+and the first line of each folder's `__init__.py`. A folder may import those in the
+layers below its own. [ARCHITECTURE.md](../ARCHITECTURE.md) is the tour.
+"""
 
 
 @dataclass(frozen=True)
@@ -214,10 +217,10 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
 
 
 def the_map(source: SourceTree) -> str:
-    """Return the map of ARCHITECTURE.md: layers top to bottom, folders, modules."""
-    lines = [_BEGIN, ""]
+    """Return the text of docs/map.md: layers top to bottom, folders, modules."""
+    lines = [_HEAD]
     for package, rows in LAYERS.items():
-        lines += [f"### `{package}/`", "", _first_line(source, package), ""]
+        lines += [f"## `{package}/`", "", _first_line(source, package), ""]
         if len(rows) > 1:
             drawn = (" · ".join(f"`{name}`" for name in row) for row in reversed(rows))
             lines += ["Layers, top to bottom: " + " / ".join(drawn), ""]
@@ -233,7 +236,7 @@ def the_map(source: SourceTree) -> str:
             path = folder.replace(".", "/")
             lines.append(f"- **`{path}/`**{said} {names}".rstrip())
         lines.append("")
-    return "\n".join([*lines, _END])
+    return "\n".join(lines)
 
 
 def _in(module: str, package: str) -> bool:
@@ -244,14 +247,5 @@ def _first_line(source: SourceTree, package: str) -> str:
     return (ast.get_docstring(source.trees[package]) or "").partition("\n")[0]
 
 
-def with_map(text: str, source: SourceTree) -> str:
-    """Return ARCHITECTURE.md's text with its map replaced."""
-    before, _, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    assert end, "ARCHITECTURE.md has lost the marks of its map"
-    return before + the_map(source) + after
-
-
 if __name__ == "__main__":
-    page = ROOT / "ARCHITECTURE.md"
-    page.write_text(with_map(page.read_text(), SourceTree.read()))
+    MAP.write_text(the_map(SourceTree.read()))

@@ -1,26 +1,24 @@
-"""The architecture, enforced: which way imports point, and how full a folder may be.
+"""Layers and circles of imports, and the map in docs/map.md.
 
 The table is ``tests/architecture.py``. Everything is read from the source by ``ast``,
 so nothing is imported and nothing can hide in a function.
 """
 
 import ast
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import pytest
 
 from tests.architecture import (
     LAYERS,
-    MAY_HAVE_MORE,
-    MODULES_PER_FOLDER,
+    MAP,
     ONLY,
     PACKAGES,
-    ROOT,
     SourceTree,
     circles,
     layer_of,
+    the_map,
     walk,
-    with_map,
 )
 
 
@@ -89,19 +87,6 @@ def test_no_folders_import_each_other_in_a_circle(source: SourceTree) -> None:
     assert circles(arrows) == []
 
 
-def test_no_folder_is_too_full(source: SourceTree) -> None:
-    modules = Counter(
-        source.folder(it)
-        for it, path in source.paths.items()
-        if path.stem != "__init__"
-    )
-    assert {
-        folder: count
-        for folder, count in modules.items()
-        if count > MODULES_PER_FOLDER and folder not in MAY_HAVE_MORE
-    } == {}
-
-
 def test_every_row_of_the_table_is_there(source: SourceTree) -> None:
     assert set(LAYERS) == set(PACKAGES)
     rows = {
@@ -113,10 +98,9 @@ def test_every_row_of_the_table_is_there(source: SourceTree) -> None:
     assert rows - set(source.trees) == set()
 
 
-def test_the_map_of_the_architecture_is_current(source: SourceTree) -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
+def test_the_map_is_current(source: SourceTree) -> None:
     message = "python tests/architecture.py writes it anew"
-    assert text == with_map(text, source), message
+    assert MAP.read_text() == the_map(source), message
 
 
 # ---- the rules themselves -----------------------------------------------------------
