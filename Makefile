@@ -27,13 +27,13 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare aa compare-kafka witness incident results validate-statistics test test-slow search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
+.PHONY: setup compare aa compare-kafka witness incident results validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[all,dev]'
 	touch $@
 
 # The same experiment in virtual time and live, and one report over both. A live machine
@@ -103,6 +103,10 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow $(PROCESSES)
 
+# The wheel in fresh environments, with the packages that it declares and no others.
+test-install: $(STAMP)
+	$(BIN)/pytest -m slow tests/packaging
+
 # Searches of many seeds for planted bugs, and a round of bad days of a live cluster.
 search: $(STAMP)
 	$(BIN)/pytest -m search
@@ -129,10 +133,13 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_architecture.py tests/test_docs.py
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	$(BIN)/twine check --strict dist/*
 
 # Whole brokers from seeds, and beside them cases steered by coverage.
 fuzz: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev,fuzz]' \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[all,dev,fuzz]' \
 	    || echo "atheris cannot be installed here: cases are drawn from seeds only" >&2
 	$(BIN)/python -m tests.fuzzing.seeded --jobs 1 --minutes $(MINUTES) --seed $(SEED) & \
 	    $(BIN)/python -m tests.fuzzing.guided --minutes $(MINUTES) --seed $(SEED); \
@@ -164,7 +171,7 @@ bench-before: $(STAMP)
 
 paper: $(STAMP)
 	test -f $(OUT)/report/results.json || $(MAKE) compare
-	$(BIN)/doorkeeper paper $(OUT) --out paper/doorkeeper.pdf
+	$(BIN)/doorkeeper paper $(OUT) --out $(OUT)/paper.pdf
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

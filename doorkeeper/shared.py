@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from doorkeeper.extras import missing_extra
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -79,8 +81,8 @@ class Commands(click.Group):
     """The whole command line: every fault of a user ends in one sentence.
 
     Commands name the faults of their own files by `refusing` and `failing`. Faults that
-    may come up anywhere are named here: of the file system, of a user's policy, and of
-    a terminal that cannot print a character.
+    may come up anywhere are named here: of the file system, of a user's policy, of an
+    extra that is not installed, and of a terminal that cannot print a character.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -92,6 +94,14 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit, SystemExit):
             raise
+        except ModuleNotFoundError as error:
+            extra = missing_extra(ctx.invoked_subcommand, error.name)
+            if extra is None:
+                raise
+            words = f"`doorkeeper {ctx.invoked_subcommand}` needs {error.name}"
+            raise click.ClickException(
+                f"{words}: pip install 'doorkeeper[{extra}]'"
+            ) from error
         except OSError as error:
             if error.errno not in _OF_FILES:
                 raise

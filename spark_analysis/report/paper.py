@@ -1,8 +1,8 @@
 """``doorkeeper paper``: typeset the paper with the results of one experiment.
 
-The sources in ``paper/`` hold no number: they read ``generated/facts.json``, made here
-from the report's ``results.json``. Typst compiles offline; with a fixed date the same
-results give the same bytes.
+The sources in ``spark_analysis/paper/`` hold no number: they read
+``generated/facts.json``, made here from the report's ``results.json``. Typst compiles
+offline; with a fixed date the same results give the same bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_analysis.report.content.tables import (
 from spark_analysis.report.figures.listing import plots
 from spark_analysis.report.results import SCHEMA
 
-SOURCES: Final = Path(__file__).parents[2] / "paper"
+SOURCES: Final = Path(__file__).parents[1] / "paper"
 # Rows beyond which a table of the paper would not fit a page.
 _ROWS_MAX: Final = 45
 

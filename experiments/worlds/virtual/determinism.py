@@ -3,7 +3,7 @@
 Trio shuffles every batch of runnable tasks with a private generator, and sorts it first
 only when a private flag is set (Hypothesis sets it); ``MockClock`` alone leaves both as
 they are, and six runs give six traces. `deterministic` sets both and puts them back.
-The names are private, so Trio's version is pinned, and a test fails when they change.
+The names are private, so Trio's version is bounded; a test fails when they change.
 
 Time is an integer count of nanoseconds to everybody but Trio, whose clock is a float of
 seconds. Every reading is rounded to the nanosecond, and every jump is computed from

@@ -1,0 +1,53 @@
+"""The extra that installs a missing module, read from the package's own metadata."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, requires
+from types import MappingProxyType
+from typing import Final
+
+# Each of them includes the one before.
+_EXTRAS: Final = ("lab", "analysis", "paper")
+# The extra that a command needs; the others run with the base install.
+_OF_COMMAND: Final = MappingProxyType(
+    {
+        "experiment": "lab",
+        "calibrate": "lab",
+        "theory": "lab",
+        "cluster": "analysis",
+        "analyze": "analysis",
+        "results": "analysis",
+        "paper": "paper",
+    }
+)
+_REQUIREMENT: Final = re.compile(
+    r"(?P<package>[\w.-]+)[^;]*; *extra *== *['\"](?P<extra>\w+)['\"]"
+)
+
+
+def missing_extra(command: str | None, module: str | None) -> str | None:
+    """Return the extra that lets ``command`` run, when it misses ``module``.
+
+    None if no extra installs that module: then it is not one of this package's.
+    """
+    wanted = (module or "").partition(".")[0]
+    having = [extra for extra in _EXTRAS if wanted in _modules(extra)]
+    if not having:
+        return None
+    needed = _OF_COMMAND.get(command or "", having[0])
+    return max(needed, having[0], key=_EXTRAS.index)
+
+
+def _modules(extra: str) -> set[str]:
+    """Return the modules of the packages that an extra declares itself."""
+    try:
+        declared = requires("doorkeeper") or []
+    except PackageNotFoundError:
+        return set()
+    matches = filter(None, map(_REQUIREMENT.match, declared))
+    return {
+        it["package"].lower().replace("-", "_")
+        for it in matches
+        if it["extra"] == extra
+    }
