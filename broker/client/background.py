@@ -1,8 +1,8 @@
 """Background tasks for the time of a block, whose own errors come out ungrouped.
 
-A nursery wraps whatever leaves it in an `ExceptionGroup`. That is right for what the
-background tasks raise (our faults: assertions), and a nuisance for what the user's own
-block raises, which had one cause and would have to be dug out.
+A nursery wraps every exception that leaves it in an `ExceptionGroup`. That is right for
+exceptions of the background tasks (our faults: assertions), and inconvenient for an
+exception of the user's own block, which has a single cause.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: exponential, bounded, with jitter.
+"""Waits between attempts: exponential, bounded, with jitter.
 
 Kafka's ``ExponentialBackoff`` with KIP-580's figures: factor 2, a jitter of a fifth to
 either side, so that clients that lost a broker together do not come back together.

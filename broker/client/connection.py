@@ -3,8 +3,8 @@
 Kafka's ``InFlightRequests`` and the part of ``NetworkClient`` that keeps them. Answers
 come in the order of the requests (a broker serves one request of a connection at a
 time), so that the id is a check and not a key. Requests are submitted synchronously and
-answered by a synchronous call: what is decided upon an answer is decided before
-anything else runs, and nothing can be cancelled half way.
+answered by a synchronous call: decisions on an answer are made before anything else
+runs, and nothing can be cancelled half way.
 
 A connection ends as a whole: at a request that is not answered in time, at bytes that
 are no answer, at an answer larger than `FRAME_MAX`. Everything in flight then fails
@@ -38,7 +38,7 @@ Written: TypeAlias = Callable[[KafkaError | None], None]
 
 
 class Stream(Protocol):
-    """What is asked of a transport; Trio's streams have it."""
+    """The part of a transport that is used; Trio's streams have it."""
 
     async def send_all(self, data: bytes) -> None:
         """Send everything."""
@@ -59,7 +59,7 @@ class _InFlight(NamedTuple):
 
 
 class Connection:
-    """A stream to one broker, and what was asked over it."""
+    """A stream to one broker, and the requests in flight over it."""
 
     def __init__(self, stream: Stream, client_id: str) -> None:
         self._stream = stream
@@ -110,7 +110,7 @@ class Connection:
             self._scope.cancel()
 
     async def run(self) -> None:
-        """Carry bytes until the connection ends; what is in flight then fails."""
+        """Carry bytes until the connection ends; requests in flight then fail."""
         try:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope

@@ -1,9 +1,9 @@
-"""Which errors are worth another attempt, and which say that metadata is stale.
+"""Errors that are retriable, and errors that mean stale metadata.
 
-Kafka's ``RetriableException`` and ``InvalidMetadataException``. What is retriable is
-written in kio's `ErrorCode`. Three errors never come over the wire: a connection that
-ends is NETWORK_EXCEPTION, a time limit REQUEST_TIMED_OUT, as in Java's client, where
-they have classes of their own but these codes.
+Kafka's ``RetriableException`` and ``InvalidMetadataException``. Retriability is defined
+in kio's `ErrorCode`. Three errors never come over the wire: a connection that ends is
+NETWORK_EXCEPTION, a time limit REQUEST_TIMED_OUT, as in Java's client, where they have
+classes of their own but these codes.
 """
 
 from __future__ import annotations

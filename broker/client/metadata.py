@@ -1,9 +1,9 @@
-"""What is known of the cluster: brokers, topics, leaders; refreshed when stale.
+"""The client's view of the cluster: brokers, topics, leaders; refreshed when stale.
 
-Kafka's ``Metadata`` and its updater. One task asks; everybody else reads, says that
-something seems stale, or waits for the next answer. Any broker will do for an answer:
-one that is connected already, or else one drawn at random, the bootstrap servers among
-them, so that a cluster that has moved altogether is found again (KIP-899).
+Kafka's ``Metadata`` and its updater. One task sends requests; all others read, report
+stale metadata, or wait for the next answer. Any broker will do for an answer: one that
+is connected already, or else one drawn at random, the bootstrap servers among them, so
+that a cluster that has moved altogether is found again (KIP-899).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PASSING: Final = frozenset(
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and since which epoch (-1: not told)."""
+    """The leader of a partition, and its epoch (-1: unknown)."""
 
     node_id: int
     epoch: int
@@ -97,7 +97,7 @@ class Metadata:
         """Return a broker to ask what any broker knows."""
         known = [*self._brokers.values()] or [*self._bootstrap]
         if self._failures % 2 == 1:
-            # What was believed has not helped.
+            # The known brokers have not helped.
             known = [*self._bootstrap]
         return self._rng.choice(known)
 
@@ -111,13 +111,13 @@ class Metadata:
             self.request_update()
 
     def request_update(self) -> None:
-        """Say that something seems stale."""
+        """Request an update, since metadata seems stale."""
         self._stale.notify()
 
     async def wait_for(self, topic: str, until_s: float) -> int:
         """Return the number of a topic's partitions, waiting until it is known.
 
-        Raises `KafkaError`: what is wrong with the topic, or that time is up.
+        Raises `KafkaError`: the topic's error, or a time-out.
         """
         self.add([topic])
         with trio.move_on_at(until_s):
@@ -149,7 +149,7 @@ class Metadata:
         try:
             answer = await self._client.call(self.any_address(), ApiKey.METADATA, row)
             if not answer.brokers:
-                # Who answers is a broker: it has not told what it knows (as in Java).
+                # A broker that returns no brokers has no metadata yet (as in Java).
                 raise KafkaError(ErrorCode.broker_not_available, "no brokers")
         except KafkaError:
             self._failures += 1
@@ -161,7 +161,7 @@ class Metadata:
         self._take(answer)
         self.changes.notify()
         self._client.on_change()
-        # Whoever still misses something asks again at once; not more often than this.
+        # A task that misses something asks again at once; not more often than this.
         await trio.sleep(self._backoff.after(1))
         if set(names) < self._topics:
             self.request_update()
@@ -185,7 +185,7 @@ class Metadata:
     def _take_leader(self, name: TopicPartition, found: Entity) -> None:
         epoch = getattr(found, "leader_epoch", -1)
         known = self._leaders.get(name)
-        # An answer of a broker that lags must not undo what another one has told.
+        # A lagging broker's answer must not undo a newer one.
         if known is None or epoch == -1 or epoch >= known.epoch:
             self._leaders[name] = Leader(found.leader_id, epoch)
 

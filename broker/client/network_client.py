@@ -1,4 +1,4 @@
-"""Connections to brokers: made when wanted, made again when lost, with patience.
+"""Connections to brokers: made on demand, made again when lost, with backoff.
 
 Kafka's ``NetworkClient``, with a task per connection instead of a poll loop. A node is
 an address and a purpose: fetches, which wait in the broker, and group requests have
@@ -36,7 +36,7 @@ _NO_TIME: Final = timedelta(0)
 
 
 class Address(NamedTuple):
-    """Where a broker is, and what its connection is for."""
+    """The address of a broker, and the purpose of its connection."""
 
     host: str
     port: int
@@ -173,8 +173,8 @@ class Node:
 class NetworkClient:
     """All connections of one client.
 
-    ``on_change`` is told when one comes or goes; ``on_disconnect`` when one has ended
-    or has not come about, since who was there may lead nothing any more.
+    ``on_change`` is called when one comes or goes; ``on_disconnect`` when one has ended
+    or has failed, since the broker may lead nothing any more.
     """
 
     def __init__(
@@ -240,4 +240,4 @@ class NetworkClient:
 
 
 def _nobody() -> None:
-    """Nothing needs to be told yet."""
+    """Do nothing: there is no listener yet."""

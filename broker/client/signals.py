@@ -14,7 +14,7 @@ class Signal:
         self._event = trio.Event()
 
     def notify(self) -> None:
-        """Let the present wait, or else the next one, return."""
+        """End the present wait, or else the next one."""
         self._event.set()
 
     async def wait(self, until_s: float = inf) -> None:
@@ -28,7 +28,7 @@ class Signal:
 
 
 class Changes:
-    """Wakes everybody who waits for the next change of something."""
+    """Wakes all tasks that wait for the next change of something."""
 
     def __init__(self) -> None:
         self._event = trio.Event()

@@ -1,12 +1,4 @@
-"""Which versions of each API this client speaks, and which it speaks with a broker.
-
-Ranges stop where the shape of a request changes into something that is not needed here:
-Fetch before topic ids (13), FindCoordinator before many keys (4), OffsetFetch before
-many groups (8), OffsetCommit before member epochs (9). They begin where the shape
-begins; Apache Kafka 2.4 and later speak some version of each. ApiVersions is asked in
-version 3; a broker that does not know that answers in version 0, which is asked next
-(KIP-511).
-"""
+"""Versions of each API that this client speaks, and their choice for a broker."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What this broker knows and holds of the cluster: topics, replicas, metadata.
+"""This broker's view of the cluster: topics, replicas, metadata.
 
 `partition` and `replica_manager` are the real state that controllers change and that
-Produce and Fetch act on; `metadata_cache` is what clients are told. Who decides is the
-affair of ``broker.coordination``, and ``broker.node`` holds it all together.
+Produce and Fetch act on; `metadata_cache` is the view of clients. Decisions are made in
+``broker.coordination``, and ``broker.node`` holds it all together.
 """

@@ -1,4 +1,4 @@
-"""How a handler waits for a device: here, or in a thread (call_shell.py)."""
+"""Waits of a handler for a device: on this thread, or in another (call_shell.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from planes.slices import preempt
 
 _R = TypeVar("_R")
 
-# Makes a call that touches no log; raises what it raises.
+# Makes a call that touches no log; raises its exception.
 Blocking: TypeAlias = Callable[[BlockingCall], Awaitable[None]]
 
 

@@ -1,7 +1,7 @@
-"""Which epoch an offset of a leader is of, and where its epochs ended.
+"""The epoch of a leader's offset, and the ends of its epochs.
 
 Kafka's leader assigns its epoch to the log when its leadership begins; here the log
-hears of an epoch with its first record, so the leader's own is added.
+learns an epoch with its first record, so the leader's own is added.
 """
 
 from __future__ import annotations

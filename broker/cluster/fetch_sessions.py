@@ -1,20 +1,20 @@
-"""Fetch sessions (KIP-227): a reader says once what it wants, and then only changes.
+"""Fetch sessions (KIP-227): a reader sends its partitions once, and then only changes.
 
 Kafka's ``FetchManager``, ``FetchSessionCache`` and ``FetchContext``. Epoch -1 is a
 Fetch without a session, epoch 0 asks for one, larger epochs count the requests of one;
 in those, partitions not named are wanted as before, and the answer leaves out
 partitions of which there is nothing new. Partitions with data go to the end of their
-session, so that ``max_bytes`` starves none of them.
+session, so that ``max_bytes`` starves none.
 
 The cache has a bounded number of sessions. A full one makes room by ending the session
-that was unused longest, if that is long enough (two minutes). Else one in use goes that
-is worth less than the new one: followers are worth more than consumers, then more
-partitions more than few, and nobody's session goes within its first two minutes but a
-consumer's for a follower. Else the reader gets no session and goes on in full, which is
-legal.
+that was unused longest, if that is long enough (two minutes). Otherwise a session in
+use ends that is worth less than the new one: followers are worth more than consumers,
+then many partitions more than few. Within its first two minutes only a consumer's
+session ends, for a follower. Otherwise the reader gets no session and goes on in full,
+which is legal.
 
-A reader may want very many partitions, so all that goes through them is a generator
-that yields after every 64: its driver lets others have their turn.
+A reader may want very many partitions, so each pass over them is a generator that
+yields after every 64, where other tasks may run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EVICTION_NS: Final = 120_000_000_000
 
 # Partitions that pass between two steps.
 _STEP: Final = 64
-# Partitions of one session: what a follower of a large cluster may want.
+# Partitions of one session: enough for a follower in a large cluster.
 _PARTITIONS_MAX: Final = 250_000
 
 Address = tuple[str | UUID, int]
@@ -48,7 +48,7 @@ InSteps: TypeAlias = Generator[None, None, R]
 
 
 class Target(NamedTuple):
-    """What a Fetch asks of one partition; topics by name, or by id from v13 on."""
+    """The request for one partition; topics by name, or by id from v13 on."""
 
     topic: str | UUID
     partition: int
@@ -63,11 +63,11 @@ Answered = Sequence[tuple[Target, FetchPartition]]
 
 
 class Context(Protocol):
-    """One Fetch: what it wants, and what of the outcome it is told."""
+    """One Fetch: its targets, and the part of the outcome to report."""
 
     @property
     def targets(self) -> Collection[Target]:
-        """What to fetch, in order."""
+        """The targets, in order."""
 
     def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         """Return the session id to answer, and the rows to answer with."""
@@ -75,14 +75,14 @@ class Context(Protocol):
 
 @dataclass(slots=True)
 class _Entry:
-    """One partition of a session, and what the reader was last told of it."""
+    """One partition of a session, and the last state reported to the reader."""
 
     target: Target
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def tell(self, row: FetchPartition) -> bool:
-        """Note an outcome; return whether the reader has to hear of it."""
+        """Note an outcome; return whether it has to be reported."""
         news = (
             bool(row.error_code)
             or bool(row.records)
@@ -96,7 +96,7 @@ class _Entry:
 
 
 class _Worth(NamedTuple):
-    """What a session is worth to the cache: Kafka's ``EvictableKey``."""
+    """The value of a session to the cache: Kafka's ``EvictableKey``."""
 
     is_follower: bool
     partitions: int
@@ -169,7 +169,7 @@ class FetchSessions:
         is_follower: bool,
         now_ns: int,
     ) -> InSteps[Context]:
-        """Return what a Fetch wants, all in all.
+        """Return all targets of a Fetch.
 
         Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
         FETCH_SESSION_TOPIC_ID_ERROR: errors of the whole request.
@@ -203,7 +203,7 @@ class FetchSessions:
     def create(
         self, outcome: Answered, now_ns: int, *, uses_topic_ids: bool, is_follower: bool
     ) -> InSteps[int]:
-        """Begin a session in which ``outcome`` has been told; 0 if there is no room."""
+        """Begin a session that has reported ``outcome``; 0 if there is no room."""
         entries: dict[Address, _Entry] = {}
         for number, (target, row) in enumerate(outcome, 1):
             if not number % _STEP:
@@ -227,7 +227,7 @@ class FetchSessions:
         return session_id
 
     def _make_room(self, wanted: _Worth, now_ns: int) -> bool:
-        """Have a slot free for a session of that worth; return whether there is one."""
+        """Free a slot for a session of that worth; return whether there is one."""
         if len(self._sessions) < self._slots:
             return True
         unused = next(iter(self._sessions.values()), None)
@@ -243,7 +243,7 @@ class FetchSessions:
         return True
 
     def _use(self, session: _Session, now_ns: int) -> None:
-        """Note that a session is used now, and what it is worth by now."""
+        """Note the use of a session, and its present worth."""
         session_id = session.session_id
         self._sessions.pop(session_id, None)
         self._sessions[session_id] = session

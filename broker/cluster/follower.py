@@ -1,4 +1,4 @@
-"""What a leader knows of another replica of its partition, and what it asks of it."""
+"""A leader's state of another replica of its partition, and the rules of the ISR."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NEVER: Final = -1
 class Follower:
     """Kafka's ``Replica``; -1: not yet anything.
 
-    ``caught_up_ns`` begins with its leader's epoch for who is in sync by then; who is
-    not has never caught up, and nothing waits for it.
+    ``caught_up_ns`` begins with its leader's epoch for a replica in sync by then; one
+    that is not has never caught up, and nothing waits for it.
     """
 
     log_end_offset: int = -1
@@ -46,10 +46,10 @@ class Follower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRules:
-    """Who is in sync, who may be: one for all partitions of a broker.
+    """Rules of the ISR: one object for all partitions of a broker.
 
     ``now_ns`` is the clock of fetches, ``lag_ns`` is ``replica.lag.time.max.ms``, and
-    ``is_alive`` says of a broker whether the controller has told that it lives.
+    ``is_alive`` returns whether a broker lives, by the controller's metadata.
     """
 
     now_ns: Callable[[], int]
@@ -66,10 +66,11 @@ class SyncRules:
     def common_end(
         self, leader_end: int, followers: Mapping[int, Follower], isr: Collection[int]
     ) -> int:
-        """Return up to where all have the log that are waited for.
+        """Return the end of the log common to all replicas that count.
 
-        Those are the ISR, and who keeps up and may join it: else the leader could run
-        ahead of who is about to join for ever (``shouldWaitForReplicaToJoinIsr``).
+        Those are the ISR, and the replicas that keep up and may join it: otherwise the
+        leader could stay ahead of a joining replica for ever
+        (``shouldWaitForReplicaToJoinIsr``).
         """
         end = leader_end
         for replica, follower in followers.items():
@@ -90,7 +91,7 @@ class SyncRules:
         return min([leader_start, *starts])
 
 
-# For replicas that nobody serves: there are no other brokers.
+# For replicas that are not served: there are no other brokers.
 NO_OTHERS: Final = SyncRules(
     now_ns=lambda: 0, lag_ns=lambda: 0, is_alive=lambda broker: False
 )

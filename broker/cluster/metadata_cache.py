@@ -1,15 +1,15 @@
-"""What clients are told: brokers, topics, leaders, as the controller last said it.
+"""Metadata for clients: brokers, topics, leaders, as the controller last sent them.
 
 Kafka's ``ZkMetadataCache``: UpdateMetadata changes it, Metadata reads it. It may lag
-behind what the replicas know (LeaderAndIsr comes first), and a broker answers from it
-all the same.
+behind the replicas' state (LeaderAndIsr comes first), and a broker answers from it all
+the same.
 
 An update in steps is made in a copy and takes effect at its end: readers meanwhile see
 the metadata as it was before. The copy shares the topics that the update does not name.
 An answer that is made in steps reads a view, which no change touches.
 
 Unlike Kafka, this broker stays in its own list of live brokers whatever a controller
-says: it is alive to whoever it answers.
+sends: it is alive to every client that it answers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from broker.protocol.sentinels import LEADER_DURING_DELETE
 from broker.protocol.topic_partition import TopicPartition
 from planes.slices import STEP_ITEMS
 
-# Nobody has been told of a controller.
+# No controller is known.
 NO_CONTROLLER: Final = -1
 
 
@@ -94,7 +94,7 @@ class _Snapshot:
             self._forget_id(topic)
             former = self.names.get(topic_id)
             if former is not None:
-                # An id names one topic: the one that was told last.
+                # An id names one topic: the latest.
                 loser = self._own(former)
                 assert loser is not None, former
                 loser.topic_id = None
@@ -152,7 +152,7 @@ class MetadataView:
         return self._now.topics.get(name)
 
     def knows(self, key: TopicPartition) -> bool:
-        """Return whether a controller has told of the partition."""
+        """Return whether a controller has sent the partition."""
         name, index = key
         topic = self._now.topics.get(name)
         return topic is not None and index in topic.partitions
@@ -174,7 +174,7 @@ class MetadataView:
         ]
 
     def is_alive(self, broker_id: int) -> bool:
-        """Return whether a broker lives, as far as a controller has told."""
+        """Return whether a broker lives, by the controller's metadata."""
         return broker_id in self.brokers
 
     def is_reachable(self, broker_id: int, listener: str) -> bool:
@@ -212,9 +212,9 @@ class MetadataCache(MetadataView):
     # ---- changing ---------------------------------------------------------------
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over what the controller says, at once; return the partitions deleted.
+        """Apply the controller's update, at once; return the partitions deleted.
 
-        Amid an update in steps it is taken over in both: what that says later holds.
+        During an update in steps it is applied to both copies: the later value holds.
         """
         if self._next is not None:
             # First, so that a topic that both have is copied before it changes.
@@ -223,7 +223,7 @@ class MetadataCache(MetadataView):
         return self._end(request, run(_taking_over(request, self._now)))
 
     def updating(self, request: UpdateMetadataRequest) -> Steps[list[TopicPartition]]:
-        """Do as `update`, in steps; nothing of it is read before it ends.
+        """Do as `update`, in steps; none of it is readable before the end.
 
         Besides a step's items, dictionaries are copied as a whole, by C.
         """

@@ -1,9 +1,4 @@
-"""What this broker holds and leads (Kafka: ``ReplicaManager``), and how large it is.
-
-Kafka has gauges per partition for sizes and offsets (``kafka.log:type=Log``) and for
-its replicas (``kafka.cluster:type=Partition``), and so has this. Cost: O(partitions)
-per scrape.
-"""
+"""Metrics of the replicas held and led here (Kafka: ``ReplicaManager``)."""
 
 from __future__ import annotations
 
@@ -59,7 +54,7 @@ def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric | None]:
 
 
 def quota_metrics(quotas: Quotas) -> Iterator[Metric]:
-    """Iterate over what is moved to and from followers, and its throttled part."""
+    """Iterate over the bytes moved to and from followers, and their throttled part."""
     for name, direction, quota in (
         ("leaderreplication", "out", quotas.leader),
         ("followerreplication", "in", quotas.follower),

@@ -1,18 +1,18 @@
-"""One replica of one partition: who leads it, under which epochs, how far it is safe.
+"""One replica of one partition: its leader, its epochs, its high watermark.
 
-Kafka's ``Partition``. The controller's word comes as a
-`LeaderAndIsrPartitionState`; epochs only go up. The leader appends, and the high
-watermark is the smallest log end offset in the ISR: of a lone replica its own, else
-what its followers' fetches have shown. It waits for those, too, that keep up and may
-join the ISR, and stays where it is while fewer are in sync than acks=all needs
-(KIP-966). Consumers read up to the high watermark, those of committed records up to the
-last stable offset, followers to the end.
+Kafka's ``Partition``. The controller's state comes as a `LeaderAndIsrPartitionState`;
+epochs only go up. The leader appends, and the high watermark is the smallest log end
+offset in the ISR: a lone replica's own, otherwise the minimum shown by its followers'
+fetches. It also waits for replicas that keep up and may join the ISR, and stays where
+it is while fewer are in sync than acks=all needs (KIP-966). Consumers read up to the
+high watermark, those of committed records up to the last stable offset, followers to
+the end.
 
 One thread runs all this, and nothing here suspends: a partition needs neither Kafka's
 ``leaderIsrUpdateLock`` nor a re-check after each append.
 
 A follower's log is written and cut by its fetcher (``broker.replication``). The leader
-proposes who is in the ISR, and the controller decides (KIP-497).
+proposes the ISR, and the controller decides (KIP-497).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ALL_REPLICAS: Final = -1
 class Partition:
     """A partition that this broker holds a replica of.
 
-    ``min_insync`` tells ``min.insync.replicas`` when it is asked, since the config is
-    dynamic; ``high_watermark`` is what is known of it from before.
+    ``min_insync`` returns the present ``min.insync.replicas``, since the config is
+    dynamic; ``high_watermark`` is the checkpointed one.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
-        # What the controller has been asked to make of it, and who may be in it by now:
+        # The ISR proposed to the controller, and the replicas that may be in it by now:
         # the high watermark waits for all of these (KIP-497).
         self.proposed_isr: tuple[int, ...] | None = None
         self.maximal_isr: tuple[int, ...] = ()
@@ -212,7 +212,7 @@ class Partition:
         """Raise unless ``replica`` is one of this partition's."""
         if replica in self.followers:
             return
-        # A follower with an epoch heard of a reassignment before this leader did.
+        # A follower with an epoch received a reassignment before this leader did.
         known = current_leader_epoch == NO_EPOCH
         raise KafkaError(
             ErrorCode.not_leader_or_follower
@@ -239,7 +239,7 @@ class Partition:
 
     @property
     def effective_min_isr(self) -> int:
-        """Of what acks=all needs, a leader: as many as there are (Kafka 3.7)."""
+        """The number of replicas that acks=all needs: at most all (Kafka 3.7)."""
         return min(self._min_insync(), len(self.followers) + 1)
 
     @property
@@ -292,7 +292,7 @@ class Partition:
     def accept_isr(
         self, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int
     ) -> bool:
-        """Take over what the controller made of a proposal; True if it is news."""
+        """Apply the controller's decision on a proposal; True if it is new."""
         if leader_epoch != self.leader_epoch or not self.is_leader:
             return False
         if partition_epoch < self.partition_epoch:
@@ -309,9 +309,10 @@ class Partition:
     # ---- the follower -----------------------------------------------------------
 
     def follow_high_watermark(self, of_leader: int) -> None:
-        """Take over the leader's high watermark, as far as the log goes.
+        """Take the leader's high watermark, as far as the log goes.
 
-        It never goes back: what was committed once is, whatever a new leader has heard.
+        It never goes back: a committed record stays committed, whatever a new leader
+        knows.
         """
         known = min(of_leader, self.log.log_end_offset)
         self.high_watermark = max(self.high_watermark, known)
@@ -341,7 +342,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a reader of committed records stops."""
+        """The end for a reader of committed records."""
         return self.log.stable_below(self.high_watermark)
 
     @property
@@ -383,7 +384,7 @@ class Partition:
         return read(log, offset, max_bytes, end, min_one)
 
     def current_leader(self) -> CurrentLeader | None:
-        """Return who leads, if anybody does."""
+        """Return the leader, if there is one."""
         if self.leader < 0:
             return None
         return CurrentLeader(self.leader, self.leader_epoch)

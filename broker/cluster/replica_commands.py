@@ -1,4 +1,4 @@
-"""What a controller commands of replicas, one by one, and the answer to all of them."""
+"""A controller's commands to replicas, one by one, and the answer to all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from broker.protocol.topic_partition import TopicPartition
 def states_of(
     request: LeaderAndIsrRequest,
 ) -> Iterator[tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState]]:
-    """Iterate over what is to be led or followed, with its topic."""
+    """Iterate over the partitions to lead or follow, with their topics."""
     return (
         (topic, state)
         for topic in request.topic_states
@@ -35,7 +35,7 @@ def states_of(
 def stops_of(
     request: StopReplicaRequest,
 ) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
-    """Iterate over what is to be stopped."""
+    """Iterate over the partitions to stop."""
     return (
         (TopicPartition(topic.topic_name, state.partition_index), state)
         for topic in request.topic_states

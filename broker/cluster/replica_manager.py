@@ -1,15 +1,16 @@
-"""The replicas of this broker, and what a controller may do to them.
+"""The replicas of this broker, and a controller's changes of them.
 
-Kafka's ``ReplicaManager``; who fetches for followers is handed in. LeaderAndIsr and
-StopReplica are fenced by controller epoch, leader epoch and topic id exactly as Kafka
-3.9 fences them (KIP-380, KIP-516); whoever waits in a purgatory for a partition that is
-led elsewhere from now on is answered at once (KAFKA-4453's cure for doomed Produces).
+Kafka's ``ReplicaManager``; the fetchers of followers are handed in. LeaderAndIsr and
+StopReplica are fenced by controller epoch, leader epoch and topic id exactly as in
+Kafka 3.9 (KIP-380, KIP-516). Requests in a purgatory for a partition that is now led
+elsewhere are answered at once (as KAFKA-4453 does for Produces that cannot succeed).
 
 Kafka runs the state-changing requests under ``replicaStateChangeLock``, and so do the
-coroutines here: they can be preempted between two partitions, which others may see, but
-no other state change comes in between. Whoever waits for the lock lends its holder its
-turns (``planes.lock``), so that a controller waits for no more than the change itself.
-The methods that do not suspend are for who holds the lock, and for start-up.
+coroutines here: they can be preempted between two partitions, which other tasks may
+see, but no other state change comes in between. A task that waits for the lock lends
+its holder its turns (``planes.lock``), so a controller waits for no more than the
+change itself. The methods that do not suspend are for holders of the lock, and for
+start-up.
 
 Unlike Kafka, a follower is made even if the metadata cache does not know its leader to
 be alive: its fetcher waits until it does.
@@ -97,7 +98,8 @@ class ReplicaManager:
         self.produce_purgatory = Purgatory("Produce", on_earlier_deadline)
         self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline, tries_here=False)
         self.delete_records_purgatory = Purgatory("DeleteRecords", on_earlier_deadline)
-        # Told of leaderships won and lost: (partition, whether this broker leads it).
+        # Called for leaderships won and lost: (partition, whether this broker leads
+        # it).
         self.leadership_listeners: list[Callable[[Partition, bool], None]] = []
         self.fetchers: Fetchers = NoFetchers()
         self.isr_changes: IsrChanges = NoIsrChanges()
@@ -127,7 +129,7 @@ class ReplicaManager:
             )
         code = ErrorCode.unknown_topic_or_partition
         if self._is_known(key):
-            # Others have it: whoever asks is to ask again for who leads it.
+            # Other brokers have it: the client has to find the leader again.
             code = ErrorCode.not_leader_or_follower
         topic, index = key
         raise KafkaError(code, f"no replica of {topic}-{index}")
@@ -141,14 +143,14 @@ class ReplicaManager:
         )
 
     def high_watermark(self, key: TopicPartition) -> int | None:
-        """Return what a checkpoint says of a partition; None if it is not held."""
+        """Return a partition's high watermark; None if it is not held."""
         partition = self.partitions.get(key)
         if partition is None or partition.is_offline:
             return None
         return partition.high_watermark
 
     def take_offline(self, keys: Iterable[TopicPartition]) -> None:
-        """Answer whoever waits for partitions whose logs were closed under them."""
+        """Answer the requests that wait for partitions whose logs were closed."""
         for key in keys:
             self.fetchers.stop(key)
             partition = self.partitions.get(key)
@@ -160,14 +162,14 @@ class ReplicaManager:
     # ---- purgatories ------------------------------------------------------------
 
     def note_append(self, partition: Partition) -> None:
-        """Try who waits for records, or for the high watermark, of a partition."""
+        """Try the requests that wait for records or the high watermark."""
         if self.fetch_purgatory.size:
             self.fetch_purgatory.check_and_complete(partition.key)
         if self.produce_purgatory.size:
             self.produce_purgatory.check_and_complete(partition.key)
 
     def concerns_many(self, key: TopicPartition) -> bool:
-        """Tell whether so many wait for records that they are to be told in pieces."""
+        """Return whether the waiting requests are so many that they wake in pieces."""
         return self.fetch_purgatory.size > 0 and self.fetch_purgatory.are_many(key)
 
     def noting_append(self, partition: Partition) -> Steps[None]:
@@ -177,7 +179,7 @@ class ReplicaManager:
             self.produce_purgatory.check_and_complete(partition.key)
 
     def note_flush(self, partition: Partition) -> None:
-        """Show what was withheld until it was durable, if it is led here still."""
+        """Show batches that are durable now, if the partition is still led here."""
         if partition.is_leader and partition.advance_high_watermark():
             self.note_append(partition)
 
@@ -187,7 +189,7 @@ class ReplicaManager:
             self.isr_changes.submit(partition)
 
     def note_change(self, key: TopicPartition) -> None:
-        """Try who waits for anything of a partition."""
+        """Try all requests that wait for a partition."""
         for purgatory in self.purgatories:
             purgatory.check_and_complete(key)
 
@@ -294,7 +296,7 @@ class ReplicaManager:
         self, key: TopicPartition, topic_id: UUID | None, *, is_new: bool
     ) -> Partition:
         topic, index = key
-        # The name becomes a directory's, whoever it comes from.
+        # The name becomes a directory's, whatever its source.
         check_name(topic)
         if index < 0:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
@@ -371,7 +373,7 @@ class ReplicaManager:
         return ErrorCode.none
 
     def delete(self, key: TopicPartition) -> ErrorCode:
-        """Remove a replica and its log, and answer whoever waits for it.
+        """Remove a replica and its log, and answer the requests that wait for it.
 
         One in a directory that is offline stays: its log would be back with it.
         """

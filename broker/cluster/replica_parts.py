@@ -1,4 +1,4 @@
-"""What the replicas of a broker are handed: logs, fetchers, a way to the controller."""
+"""The environment of a broker's replicas: logs, fetchers, a way to the controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class Logs(Protocol):
-    """Where the logs of partitions are kept."""
+    """The store of the partitions' logs."""
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
@@ -27,7 +27,7 @@ class Logs(Protocol):
         """
 
     def may_be_offline(self, key: TopicPartition) -> bool:
-        """Tell whether a log that is not known here may be in an offline directory."""
+        """Return whether a log unknown here may be in an offline directory."""
 
     def topic_id(self, key: TopicPartition) -> UUID | None:
         """Return the topic id that the partition's log was created under."""
@@ -37,24 +37,24 @@ class Logs(Protocol):
 
 
 class Fetchers(Protocol):
-    """Who keeps followers up with their leaders."""
+    """Fetchers that keep followers up with their leaders."""
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition from its leader, from now on from nobody else."""
+        """Fetch a partition from its leader, from now on from no other broker."""
 
     def stop(self, key: TopicPartition) -> None:
         """Fetch a partition no more."""
 
 
 class IsrChanges(Protocol):
-    """Who brings proposals for an ISR to the controller."""
+    """The way of ISR proposals to the controller."""
 
     def submit(self, partition: Partition) -> None:
         """Bring a partition's ``proposed_isr``."""
 
 
 class NoFetchers:
-    """Followers stay as they are: for replicas that nobody serves."""
+    """Followers stay as they are: for replicas that are not served."""
 
     def follow(self, partition: Partition) -> None:
         """Fetch nothing."""
@@ -64,7 +64,7 @@ class NoFetchers:
 
 
 class NoIsrChanges:
-    """Proposals stay what they are: nobody would hear them."""
+    """Proposals are dropped: there is no controller."""
 
     def submit(self, partition: Partition) -> None:
         """Bring nothing."""

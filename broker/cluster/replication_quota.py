@@ -1,10 +1,10 @@
-"""How many bytes a second throttled replicas may send, or fetch (KIP-73).
+"""Rate limits of throttled replicas, for sending and for fetching (KIP-73).
 
-Kafka's ``ReplicationQuotaManager``, one for what is sent to followers and one for what
-is fetched from leaders. Which replicas are throttled is said by a config of their
-topic; only what they move counts, and only those outside the ISR are held back, or a
-quota would drive replicas out of it. What is sent counts without the answer around it,
-some tens of bytes that Kafka includes.
+Kafka's ``ReplicationQuotaManager``, one for bytes sent to followers and one for bytes
+fetched from leaders. A topic's config names its throttled replicas. Only their bytes
+count, and only replicas outside the ISR are held back, or a quota would drive replicas
+out of it. Sent bytes are counted without the response around them, some tens of bytes
+that Kafka includes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MS_PER_S: Final = 1000
 
 
 class Quota(Protocol):
-    """What those who send or fetch ask before, and tell afterwards."""
+    """The questions before a transfer of bytes, and the report after it."""
 
     def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
         """Return whether a replica may move nothing now."""
@@ -79,7 +79,7 @@ class ReplicationQuota:
 
 
 class Quotas(NamedTuple):
-    """Kafka's quotas of replication: what leaders send, and what followers fetch."""
+    """Kafka's quotas of replication: for leaders' sends, for followers' fetches."""
 
     leader: ReplicationQuota
     follower: ReplicationQuota

@@ -1,9 +1,8 @@
-"""The configs that a topic can have, and where each takes its default from.
+"""The configs of a topic, and the source of each default.
 
 Kafka's ``LogConfig``, ``TopicConfig`` and ``ServerTopicConfigSynonyms``: a topic config
-is a broker key under another name, so it is parsed and documented as that key is, and
-without an override it is what the broker is configured to. Values of topics are kept
-as text, as they were written.
+is a broker key under another name, so it is parsed and documented as that key, and its
+default is the broker's value. Values of topics are kept as text, as they were written.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs reports it."""
+    """The source of a value, numbered as DescribeConfigs reports it."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -55,7 +54,7 @@ class TopicKey:
     default: Callable[[BrokerConfig], Any] | None = None
 
     def broker_value(self, config: BrokerConfig) -> Any:
-        """Return what a topic without an override has."""
+        """Return the value of a topic without an override."""
         if self.default is not None:
             return self.default(config)
         return config[self.broker_keys[0]] if self.broker_keys else self.key.default
@@ -215,7 +214,7 @@ def log_config(configs: Mapping[str, str], config: BrokerConfig) -> LogConfig:
     )
 
 
-# What a broker's own key was set to, the strongest first: (name) -> synonyms.
+# The values set for a broker's own key, the strongest first: (name) -> synonyms.
 WrittenAs = Callable[[str], Iterable[Synonym]]
 
 

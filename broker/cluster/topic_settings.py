@@ -1,4 +1,4 @@
-"""What holds for the replicas of a topic: its own configs, else the broker's."""
+"""Settings of a topic's replicas: its own configs, otherwise the broker's."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ class _Settings(NamedTuple):
 class TopicSettings:
     """The settings of topics, read once each as long as there are logs of theirs here.
 
-    ``configs_of`` returns what a topic's configs are, None if no such topic is known:
-    of its logs nothing is deleted or compacted until one is. ``config`` is the
-    broker's, in force; ``is_here`` tells of logs. Whoever alters the first two, or
-    takes a topic's last log away, says `forget`: so what is remembered is bounded by
-    the logs, however many topics come and go.
+    ``configs_of`` returns a topic's configs, None if the topic is unknown: none of its
+    logs is deleted or compacted until it is known. ``config`` is the broker's, in
+    force; ``is_here`` returns whether a topic has logs. A change of the first two, or
+    of a topic's last log, calls `forget`, so the cache is bounded by the logs.
     """
 
     def __init__(
@@ -54,12 +53,12 @@ class TopicSettings:
         return self._of(topic).min_insync
 
     def throttles_leader(self, key: TopicPartition) -> bool:
-        """Tell whether ``leader.replication.throttled.replicas`` names this replica."""
+        """Return whether ``leader.replication.throttled.replicas`` has this replica."""
         named = self._of(key.topic).throttled_leaders
         return named is None or key.partition in named
 
     def throttles_follower(self, key: TopicPartition) -> bool:
-        """Tell the same of ``follower.replication.throttled.replicas``."""
+        """Return the same for ``follower.replication.throttled.replicas``."""
         named = self._of(key.topic).throttled_followers
         return named is None or key.partition in named
 

@@ -56,7 +56,7 @@ def check_name(name: str) -> None:
 
 
 def check_collision(name: str, others: Iterable[str]) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION if metrics could not tell ``name`` from another."""
+    """Raise INVALID_TOPIC_EXCEPTION if metrics could not distinguish two names."""
     unified = name.replace(".", "_")
     for other in others:
         if other != name and other.replace(".", "_") == unified:

@@ -1,9 +1,9 @@
-"""What a leader shows to consumers only once it is durable.
+"""Records that a leader shows to consumers only once they are durable.
 
-Where ``flush.messages`` or ``flush.ms`` asks for a flush, Kafka's append does it before
-the high watermark moves: who has read a record will find it after a loss of power. Here
-a flush goes on while others are served, so what waits for one is withheld from the high
-watermark. Followers may have it: theirs flush for themselves.
+Where ``flush.messages`` or ``flush.ms`` requires a flush, Kafka's append does it before
+the high watermark moves: a record that was read is still there after a loss of power.
+Here other requests go on during a flush, so records that wait for one are withheld from
+the high watermark. Followers may have them: they flush for themselves.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Withheld:
         self._to_offset = 0
 
     def note(self, now_ms: int) -> None:
-        """See whether what the log holds now has to be flushed.
+        """Check whether the log now has to be flushed.
 
-        Whoever notes a flush tells the partition afterwards.
+        The code that flushes notifies the partition afterwards.
         """
         if self._log.flushes and flush_due(self._log, now_ms):
             self._to_offset = self._log.log_end_offset

@@ -1,8 +1,8 @@
-"""What leaders propose for their ISRs (AlterPartition, KIP-497), judged.
+"""ISR proposals of leaders (AlterPartition, KIP-497), judged.
 
 As Kafka 3.9's controller in ZooKeeper mode does it, and three of its KRaft controller's
-checks besides (INVALID_REQUEST): only the leader proposes, it stays in its ISR, and
-nobody is in it who is no replica.
+checks besides (INVALID_REQUEST): only the leader proposes, it stays in its ISR, and all
+members are replicas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
-    """What the leader of one partition proposes."""
+    """A proposal of the leader of one partition."""
 
     leader_epoch: int
     partition_epoch: int
@@ -116,7 +116,7 @@ class IsrJudge:
             proposal.partition_epoch > current.version
             or proposal.leader_epoch > current.leader_epoch
         ):
-            # The leader has heard of another controller's decisions.
+            # The leader knows another controller's decisions.
             return ErrorCode.not_controller
         if proposal.leader_epoch < current.leader_epoch:
             return ErrorCode.fenced_leader_epoch
@@ -141,7 +141,8 @@ class IsrJudge:
         if sorted(isr) != sorted({current.leader} | others.intersection(isr)):
             return ErrorCode.invalid_request
         if not self._context.live_brokers.issuperset(isr):
-            # KIP-841: who is shutting down, or gone, does not come back into an ISR.
+            # KIP-841: a broker that is shutting down, or gone, does not return to an
+            # ISR.
             return ErrorCode.ineligible_replica
         return current
 

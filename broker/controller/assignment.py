@@ -1,8 +1,4 @@
-"""Which brokers hold a partition, and which are about to (KIP-455).
-
-``/brokers/topics/T``, version 3. While a partition is reassigned its replicas are the
-target's, in the target's order, then those that will be removed.
-"""
+"""Brokers that hold a partition, and brokers that are about to (KIP-455)."""
 
 from __future__ import annotations
 

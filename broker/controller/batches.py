@@ -1,10 +1,9 @@
 """The requests of one step of the controller, collected by broker.
 
-Kafka's ``ControllerBrokerRequestBatch``. What is said twice of a partition is sent
-once, as it was said last; "is new" and "delete" stay once they were said. A broker is
-sent LeaderAndIsr, then UpdateMetadata, then StopReplica: it must lead before clients
-come, and clients must go elsewhere before a replica is gone. Every change of a
-leadership goes to the metadata of all brokers.
+Kafka's ``ControllerBrokerRequestBatch``. Of two states of a partition the last is sent;
+"is new" and "delete" are kept. A broker receives LeaderAndIsr, then UpdateMetadata,
+then StopReplica: it must lead before clients come, and clients must go elsewhere before
+a replica is gone. Every change of a leadership goes to the metadata of all brokers.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _Requests: TypeAlias = Sequence[tuple[int, ControllerRequest]]
 
 
 class RequestBatch:
-    """What is to be sent next; ``inter_broker_listener`` is where leaders are found."""
+    """The next requests; ``inter_broker_listener`` is the listener of leaders."""
 
     def __init__(self, context: ControllerContext, inter_broker_listener: str) -> None:
         self._context = context
@@ -55,7 +54,7 @@ class RequestBatch:
         *,
         is_new: bool = False,
     ) -> None:
-        """Tell brokers who leads a partition, and all brokers' clients."""
+        """Send brokers a partition's leader, and all brokers its metadata."""
         state = _state(key, leadership, assignment, is_new=is_new)
         for broker in brokers:
             states = self._leaders.setdefault(broker, {})
@@ -67,7 +66,7 @@ class RequestBatch:
     def stop(
         self, brokers: Iterable[int], key: TopicPartition, *, delete: bool
     ) -> None:
-        """Have brokers stop a replica, and perhaps delete it."""
+        """Make brokers stop a replica, and perhaps delete it."""
         for broker in brokers:
             states = self._stops.setdefault(broker, {})
             before = states.get(key)
@@ -79,7 +78,7 @@ class RequestBatch:
             )
 
     def tell(self, brokers: Iterable[int], keys: Iterable[TopicPartition]) -> None:
-        """Tell brokers' clients of partitions, and in any case who is alive."""
+        """Send brokers the metadata of partitions, and in any case the live brokers."""
         self._metadata_for.update(brokers)
         for key in keys:
             leadership = self._context.leadership(key)

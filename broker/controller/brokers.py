@@ -18,7 +18,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class Brokers:
-    """What follows when a broker's state has changed."""
+    """Consequences of a change of a broker's state."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class Brokers:
         self._reassignments = reassignments
 
     def registered(self, brokers: Mapping[int, RegisteredBroker]) -> Decisions[None]:
-        """Learn which brokers there are; one with a new epoch has gone and come back.
+        """Apply the list of brokers; one with a new epoch has gone and come back.
 
-        Kafka's order: who has come, who has come back, who has gone.
+        Kafka's order: new brokers, returned ones, gone ones.
         """
         known = self._context.brokers
         new = sorted(brokers.keys() - known.keys())
@@ -75,7 +75,7 @@ class Brokers:
             context.offline_dirs.pop(broker, None)
         self._batch.tell(before, [])
         yield from self._batch.flush()
-        # It has to know who is alive before it is told to follow anybody.
+        # A broker has to know the live brokers before it follows any.
         self._batch.tell(new, [])
         for count, key in enumerate(context.led_partitions(), 1):
             self._batch.tell(new, [key])
@@ -122,7 +122,7 @@ class Brokers:
         yield from self._replicas.change(others, ReplicaState.OFFLINE)
         yield from self._deletions.failed(being_deleted)
         if not others and not elected:
-            # Nothing else has told brokers who is alive.
+            # No other request has told the brokers which ones are alive.
             self._batch.tell(context.brokers, [])
             yield from self._batch.flush()
 
@@ -131,9 +131,9 @@ class Brokers:
     ) -> Decisions[tuple[TopicPartition, ...]]:
         """Move leaderships off a broker that wants to stop, and stop its followers.
 
-        Returns what it still leads, since nobody else is in sync: it asks again. An
-        epoch of -1 is one that the broker does not know. Raises BROKER_NOT_AVAILABLE
-        and STALE_BROKER_EPOCH.
+        Returns the partitions that it still leads, since no other replica is in sync:
+        it asks again. An epoch of -1 is one that the broker does not know. Raises
+        BROKER_NOT_AVAILABLE and STALE_BROKER_EPOCH.
         """
         context = self._context
         registered = context.brokers.get(broker)

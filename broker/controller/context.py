@@ -1,9 +1,4 @@
-"""What the controller knows of the cluster.
-
-Kafka's ``ControllerContext``: brokers and topics as their znodes had them when the
-controller last looked, and states that exist nowhere else. Mappings keep the order in
-which their keys came, and answers are sorted, so that equal events make equal requests.
-"""
+"""The controller's view of the cluster."""
 
 from __future__ import annotations
 
@@ -122,7 +117,7 @@ class ControllerContext:
         self.deletion_ineligible.discard(name)
 
     def assignment_of(self, name: str) -> TopicAssignment:
-        """Return what a topic's znode has to say."""
+        """Return the content of a topic's znode."""
         return TopicAssignment(self.topic_ids[name], dict(self._assignments[name]))
 
     def assignment(self, key: TopicPartition) -> ReplicaAssignment:
@@ -178,11 +173,11 @@ class ControllerContext:
     # ---- leaders ----------------------------------------------------------------
 
     def leadership(self, key: TopicPartition) -> Leadership | None:
-        """Return who leads; None before the first election."""
+        """Return a partition's leadership; None before the first election."""
         return self._leaderships.get(key)
 
     def put_leadership(self, key: TopicPartition, leadership: Leadership) -> None:
-        """Learn who leads."""
+        """Note a partition's leadership."""
         self._leaderships[key] = leadership
 
     def drop_leadership(self, key: TopicPartition) -> None:
@@ -197,7 +192,7 @@ class ControllerContext:
         return NO_EPOCH if leadership is None else leadership.leader_epoch
 
     def led_partitions(self) -> list[TopicPartition]:
-        """Return the partitions that brokers are to be told of; O(all partitions)."""
+        """Return the partitions to send to brokers; O(all partitions)."""
         return [it for it in self._leaderships if it.topic not in self.to_delete]
 
     def with_offline_leader(self) -> list[TopicPartition]:
@@ -209,7 +204,7 @@ class ControllerContext:
         ]
 
     def led_by(self, broker: int) -> list[TopicPartition]:
-        """Return what a broker leads that others have, too; O(all partitions)."""
+        """Return a broker's led partitions with other replicas; O(all partitions)."""
         return [
             key
             for key, it in self._leaderships.items()

@@ -2,23 +2,23 @@
 
 `KafkaController` is one term of one controller, from its election to its resignation,
 under one controller epoch; a new term is a new object. Every method but the constructor
-is an event. What it returns is a generator of decisions, which the driver carries out
-one by one (`broker.controller.decisions`) and whose value is the answer to whoever
-asked; `KafkaError` refuses the request as a whole. One event is handled to its end
-before the next begins.
+is an event. It returns a generator of decisions, which the driver carries out one by
+one (`broker.controller.decisions`) and whose value is the answer to the request;
+`KafkaError` refuses the request as a whole. One event is handled to its end before the
+next begins.
 
-What the driver does beside:
+Other duties of the driver:
 
 - It has a channel to every registered broker. Before it hands in `brokers_changed` it
   opens channels to brokers that have come, closes those of brokers that have gone, and
-  does both for a broker with a new epoch; what was queued there is lost.
+  does both for a broker with a new epoch; requests queued there are lost.
 - It hands in the answers to LeaderAndIsr, and to StopReplica, with their requests.
 - It puts a watch on what it reads, and hands in what it has read as one event.
 - It calls `auto_rebalance` every ``leader.imbalance.check.interval.seconds``, the first
   time five seconds after `start`.
 - It removes children of ``/isr_change_notification`` and
-  ``/log_dir_event_notification`` when what they told of has been handled, and before
-  `start` those that it finds.
+  ``/log_dir_event_notification`` when their changes have been handled, and all existing
+  ones before `start`.
 
 Cost: what concerns a broker is O(partitions of the cluster), as in Kafka; what concerns
 a partition is O(its replicas), but for the UpdateMetadata to every broker.
@@ -59,9 +59,9 @@ from broker.protocol.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """The keys that the controller heeds, with Kafka's defaults.
+    """The keys that the controller uses, with Kafka's defaults.
 
-    ``unclean_election`` tells ``unclean.leader.election.enable`` of a topic.
+    ``unclean_election`` returns ``unclean.leader.election.enable`` of a topic.
     """
 
     inter_broker_listener: str
@@ -125,7 +125,7 @@ class KafkaController:
     # ---- the term begins --------------------------------------------------------
 
     def start(self, found: ZooKeeperState) -> Decisions[None]:
-        """Take over: tell all brokers what holds, and go on with what was begun."""
+        """Take over: send all brokers the present state, and resume unfinished work."""
         context = self.context
         context.brokers.update(found.brokers)
         for name, topic in found.topics.items():
@@ -140,9 +140,9 @@ class KafkaController:
             if context.assignment(key).is_being_reassigned
             and key.topic not in context.to_delete
         )
-        # Brokers must know who is alive before they are told whom to follow; and one
-        # that has started just now knows no topic but those that it is told of, where
-        # Kafka tells of none at first, and clients hear that theirs are gone.
+        # Brokers must know the live brokers before they follow any. A broker that has
+        # just started knows only the topics sent to it; Kafka sends none at first, so
+        # its clients see their topics gone.
         self._batch.tell(context.brokers, context.led_partitions())
         yield from self._batch.flush()
         yield from self._replicas.start()
@@ -181,7 +181,7 @@ class KafkaController:
         )
 
     def partitions_changed(self, name: str, topic: TopicAssignment) -> Decisions[None]:
-        """Learn of ``/brokers/topics/T``; what is new of it are partitions.
+        """Apply ``/brokers/topics/T``, in which partitions may be new.
 
         Partitions that a topic gets while it is being deleted go with it.
         """
@@ -206,10 +206,10 @@ class KafkaController:
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)
 
     def deletions_requested(self, topics: Collection[str]) -> Decisions[None]:
-        """Learn of the children of ``/admin/delete_topics``.
+        """Apply the children of ``/admin/delete_topics``.
 
-        What is asked for topics that the core does not know is forgotten. So the driver
-        looks at ``/brokers/topics`` again where it finds such topics here.
+        Requests for topics that the core does not know are dropped, so the driver reads
+        ``/brokers/topics`` again where it finds such topics here.
         """
         yield from self._reassignments.abandon(topics)
         yield from self._deletions.request(topics)
@@ -217,11 +217,11 @@ class KafkaController:
     def isrs_changed(
         self, found: Mapping[TopicPartition, Leadership]
     ) -> Decisions[None]:
-        """Learn of states that ``/isr_change_notification`` told of, as they are."""
+        """Apply the present states that ``/isr_change_notification`` named."""
         yield from self._isr_judge.changed(found)
 
     def reassignments_in_znode(self, targets: Targets) -> Decisions[None]:
-        """Learn that there is ``/admin/reassign_partitions``, and what it says."""
+        """Apply the content of ``/admin/reassign_partitions``."""
         yield from self._reassignments.request_in_znode(targets)
 
     def preferred_election_requested(
@@ -287,14 +287,14 @@ class KafkaController:
     def _is_late(
         self, broker: int, request: LeaderAndIsrRequest | StopReplicaRequest
     ) -> bool:
-        """Return whether who answers has gone, or come back, since."""
+        """Return whether the answering broker has gone, or come back, since."""
         registered = self.context.brokers.get(broker)
         return registered is None or registered.epoch != request.broker_epoch
 
     def controlled_shutdown(
         self, broker: int, broker_epoch: int
     ) -> Decisions[tuple[TopicPartition, ...]]:
-        """Have a broker lead nothing any more; return what it leads all the same."""
+        """Take all leaderships off a broker; return those that it keeps."""
         return (yield from self._brokers.shut_down(broker, broker_epoch))
 
     def alter_partition(
@@ -303,7 +303,7 @@ class KafkaController:
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Decisions[dict[TopicPartition, Judgement]]:
-        """Judge what a leader proposes; ``context.topic_names`` tells topics by id."""
+        """Judge a leader's proposals; ``context.topic_names`` has topics by id."""
         return (yield from self._isr_judge.propose(broker, broker_epoch, proposals))
 
     # ---- what operators ask -----------------------------------------------------

@@ -1,7 +1,7 @@
-"""What the controller decides, as values; and how its decisions are carried out.
+"""The controller's decisions as values, and the way they are carried out.
 
-A handler of the controller is a generator of decisions (`Decisions`). Whoever drives it
-carries out one after the other and sends in what it found:
+A handler of the controller is a generator of decisions (`Decisions`). The driver
+carries out one after the other and sends in the result:
 
     found = NOTHING_FOUND
     try:
@@ -12,18 +12,18 @@ carries out one after the other and sends in what it found:
     except StopIteration as done:
         return done.value
 
-For `WriteLeaderships` that is what the znodes hold afterwards, whoever wrote it; for
-all others `NOTHING_FOUND`. One handler at a time, each to its end: a handler may be
-given up half way only together with its controller.
+For `WriteLeaderships` the result is the content of the znodes afterwards, whatever its
+writer; for all others `NOTHING_FOUND`. One handler at a time, each to its end: a
+handler may be given up half way only together with its controller.
 
 Writes are made in one ``multi`` with a check of the version of ``/controller_epoch``.
 Where that check fails another controller has been elected: the driver gives up the
 handler and the whole core, which must not decide anything any more. A lost connection
-is tried again until the session has ended, which is the end of the core, too. So there
-is no failure that a handler would have to know of.
+is tried again until the session has ended, which is the end of the core, too. A handler
+therefore need not know any failure.
 
-A loop over partitions pauses after every `PAUSE_ITEMS` of them. Nobody else changes
-the controller's state during a pause; it may be read.
+A loop over partitions pauses after every `PAUSE_ITEMS` of them. During a pause the
+controller's state may be read, but not changed.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ ControllerRequest: TypeAlias = (
 class WriteLeaderships:
     """Write partition states, each if its znode has the version before.
 
-    Version 0 creates the znode, and those above it. What is sent in is what each
-    partition's znode holds afterwards, None where there is none (the topic has been
-    removed by hand). A state is written if that is what is there: so a write that was
-    made although its answer was lost is simply found.
+    Version 0 creates the znode, and those above it. The result is the content of each
+    partition's znode afterwards, None where there is none (the topic has been removed
+    by hand). A state counts as written if its content is there, so a write with a lost
+    answer is found.
     """
 
     wanted: Mapping[TopicPartition, Leadership]
@@ -64,8 +64,8 @@ class WriteLeaderships:
 class WriteAssignment:
     """Write a topic's partitions into ``/brokers/topics/T``.
 
-    Partitions that are there and not in ``assignment`` stay: somebody has added them,
-    and the controller has not looked yet.
+    Partitions that are there and not in ``assignment`` stay: they were added from
+    outside, and the controller has not read them yet.
     """
 
     topic: str
@@ -76,7 +76,7 @@ class WriteAssignment:
 class DeleteTopic:
     """Remove a topic's znodes: the topic's, its config's, the deletion's, so ordered.
 
-    What is gone already is no failure.
+    Missing znodes are no failure.
     """
 
     topic: str
@@ -93,7 +93,7 @@ class ForgetDeletions:
 class WriteReassignments:
     """Write ``/admin/reassign_partitions``, or remove it if nothing remains.
 
-    Whoever removes it looks whether it is there again, with a watch.
+    After the removal the driver checks whether it is there again, with a watch.
     """
 
     remaining: Mapping[TopicPartition, tuple[int, ...]]
@@ -106,7 +106,7 @@ class ForgetPreferredElection:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Queue requests for brokers, in this order; nobody waits for their answers.
+    """Queue requests for brokers, in this order, without waiting for answers.
 
     Each carries the epoch of the broker's registration that it is meant for, and goes
     with that broker's channel if that ends.

@@ -3,12 +3,12 @@
 A topic is deleted when all its replicas are: clients are told first, then each broker
 stops its replicas, then deletes them. While a replica is not online the topic is
 ineligible; its deletion goes on when that has changed. Its znodes go last, so that a
-controller that takes over finds what is left to do.
+controller that takes over finds the remaining work.
 
 Kafka lets a deletion wait until the topic's reassignments are done, and elects no
-leaders for it meanwhile, so that both may wait for ever. Here whoever asks for a
-deletion ends reassignments first (`Reassignments.abandon`), as Kafka's KRaft controller
-does; old and new replicas go alike.
+leaders for it meanwhile, so that both may wait for ever. Here a request for deletion
+first ends reassignments (`Reassignments.abandon`), as Kafka's KRaft controller does;
+old and new replicas go alike.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class TopicDeletions:
             yield from self.resume()
 
     def resume(self) -> Decisions[None]:
-        """Finish what is finished, and go on with every topic that is eligible."""
+        """Complete finished deletions, and go on with every topic that is eligible."""
         context = self._context
         again: list[PartitionAndReplica] = []
         eligible = []

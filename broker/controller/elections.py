@@ -73,7 +73,7 @@ class Elections:
         return ErrorCode.none if needed else ErrorCode.election_not_needed
 
     def rebalance(self) -> Decisions[None]:
-        """Give brokers back what they should lead, where others lead too much of it.
+        """Return leaderships to preferred brokers, where others have too many of them.
 
         A broker should lead the partitions whose first replica it has. O(partitions).
         """

@@ -1,9 +1,9 @@
-"""Who leads a partition, under which epochs, with which in-sync replicas.
+"""The leader of a partition, its epochs, and its in-sync replicas.
 
 The value of ``/brokers/topics/T/partitions/P/state`` (Kafka's
 ``LeaderIsrAndControllerEpoch``), with the version of that znode, which requests call
 the partition epoch. Each new leader or ISR that the controller decides takes a new
-leader epoch; what a leader proposes for its ISR leaves the epoch as it is.
+leader epoch; a leader's proposal for its ISR keeps the epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECOVERING: Final = 1
 class Leadership:
     """The state of one partition; ``leader`` may be ``NO_LEADER``.
 
-    In a wish to write, ``version`` is what the znode will have if nobody else writes:
+    In a wish to write, ``version`` is the znode's version after an undisturbed write:
     the write is conditional on the version before it, 0 being the creation.
     """
 

@@ -37,7 +37,10 @@ class Election(Enum):
 
 
 class PartitionStateMachine:
-    """``unclean_election`` tells a topic's ``unclean.leader.election.enable``."""
+    """State changes of partitions, with their elections.
+
+    ``unclean_election`` returns a topic's ``unclean.leader.election.enable``.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class PartitionStateMachine:
         return (yield from self.elect(waiting, Election.OFFLINE))
 
     def put(self, keys: Iterable[TopicPartition], state: PartitionState) -> None:
-        """Change states that no broker is told of: new, offline, not there."""
+        """Change states that are not sent to brokers: new, offline, not there."""
         for key in self._may_become(keys, state):
             if state is PartitionState.NON_EXISTENT:
                 del self._context.partition_states[key]
@@ -91,7 +94,7 @@ class PartitionStateMachine:
         """Bring partitions online; return the leaderships of those that have come.
 
         A new partition gets its first leader; any other has one elected, even if it has
-        one. Where nobody may lead all stays as it is.
+        one. Where no replica may lead all stays as it is.
         """
         states = self._context.partition_states
         possible = self._may_become(keys, PartitionState.ONLINE)
@@ -117,7 +120,7 @@ class PartitionStateMachine:
     ) -> Decisions[dict[TopicPartition, Leadership]]:
         """Write first leaderships: all live replicas in sync, the first of them leads.
 
-        Where somebody has written a state by hand, it is learned and holds.
+        A state that was written by hand is read and holds.
         """
         context = self._context
         wanted = {}
@@ -160,7 +163,7 @@ class PartitionStateMachine:
     def _choose(
         self, key: TopicPartition, before: Leadership, election: Election
     ) -> Leadership | None:
-        """Return the leadership after an election; None if nobody may lead."""
+        """Return the leadership after an election; None if no replica may lead."""
         context = self._context
         assignment = context.assignment(key)
         isr = before.isr

@@ -1,9 +1,9 @@
 """Moving partitions to other brokers (KIP-455).
 
 RS is the replicas of a partition, AR and RR those being added and removed, TRS the
-target. What a topic's znode says is always enough to go on after a fail-over:
+target. A topic's znode always suffices to go on after a fail-over:
 
-U. RS = TRS and what was there before, AR and RR accordingly, in the znode. Replicas
+U. RS = TRS and the replicas before, AR and RR accordingly, in the znode. Replicas
    that an earlier target wanted and this one does not are deleted.
 A. As long as the ISR lacks replicas of TRS: a new leader epoch, so that the leader
    learns of RS, and replicas in AR are started.
@@ -56,7 +56,7 @@ class Reassignments:
         self._batch = batch
         self._partitions = partitions
         self._replicas = replicas
-        # What ``/admin/reassign_partitions`` holds.
+        # The content of ``/admin/reassign_partitions``.
         self._in_znode: dict[TopicPartition, tuple[int, ...]] = {}
 
     # ---- from outside -----------------------------------------------------------
@@ -168,7 +168,7 @@ class Reassignments:
     def _is_caught_up(self, key: TopicPartition, assignment: ReplicaAssignment) -> bool:
         """Return whether the target is in sync, and one of it alive to lead.
 
-        Kafka asks for the former only, and so may leave nobody to lead.
+        Kafka checks the former only, and so may leave no leader.
         """
         leadership = self._context.leadership(key)
         if leadership is None:
@@ -208,8 +208,9 @@ class Reassignments:
         context.put_assignment(key, assignment)
         unneeded = [it for it in before.replicas if it not in assignment.replicas]
         leadership = context.leadership(key)
-        # The remaining replicas are told before the znode is written: of a controller
-        # that dies in between, the next finds the former target, and tells all again.
+        # The remaining replicas are informed before the znode is written. If the
+        # controller dies in between, the next one finds the former target, and informs
+        # all again.
         if leadership is not None and leadership.leader in unneeded:
             yield from self._partitions.elect([key], Election.OFFLINE)
         elif unneeded:
@@ -255,7 +256,7 @@ class Reassignments:
     ) -> Decisions[bool]:
         """Complete a reassignment; False if the ISR has changed before the first write.
 
-        From that write on nobody can write an ISR without having heard of the target.
+        After that write no ISR can be written without knowledge of the target.
         """
         context = self._context
         added = [PartitionAndReplica(key, it) for it in assignment.adding]
@@ -290,7 +291,7 @@ class Reassignments:
     def _delete_replicas(
         self, key: TopicPartition, brokers: Iterable[int]
     ) -> Decisions[None]:
-        """Take replicas out of the ISR and have them deleted; nobody waits for it."""
+        """Take replicas out of the ISR and delete them, without waiting."""
         replicas = [PartitionAndReplica(key, it) for it in brokers]
         for state in (
             ReplicaState.OFFLINE,
@@ -301,7 +302,7 @@ class Reassignments:
             yield from self._replicas.change(replicas, state)
         leadership = self._context.leadership(key)
         if leadership is not None and leadership.leader == NO_LEADER:
-            # Whoever comes back first that is in sync shall lead.
+            # The first in-sync replica to come back shall lead.
             self._partitions.put([key], PartitionState.OFFLINE)
 
     def _forget_in_znode(self, keys: Iterable[TopicPartition]) -> Decisions[None]:

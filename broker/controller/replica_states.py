@@ -1,7 +1,7 @@
-"""Replicas: started, stopped, deleted; and who is told of it.
+"""Replicas: started, stopped, deleted; and the brokers informed of it.
 
 Kafka's ``ReplicaStateMachine``. `change` takes replicas of one wish, in any order, and
-sends what follows in one batch.
+sends the requests in one batch.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ReplicaStateMachine:
             states[replica] = ReplicaState.ONLINE
 
     def _stop(self, replicas: list[PartitionAndReplica]) -> Decisions[None]:
-        """Stop replicas, take them out of their ISRs, and tell the others."""
+        """Stop replicas, take them out of their ISRs, and inform the others."""
         context = self._context
         by_broker: dict[int, list[TopicPartition]] = {}
         for count, (key, broker) in enumerate(replicas, 1):

@@ -1,7 +1,7 @@
-"""Whom to elect: Kafka's ``PartitionLeaderElectionAlgorithms``.
+"""Choice of a leader: Kafka's ``PartitionLeaderElectionAlgorithms``.
 
-All take replicas in the order of the assignment, in which they are asked, and return
-None where nobody may lead.
+All take replicas in the order of the assignment, which is the order of preference, and
+return None where no replica may lead.
 """
 
 from __future__ import annotations

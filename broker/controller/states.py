@@ -21,7 +21,7 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """Where a replica is on its way from its creation to its deletion.
+    """The state of a replica between its creation and its deletion.
 
     Ineligible means that its broker, or its disk, did not delete it: it may later.
     """

@@ -1,4 +1,4 @@
-"""Changing leaderships in ZooKeeper, though somebody else may write them first."""
+"""Changes of leaderships in ZooKeeper, where others may write first."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def change_leaderships(
     keys: Iterable[TopicPartition],
     change: Callable[[TopicPartition, Leadership], Leadership | None],
 ) -> Decisions[dict[TopicPartition, Leadership]]:
-    """Write what ``change`` makes of each partition's leadership.
+    """Write the result of ``change`` for each partition's leadership.
 
     Where a leader has written its ISR in between (as before KIP-497), ``change`` is
-    asked again with what is there. None, or a partition without a state, is left out;
-    so is what another controller has written. Returns what was changed.
+    called again with the present state. None, or a partition without a state, is left
+    out; so is a state of another controller. Returns the changed leaderships.
     """
     changed: dict[TopicPartition, Leadership] = {}
     remaining = list(keys)
@@ -41,7 +41,7 @@ def change_leaderships(
 def write_leaderships(
     context: ControllerContext, wanted: Mapping[TopicPartition, Leadership]
 ) -> Decisions[dict[TopicPartition, Leadership]]:
-    """Try once to write leaderships; learn in any case what is there.
+    """Try once to write leaderships; note the present ones in any case.
 
     Returns those that were written.
     """

@@ -1,1 +1,1 @@
-"""Who decides in the cluster, and the requests by which a decision reaches a broker."""
+"""Decisions in the cluster, and the requests by which they reach a broker."""

@@ -1,4 +1,4 @@
-"""What becomes of logs that the disks hold, by what the registry remembers of them.
+"""Logs found on disk, matched with the registry.
 
 A log knows its topic's id (``partition.metadata``), the registry knows topics by name
 and id. Where both agree, or the log is older than ids, it is the topic's. A log whose
@@ -7,10 +7,10 @@ because Apache Kafka wrote it, or because another controller had it made. A log 
 contradicts the registry (its topic was deleted and created anew while its directory was
 away) is a stray. Nothing is ever deleted for being unknown.
 
-Pure: it takes what was found and returns what is to be remembered.
+Pure: it takes the logs found and returns the state to store.
 
-Kafka in ZooKeeper mode, too, opens whatever it finds, and under KRaft renames to
-``-stray`` what its controller does not know; it can, as its controllers have a quorum.
+Kafka in ZooKeeper mode also opens all logs found, and under KRaft renames to ``-stray``
+the logs that its controller does not know; it can, as its controllers have a quorum.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from broker.coordination.coordinator import FoundLog
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
 
-# What configs an unknown topic had, nobody knows. It keeps all until somebody says so.
+# The configs of an unknown topic are lost. It keeps all data until they are altered.
 KEPT: Final[Mapping[str, str]] = MappingProxyType(
     {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 )
@@ -37,7 +37,8 @@ _COMPACTED: Final[Mapping[str, str]] = MappingProxyType({"cleanup.policy": "comp
 PRODUCER_ID_GIVEN_BELOW: Final = 2**62
 # Ids that were given and had not yet written when the registry was lost.
 PRODUCER_IDS_UNSEEN: Final = 1_000_000
-# How many partitions may be missing beneath a log: as many as one request creates.
+# Number of partitions that may be missing beneath a log: as many as one request
+# creates.
 MISSING_MAX: Final = 10_000
 
 
@@ -54,7 +55,7 @@ def reconcile(
     found: Mapping[TopicPartition, FoundLog],
     new_id: Callable[[], UUID],
 ) -> Reconciled:
-    """Return what is remembered once every log found has its place.
+    """Return the state to store once every log found has its place.
 
     ``new_id`` draws ids for topics older than ids. Cost: O(logs).
     """

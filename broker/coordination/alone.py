@@ -1,4 +1,4 @@
-"""What a coordinator answers whose broker is the only one of its cluster."""
+"""The stateless half of a coordinator whose broker is its whole cluster."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class Alone(ABC):
         return (BrokerRack(self._id),)
 
     async def prepare(self) -> None:
-        """There is nobody to ask."""
+        """Do nothing: there is no other broker."""
         return
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """There is nobody to take part with."""
+        """Do nothing: there is no cluster to take part in."""
         return
 
     async def withdraw(self) -> None:
-        """There is nobody to hand over to."""
+        """Do nothing: there is no broker to hand leaderships to."""
         return
 
     async def leave(self) -> None:
-        """There is nobody to take leave of."""
+        """Do nothing: there is no other broker to notify."""
         return
 
     def metrics(self) -> Iterator[Metric | None]:
@@ -72,7 +72,7 @@ class Alone(ABC):
         yield from ()
 
     async def learn_topics(self, names: Iterable[str]) -> None:
-        """There is nobody to learn from."""
+        """Do nothing: this broker knows all topics."""
         return
 
     def check_is_controller(self) -> None:
@@ -107,7 +107,7 @@ class Alone(ABC):
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Mapping[TopicPartition, Judgement]:
-        """Refuse: whoever had this broker lead with others is their controller."""
+        """Refuse: a partition with other replicas has another controller."""
         raise KafkaError(ErrorCode.not_controller)
 
     async def elect_leaders(
@@ -116,7 +116,7 @@ class Alone(ABC):
         kind: ElectionType,
         timeout_ms: int = 0,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Elect nobody: say where that is needed, and where it is not."""
+        """Elect none: report where an election is needed, and where it is not."""
         cache = self._broker.metadata_cache
         wanted = keys
         if wanted is None:

@@ -1,8 +1,8 @@
-"""What a cluster of one remembers, as values, and how it and its changes are written.
+"""The state of a cluster of one as values, and its text form.
 
-A state and a change have one form, an object of JSON: a change has only what becomes
-other, and null for what is gone. So the same words stand in a file's first line and in
-those behind it.
+A state and a change have one form, an object of JSON: a change has only the new values,
+and null for removed ones. A file's first line and the lines behind it are thus written
+alike.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What becomes other; None is a number that stays, or a value that is gone."""
+    """Changed values; None is a number that stays, or a removed value."""
 
     broker_epoch: int | None = None
     next_producer_id: int | None = None

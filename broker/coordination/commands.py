@@ -53,7 +53,7 @@ class Commands:
     def announcing(
         self, topic: Topic, indexes: Iterable[int], *, leader: int
     ) -> Steps[UpdateMetadataRequest]:
-        """Return the request that tells clients who leads these partitions."""
+        """Return the request that announces these partitions' leader to clients."""
         offline = () if leader == self.broker_id else (self.broker_id,)
         states = []
         for count, index in enumerate(indexes, 1):
@@ -67,7 +67,7 @@ class Commands:
     def forgetting(
         self, name: str, topic_id: UUID | None, partitions: int
     ) -> Steps[UpdateMetadataRequest]:
-        """Return the request that tells clients that a topic is being deleted."""
+        """Return the request that announces a topic's deletion to clients."""
         states = []
         for index in range(partitions):
             state = during_delete(self._state(index, self.broker_id, 0))

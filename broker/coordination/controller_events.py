@@ -1,9 +1,4 @@
-"""What a controller is busy with, how long its events wait, and how long they take.
-
-Kafka's ``ControllerState`` and the meters of its ``ControllerEventManager`` and
-``ControllerStats``. They count over all terms of a broker; it is a `ControllerEvent`
-that waits, and one of them at a time that is handled.
-"""
+"""A controller's work: its state, and the waiting and handling times of events."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ logger = getLogger(__name__)
 
 
 class ControllerState(IntEnum):
-    """What an event is about: Kafka's names and numbers."""
+    """The subject of an event: Kafka's names and numbers."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -43,11 +38,11 @@ class ControllerState(IntEnum):
     UPDATE_FEATURES = 17
 
 
-# What Kafka does not time, and what it times under names from before it had states.
+# States that Kafka does not time, and states timed under older names.
 _UNTIMED: Final = frozenset(
     {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
 )
-# What is told and counted where it fails, and tried again when its time comes.
+# Work whose failure is logged and counted, and that is tried again in time.
 _MAY_FAIL: Final = (
     "altered configs",
     "controller event",
@@ -77,8 +72,8 @@ class ControllerEvent(NamedTuple):
 class ControllerMeters:
     """The meters of a broker's terms as controller; ``now_ns`` is their clock.
 
-    ``failures`` counts what a fault of this broker's own, or a znode that nobody
-    expected, has brought to nothing.
+    ``failures`` counts the work that failed by a fault of this broker, or by an
+    unexpected znode.
     """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:

@@ -1,6 +1,6 @@
-"""What Kafka's controller says of its cluster (Kafka: ``KafkaController``'s gauges).
+"""The gauges of a controller about its cluster (Kafka: ``KafkaController``'s gauges).
 
-A broker that is not controller says 0 of all of it, as in Kafka.
+A broker that is not controller reports 0 for all, as in Kafka.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def controller_metrics(
 
 
 def event_metrics(meters: ControllerMeters, waiting: int) -> Iterator[Metric | None]:
-    """Iterate over what a broker's terms are and were busy with.
+    """Iterate over the metrics of the events of a broker's terms.
 
-    ``waiting`` is how many events are in the queue.
+    ``waiting`` is the number of events in the queue.
     """
     state, queue = meters.state, _EVENTS + "eventqueue"
     yield Metric(name=_CONTROLLER + "controllerstate", kind="gauge", value=state)

@@ -1,10 +1,10 @@
-"""Who decides in the cluster, and what it asks of a broker.
+"""The interface of a coordinator: its decisions, and its commands to a broker.
 
-A `Coordinator` answers for what one broker cannot know alone: which topics exist, who
-leads, which producer ids are free. It speaks to a broker (`Controlled`) in the words
-of Kafka's controller requests, so that a decision made in this process and one that
-came over the wire change the same state by the same path. Its verbs are coroutines
-because other coordinators have to wait for a quorum.
+A `Coordinator` holds the state that one broker cannot know alone: topics, leaders, free
+producer ids. It commands a broker (`Controlled`) by Kafka's controller requests, so
+that a decision made in this process and one that came over the wire change the same
+state by the same path. Its verbs are coroutines because other coordinators have to wait
+for a quorum.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
 from planes.lock import TaskLock
 
-# What was set, by key.
+# Values set, by key.
 Configs: TypeAlias = Mapping[str, str]
 
 
@@ -58,7 +58,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLog:
-    """What the disk says of one partition; -1 for an epoch or a producer unknown."""
+    """The state of one partition on disk; -1 for an unknown epoch or producer."""
 
     topic_id: UUID | None
     is_empty: bool
@@ -67,7 +67,7 @@ class FoundLog:
 
 
 class Controlled(Protocol):
-    """A broker, as far as a coordinator commands it, or asks what it was told."""
+    """A broker's side towards its coordinator: commands, and the state it may read."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -75,22 +75,22 @@ class Controlled(Protocol):
 
     @property
     def advertised(self) -> Sequence[Listener]:
-        """Where clients and brokers reach the broker."""
+        """The addresses at which clients and brokers reach the broker."""
 
     @property
     def metadata_cache(self) -> MetadataCache:
-        """What the broker tells clients of the cluster."""
+        """The broker's metadata for clients."""
 
     @property
     def controller_epoch(self) -> int:
-        """The last controller epoch that the broker heard of."""
+        """The last controller epoch that the broker received."""
 
     @property
     def state_change_lock(self) -> TaskLock:
-        """What a change of several replicas holds, so that no other comes between."""
+        """The lock of changes of several replicas, so that no other comes between."""
 
     def holds(self, key: TopicPartition, topic_id: UUID | None) -> bool:
-        """Tell whether the broker has this partition of this topic; None: any topic."""
+        """Return whether the broker has this partition; None: of any topic id."""
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
@@ -101,10 +101,10 @@ class Controlled(Protocol):
         """Stop or delete replicas."""
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Tell clients this from now on."""
+        """Publish metadata to clients."""
 
     def updating_metadata(self, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
-        """Do as `update_metadata`, in steps, for who holds the lock."""
+        """Do as `update_metadata`, in steps, for a caller that holds the lock."""
 
     async def settle_deletions(self) -> None:
         """Make durable that logs are gone, and that groups forgot their offsets.
@@ -113,7 +113,7 @@ class Controlled(Protocol):
         """
 
     def led_with_others(self) -> Sequence[TopicPartition]:
-        """Return what the broker leads that has other replicas, too."""
+        """Return the led partitions that have other replicas, too."""
 
     def settle_deletions_now(self) -> None:
         """Do the same at once, at a start. Raises KAFKA_STORAGE_ERROR or OSError."""
@@ -143,22 +143,22 @@ class Coordinator(Protocol):
         """The cluster's id, None if the broker's directories know it."""
 
     def load(self) -> None:
-        """Learn what the cluster remembers; raise OSError or `MalformedCheckpoint`."""
+        """Load the cluster's stored state; raise OSError or `MalformedCheckpoint`."""
 
     def reconcile(
         self, found: Mapping[TopicPartition, FoundLog]
     ) -> Mapping[TopicPartition, str]:
-        """Compare what is remembered with the logs that the disks hold.
+        """Compare the stored state with the logs on disk.
 
-        Topics that were not known are from now on. Returns the logs that belong to no
-        topic, each with the reason, for the broker to set aside.
+        Unknown topics are added to it. Returns the logs that belong to no topic, each
+        with the reason, for the broker to set aside.
         """
 
     def open(self, broker: Controlled) -> None:
         """Begin a new broker epoch, and command ``broker`` from now on.
 
         Leader epochs go on above those found: another controller may have raised them
-        beyond what is remembered. Raises OSError.
+        beyond the stored ones. Raises OSError.
         """
 
     @property
@@ -187,32 +187,32 @@ class Coordinator(Protocol):
         """Dynamic broker configs by broker id; "" is every broker's default."""
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
-        """Return what was set for a topic; None for one that is not known."""
+        """Return a topic's own configs; None if it is unknown."""
 
     async def learn_topics(self, names: Iterable[str]) -> None:
         """Learn the configs of topics of which the broker is about to get replicas."""
 
     @property
     def offsets_partitions(self) -> int | None:
-        """How many partitions ``__consumer_offsets`` has; None if there is none."""
+        """The partition count of ``__consumer_offsets``; None if there is none."""
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """Take part in the cluster until cancelled; ``billed`` is entered for work."""
 
     async def withdraw(self) -> None:
-        """Have the broker's leaderships moved elsewhere, as it is about to stop."""
+        """Move the broker's leaderships elsewhere, as it is about to stop."""
 
     async def leave(self) -> None:
-        """Have it known that the broker has gone; `run` is over then."""
+        """Deregister the broker; `run` is over then."""
 
     def metrics(self) -> Iterator[Metric | None]:
-        """Iterate over what it says of the cluster."""
+        """Iterate over the coordinator's metrics of the cluster."""
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Learn that replicas of the broker are offline with their directory."""
 
     def start_again(self, refused: Sequence[TopicPartition]) -> None:
-        """Have replicas commanded anew that the broker refused, as it had no room."""
+        """Command the replicas again that the broker refused for lack of room."""
 
     def live_brokers(self) -> Sequence[BrokerRack]:
         """Return the brokers that replicas can be placed on, by id."""
@@ -247,7 +247,7 @@ class Coordinator(Protocol):
         """Add partitions from ``first`` on; ``assignment`` is that of the new ones.
 
         Returns False, and does nothing, if the topic has another number of partitions
-        than ``first``: somebody else has changed it.
+        than ``first``: it has changed meanwhile.
         """
 
     async def set_topic_configs(
@@ -255,8 +255,8 @@ class Coordinator(Protocol):
     ) -> bool:
         """Replace a topic's configs.
 
-        Returns False, and does nothing, if they are not ``instead_of`` any more: then
-        somebody else has altered them, and the caller looks again. None: any.
+        Returns False, and does nothing, if they are not ``instead_of`` any more: they
+        were altered meanwhile, and the caller reads them again. None: any.
         """
 
     async def set_broker_configs(
@@ -265,7 +265,7 @@ class Coordinator(Protocol):
         """Replace the dynamic configs of one broker, or of all (""), in that way."""
 
     async def producer_id_block(self) -> range:
-        """Reserve producer ids that nobody else will ever be given."""
+        """Reserve producer ids that are never given twice."""
 
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int
@@ -285,7 +285,7 @@ class Coordinator(Protocol):
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Mapping[TopicPartition, Judgement]:
-        """Judge what a leader proposes for its ISRs; raise STALE_BROKER_EPOCH."""
+        """Judge a leader's ISR proposals; raise STALE_BROKER_EPOCH."""
 
     async def elect_leaders(
         self,

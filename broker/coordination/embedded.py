@@ -69,7 +69,7 @@ class EmbeddedCoordinator(Alone):
 
     @property
     def broker_epoch(self) -> int:
-        """How often this broker has been started."""
+        """The number of starts of this broker."""
         return self._registry.state.broker_epoch
 
     @property
@@ -83,13 +83,13 @@ class EmbeddedCoordinator(Alone):
         return self._registry.state.broker_configs
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
-        """Return what was set for a topic; None for one that is not known."""
+        """Return a topic's own configs; None if it is unknown."""
         found = self.topics.get(topic)
         return found.configs if found else None
 
     @property
     def offsets_partitions(self) -> int | None:
-        """How many partitions ``__consumer_offsets`` has; None if there is none."""
+        """The partition count of ``__consumer_offsets``; None if there is none."""
         found = self.topics.get(GROUP_METADATA_TOPIC)
         return None if found is None else len(found.leader_epochs)
 
@@ -115,7 +115,7 @@ class EmbeddedCoordinator(Alone):
     def reconcile(
         self, found: Mapping[TopicPartition, FoundLog]
     ) -> Mapping[TopicPartition, str]:
-        """Adopt what is not known, and name the logs that belong to no topic."""
+        """Adopt unknown topics, and name the logs that belong to no topic."""
         outcome = reconcile(self._registry.state, found, self._new_id)
         for topic in outcome.adopted.values():
             logger.warning(
@@ -153,7 +153,7 @@ class EmbeddedCoordinator(Alone):
             self._registry.change(Change(deleting=dict.fromkeys(done)))
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
-        """Tell clients that partitions have no leader: there is no other replica."""
+        """Publish that partitions have no leader: there is no other replica."""
         by_topic: dict[str, list[int]] = {}
         for name, index in lost:
             by_topic.setdefault(name, []).append(index)
@@ -217,8 +217,8 @@ class EmbeddedCoordinator(Alone):
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
         """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION or KAFKA_STORAGE_ERROR.
 
-        After the latter the topic is gone for clients; what is left of it goes with
-        the next attempt to delete or create it, or with the next start.
+        After the latter the topic is gone for clients; its remains go with the next
+        attempt to delete or create it, or with the next start.
         """
         deleting = self._registry.state.deleting
         if name not in deleting or name in self._removing:
@@ -240,7 +240,7 @@ class EmbeddedCoordinator(Alone):
         if deletion is None:
             # Another request has finished it meanwhile.
             return
-        # Clients are told first, so that nobody is sent to a replica that is gone.
+        # Clients are informed first, so that none is sent to a replica that is gone.
         await in_turns(self._telling_of_deletion(name, deletion))
         for index in range(deletion.partitions):
             if not self._delete(name, index, deletion.topic_id):
@@ -324,7 +324,7 @@ class EmbeddedCoordinator(Alone):
         return True
 
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
-        """Create replicas one by one, then tell clients; the lock is held."""
+        """Create replicas one by one, then publish them; the lock is held."""
         for index in indexes:
             self._check_still_wanted(topic)
             outcome = self._lead(topic, index, is_new=True)
@@ -400,10 +400,9 @@ class EmbeddedCoordinator(Alone):
         return topic
 
     async def _decided(self, decide: Callable[[], Change | None]) -> bool:
-        """Make a decision and remember it, durably; False if it is to do nothing.
+        """Make a decision and store it, durably; False if there is nothing to do.
 
-        What follows the call finds the change in the state, and nobody else has made
-        another yet.
+        The caller finds the change in the state, before any other decision.
         """
         async with self._decisions:
             change = decide()

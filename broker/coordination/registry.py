@@ -1,4 +1,4 @@
-"""What the embedded coordinator must not forget: topics, configs, epochs, producer ids.
+"""The embedded coordinator's durable state: topics, configs, epochs, producer ids.
 
 The same file in every log directory (registry_file.py), so that the loss of any one of
 them loses none of it. A change counts the generation up and is added to each copy; the
@@ -6,9 +6,8 @@ newest copy is the one that holds. Two copies that differ under one generation w
 written by two brokers, each without the other's directory; which of them is right only
 an operator can say.
 
-It is a file and not a directory because Kafka takes every directory beside its logs for
-a partition. A value in memory changes only after a file has, but for what is taken
-back.
+It is a file and not a directory because Kafka takes every directory among its logs for
+a partition. A value in memory changes only after a file has, but for values taken back.
 
 Cost: a change writes and syncs O(change) bytes in each directory; a start writes all.
 Files are written by blocking calls of steps, which a thread makes.
@@ -152,7 +151,7 @@ class Registry:
         return any(self._files[each].is_long for each in self._log_dirs.online)
 
     def compaction(self) -> Steps[None]:
-        """Make files short that have outgrown what they say; raise OSError.
+        """Rewrite files that have outgrown their state; raise OSError.
 
         No change may be made meanwhile.
         """

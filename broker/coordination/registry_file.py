@@ -2,12 +2,12 @@
 
 ``doorkeeper-cluster.json``: each line is the CRC-32 of an object of JSON, in eight hex
 digits, a space, and the object. A change names the generation that it follows, so none
-can be missing unnoticed. What a kill left of the last line was never answered and is
-left out; a bad line before a good one is damage, and reported. Files of before, one
-object without a checksum, are read, too.
+can be missing unnoticed. A last line torn by a kill was never answered and is left out;
+a bad line before a good one is damage, and reported. Older files, one object without a
+checksum, are read, too.
 
 A change costs one write and one sync. When the changes have outgrown the state, the
-file is written anew beside the old one, and renamed. One thread at a time does either.
+file is written anew under another name, and renamed. One thread at a time does either.
 """
 
 from __future__ import annotations

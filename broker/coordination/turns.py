@@ -1,8 +1,8 @@
 """Turns: one handler at a time between two decisions, across calls in threads.
 
-A decision that rests on a state holds only while nobody else changes it, and the state
-changes only after a thread has made the change durable. A `planes.lock.TaskLock` may
-not be held over such a call, a turn may. Waiting handlers keep no seat, so that the
+A decision that rests on a state holds only while the state stays the same, and the
+state changes only after a thread has made the change durable. A `planes.lock.TaskLock`
+may not be held over such a call, a turn may. Waiting handlers keep no seat, so that the
 holder always finds one.
 """
 
@@ -26,7 +26,7 @@ class Turns:
         return self._is_taken
 
     def take(self) -> None:
-        """Take the turn, which nobody has."""
+        """Take the turn, which is free."""
         assert not self._is_taken
         self._is_taken = True
 

@@ -37,12 +37,12 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 # Tombstones that are written in one step.
 OFFSETS_PER_STEP: Final = 256
 
-# What else follows from the outcome of a write.
+# Further effects of the outcome of a write.
 Then = Callable[[ErrorCode, Effects], None]
 
 
 class Position(NamedTuple):
-    """What a consumer says of one partition."""
+    """A consumer's position in one partition."""
 
     offset: int
     leader_epoch: int
@@ -104,7 +104,7 @@ class Commits:
     def _sort_out(
         self, request: CommitRequest, now: Instant
     ) -> tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, OffsetCommit]]:
-        """Return the outcomes that are certain already, and what to write."""
+        """Return the outcomes that are certain already, and the commits to write."""
         expire_ms = -1
         if request.retention_ms != -1:
             expire_ms = now.wall_ms + request.retention_ms
@@ -165,7 +165,7 @@ class Commits:
         return {target: _fetched(group, target, require_stable) for target in targets}
 
     def pages(self, group_id: str) -> Iterator[Sequence[TopicPartition]]:
-        """Iterate over what a group has offsets of, some partitions at a time."""
+        """Iterate over the partitions with offsets of a group, some at a time."""
         group = self._shards.group(group_id)
         if group is not None:
             yield from _pages(group.offsets)
@@ -211,7 +211,7 @@ class Commits:
     def thin_out(self, group_id: str) -> Waiting[ErrorCode] | None:
         """Delete some offsets of a group that is to be deleted; None if it has few.
 
-        So that `delete_group`, which comes last, is short. Raises what it raises.
+        `delete_group`, which comes last, is then short. Raises the same errors.
         """
         group = self._to_delete(group_id)
         if len(group.offsets) <= OFFSETS_PER_STEP:

@@ -1,10 +1,10 @@
 """The group coordinator of one broker: Kafka's ``GroupCoordinator``, one method a verb.
 
 It finds the group, checks what does not depend on its state, lets the pure core decide
-and passes the effects on to the log and to the parked requests. Verbs never wait: what
-cannot be answered yet is returned as `Waiting`. ``work`` does a step of what has come
-due (the end of sessions and phases, cleaning up), and ``next_event_ns`` says when to
-call it. Partitions are loaded and unloaded by ``loading``, in the same way.
+and passes the effects on to the log and to the parked requests. Verbs never wait: an
+answer that is not there yet is returned as `Waiting`. ``work`` does a step of the due
+work (the end of sessions and phases, cleaning up), and ``next_event_ns`` returns when
+to call it. Partitions are loaded and unloaded by ``loading``, in the same way.
 
 Refuses: everything on groups of partitions that this broker does not lead or has not
 read yet (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
@@ -54,7 +54,7 @@ CLASSIC = "classic"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatistics:
-    """What the metrics show (``GroupMetadataManager`` and friends)."""
+    """The values of the metrics (``GroupMetadataManager`` and others)."""
 
     groups: int
     groups_by_state: dict[GroupState, int]
@@ -84,8 +84,8 @@ class GroupCoordinator:
         self._on_earlier_deadline = on_earlier_deadline
         self._timers = Timers[TimerKey](on_earlier_deadline)
         self._cleanups = Timers[int](on_earlier_deadline)
-        # Groups whose offsets are to be looked at, in a round that has begun; and what
-        # is left of the first.
+        # Groups whose offsets this round has still to examine; and the rest of the
+        # first one.
         self._to_expire: deque[Group] = deque()
         self._expiring: Iterator[int] | None = None
         self._shards = Shards(
@@ -130,7 +130,7 @@ class GroupCoordinator:
     def next_event_ns(self) -> int | None:
         """Return when to call ``work`` next; None: not before the next verb.
 
-        What is left of a step that was begun is due since ever.
+        An unfinished step is always due.
         """
         if self._shards.unsettled or self._to_expire:
             return 0
@@ -138,7 +138,7 @@ class GroupCoordinator:
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def work(self) -> bool:
-        """Do a small piece of what has come due; say whether there was anything."""
+        """Do a small piece of due work; return whether there was any."""
         settled = self._shards.settle_some()
         now = self._clock()
         key = self._timers.pop_due(now.ns)
@@ -146,7 +146,8 @@ class GroupCoordinator:
             try:
                 self._expire(key, now)
             except Exception:
-                # Told and counted by who called; the group's timer must not be lost.
+                # The caller logs and counts the error; the group's timer must not be
+                # lost.
                 self._timers.schedule(key, now.ns + _RETRY_NS)
                 raise
             return True

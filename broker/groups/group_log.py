@@ -1,4 +1,4 @@
-"""What the coordinator asks of the log of groups, ``__consumer_offsets``."""
+"""The coordinator's interface to the log of groups, ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GroupLog(Protocol):
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:
-    """Say in a coordinator's words why an append failed.
+    """Return the coordinator's error code for a failed append.
 
     Kafka: ``appendGroupMetadataErrorToResponseError``. Clients know the errors of the
     group protocol and find the coordinator again, or retry, by these.

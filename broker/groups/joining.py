@@ -47,7 +47,7 @@ class Joining:
     def join(
         self, group: Group, request: JoinRequest, waiting: JoinWaiting, now: Instant
     ) -> Effects:
-        """Let a member in: ``waiting`` is answered now or when the join phase ends."""
+        """Admit a member: ``waiting`` is answered now or when the join phase ends."""
         effects = Effects()
         try:
             if not self._has_room_for(group, request.member_id):
@@ -116,10 +116,10 @@ class Joining:
             self._admit(group, request, member_id, waiting, effects, now)
 
     def _new_member_id(self, request: JoinRequest) -> str:
-        """Return an id nobody had before, beginning with a name an operator knows."""
+        """Return a new id, beginning with a name that an operator knows."""
         name = request.client_id if request.instance_id is None else request.instance_id
         unique = f"-{uuid.UUID(int=self._rng.getrandbits(128), version=4)}"
-        # Together they must fit what a string of the protocol can hold.
+        # Together they must fit a string of the protocol.
         room = _STRING_BYTES_MAX - len(unique)
         return name.encode()[:room].decode(errors="ignore") + unique
 
@@ -164,7 +164,7 @@ class Joining:
         effects: Effects,
         now: Instant,
     ) -> None:
-        """Let a new process take over a static member, fencing the old one."""
+        """Give a static member's place to a new process, fencing the old one."""
         before = _Identity(
             member.member_id,
             member.protocols,
@@ -242,7 +242,7 @@ class Joining:
         effects: Effects,
         now: Instant,
     ) -> None:
-        """Let a member join that has its id, for the first time or again."""
+        """Join a member that has its id, for the first time or again."""
         member_id = request.member_id
         if group.state is GroupState.DEAD:
             group.require(Event.JOIN)
@@ -272,7 +272,7 @@ class Joining:
 
 
 class _Identity(NamedTuple):
-    """What a static member was before another process took it over."""
+    """The state of a static member before another process took it over."""
 
     member_id: str
     protocols: tuple[GroupProtocol, ...]
@@ -300,8 +300,8 @@ def _kept(
 ) -> JoinAnswer:
     """Answer a static member that came back to a stable group.
 
-    A client that cannot be told to skip the assignment is shown the leader of before,
-    so that it does not take itself for the leader and assign for nothing.
+    A client without support for skipping the assignment gets the former leader, so that
+    it does not take itself for the leader and assign for nothing.
     """
     leads = group.roster.leader == member.member_id
     if request.supports_skipping_assignment:

@@ -10,7 +10,7 @@ none. ``work`` does the rest, a step at a time:
   after the load has read it.
 - A load ends with its shard: each step looks the shard up anew.
 - A topic that is deleted while a shard loads is noted in the shard. Its offsets are
-  deleted when they have been read, before the groups can be asked for.
+  deleted when they have been read, before the groups can be queried.
 
 A load that fails, other than by its disk, starts again from the beginning.
 """
@@ -60,7 +60,7 @@ class Loading:
         self._offsets = offsets
         self._on_loaded = on_loaded
         self._on_work = on_work
-        # The groups of each partition in `Shards.unloading`, and what is left of that.
+        # The groups of each partition in `Shards.unloading`, and the running unloads.
         self._leaving: dict[int, deque[Group]] = {}
         self._unloads: dict[int, Steps] = {}
         self._woken_by_deletions: list[Wake] = []
@@ -96,8 +96,7 @@ class Loading:
     def next_ns(self) -> int | None:
         """Return 0 if `work` has something to do, else None.
 
-        0 is due since ever: the clock's own time would always be later than that of
-        whoever asked a moment before.
+        0 is always due: the present time would be later than that of an earlier call.
         """
         return None if self._next_load() is None and not self._leaving else 0
 
@@ -136,7 +135,7 @@ class Loading:
             raise
 
     def _unload(self, groups: deque[Group]) -> Steps:
-        """Send away whoever waits for the groups, and end them."""
+        """Answer the requests that wait for the groups, and end the groups."""
         number = 0
         while groups:
             group = groups.popleft()

@@ -1,8 +1,8 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and members whose time is up.
+"""SyncGroup, Heartbeat, LeaveGroup, and the time-outs of members.
 
 Kafka: the rest of the classic half of ``GroupMetadataManager``. Each verb first checks
-what must hold in every state (the member is known, its instance not fenced, its
-generation current), then does what the table says for the state.
+the conditions of every state (the member is known, its instance not fenced, its
+generation current), then acts by the table for the state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 
 
 class Membership:
-    """What members do once they are in."""
+    """The verbs of members that have joined."""
 
     def __init__(self, rebalance: Rebalance) -> None:
         self._rebalance = rebalance
@@ -129,10 +129,10 @@ class Membership:
         generation: int,
         now: Instant,
     ) -> None:
-        """Say whether this caller may commit offsets now, or raise why not.
+        """Return if this caller may commit offsets now, otherwise raise the reason.
 
-        A caller that is nobody's member (an operator's tool, a consumer that assigns
-        itself) sends no generation, and may commit while the group has no members.
+        A caller that is no member (an operator's tool, a consumer that assigns itself)
+        sends no generation, and may commit while the group has no members.
         """
         step = group.step(Event.COMMIT)
         nobody = generation < 0
@@ -151,7 +151,7 @@ class Membership:
             self._rebalance.touch(group, member, now)
 
     def due(self, group: Group, key: TimerKey, now: Instant) -> Effects:
-        """Do what a deadline that has come asks for."""
+        """Act on a deadline that has come."""
         effects = Effects()
         if group.state is GroupState.DEAD:
             return effects
@@ -168,7 +168,7 @@ class Membership:
     def _session_over(
         self, group: Group, member_id: str, effects: Effects, now: Instant
     ) -> None:
-        """Lose a member that was silent, or an id that nobody came back with."""
+        """Remove a member that was silent, or an id that was never used."""
         if member_id in group.roster.pending:
             self._rebalance.lose(group, member_id, "its session has ended", effects)
             if group.step(Event.GONE).action is Action.COMPLETE:

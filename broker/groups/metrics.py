@@ -1,4 +1,4 @@
-"""How many groups there are, in which states, and what became of their offsets.
+"""Numbers of groups, their states, and the outcomes of their offsets.
 
 Kafka: ``kafka.coordinator.group:type=GroupMetadataManager`` and the totals behind the
 rates of ``group-coordinator-metrics``.

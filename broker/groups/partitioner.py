@@ -1,4 +1,4 @@
-"""Which partition of ``__consumer_offsets``, and so which broker, a group belongs to.
+"""The partition of ``__consumer_offsets``, and so the broker, of a group.
 
 Every broker and every Kafka tool must come to the same answer, so this is Java's
 ``Utils.abs(groupId.hashCode()) % n`` to the letter: the hash is over UTF-16 units, in

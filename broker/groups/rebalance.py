@@ -1,16 +1,4 @@
-"""How a group gets from one generation to the next.
-
-Kafka: ``prepareRebalance``, ``completeClassicGroupJoin``, ``expirePendingSync`` and the
-heartbeat timers of ``GroupMetadataManager``. A rebalance has two phases. In the join
-phase (PreparingRebalance) everyone's JoinGroup is collected; it ends when all members
-have joined, or at the longest rebalance timeout, which loses the dynamic members that
-did not. In the sync phase (CompletingRebalance) the leader brings the assignment; it is
-written to the log, and members that never ask for their part are lost after the same
-timeout.
-
-Where Kafka forgets a parked request (a member that leaves while it waits for its
-assignment, a request repeated over a new connection), this answers it.
-"""
+"""Rebalances: the way of a group from one generation to the next."""
 
 from __future__ import annotations
 
@@ -46,7 +34,7 @@ logger = getLogger(__name__)
 
 
 class TimerKind(enum.Enum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
     SESSION = "a member's heartbeat is overdue"
     JOIN = "the join phase is over"
@@ -92,7 +80,7 @@ class Rebalance:
         effects: Effects,
         error: ErrorCode = ErrorCode.unknown_member_id,
     ) -> None:
-        """Remove a member, or an id handed out, and answer what it waits for."""
+        """Remove a member, or an id handed out, and answer its waiting requests."""
         self.end_session(group, member_id)
         member = group.roster.remove(member_id)
         if member is None:
@@ -180,7 +168,7 @@ class Rebalance:
         self._put_off(group, delay_ms, effects, now)
 
     def join_overdue(self, group: Group, effects: Effects, now: Instant) -> None:
-        """Lose some of those who have not joined; with the last, end the join phase."""
+        """Remove some members that did not join; with the last, end the join phase."""
         absent = _absent(group)
         for member in reversed(absent[-MEMBERS_PER_STEP:]):
             self.lose(group, member.member_id, "it did not join in time", effects)
@@ -190,7 +178,7 @@ class Rebalance:
             self.complete_join(group, effects, now)
 
     def complete_join(self, group: Group, effects: Effects, now: Instant) -> None:
-        """End the join phase: lose who has not joined, begin the next generation."""
+        """End the join phase: remove absent members, begin the next generation."""
         roster = group.roster
         self._cancel_join(group)
         for member in _absent(group):
@@ -294,7 +282,7 @@ class Rebalance:
             self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def sync_overdue(self, group: Group, effects: Effects, now: Instant) -> None:
-        """Lose some of those who have not asked for their part; then rebalance."""
+        """Remove some members that have not synced; then rebalance."""
         assert group.step(Event.SYNC_OVERDUE).action is Action.REBALANCE
         assert group.roster.unsynced, "the timer outlived its reason"
         overdue = [m for m in group.roster.members if m in group.roster.unsynced]
@@ -350,7 +338,7 @@ class Rebalance:
     def fail_sync(
         self, group: Group, error: ErrorCode, effects: Effects, now: Instant
     ) -> None:
-        """Void the assignments and answer everyone who waits for one."""
+        """Void the assignments and answer all members that wait for one."""
         for member in group.roster:
             member.assignment = b""
         told = SyncAnswer(error=error)
@@ -359,7 +347,7 @@ class Rebalance:
     def _answer_syncs(
         self, group: Group, told: SyncAnswer, now: Instant
     ) -> Iterator[Answered]:
-        """Answer who waits for an assignment, with the one that it has now."""
+        """Answer the members that wait, each with its present assignment."""
         waiting = [
             (member, member.assignment, member.syncing)
             for member in group.roster
@@ -389,7 +377,7 @@ def _absent(group: Group) -> list[Member]:
 
 
 def _write(group: Group, assignments: dict[str, bytes]) -> Write:
-    """Write the group as it is, with ``assignments``; nobody waits for the outcome.
+    """Write the group as it is, with ``assignments``, without waiting for the outcome.
 
     If an empty generation is lost, the one before comes back at the next start, and its
     members' sessions end.

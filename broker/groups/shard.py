@@ -1,8 +1,8 @@
-"""The groups of one partition of ``__consumer_offsets``, and how they are read back.
+"""The groups of one partition of ``__consumer_offsets``, and their loading.
 
 Kafka: ``GroupCoordinatorShard`` and ``CoordinatorLoaderImpl``. The broker that leads
 the partition coordinates its groups. A new shard reads the partition from the start, in
-steps; until that is done its groups cannot be asked for. A record replaces the earlier
+steps; until that is done its groups cannot be queried. A record replaces the earlier
 one under the same key, and the last ones are the state, so offsets and generations
 never go back over a restart.
 """
@@ -64,7 +64,7 @@ class Shard:
         self._owns = owns
         self.groups: dict[str, Group] = {}
         self.loading = True
-        # What is left of the load, once it has begun.
+        # The rest of the load, once it has begun.
         self.steps: Steps | None = None
         self.deleted: deque[Sequence[TopicPartition]] = deque()
 

@@ -29,7 +29,7 @@ Clock = Callable[[], Instant]
 
 @dataclass(slots=True)
 class Counters:
-    """What Kafka's ``GroupCoordinatorMetrics`` counts."""
+    """The counters of Kafka's ``GroupCoordinatorMetrics``."""
 
     offset_commits: int = 0
     offset_expirations: int = 0
@@ -48,7 +48,7 @@ class Shards:
     by_partition: dict[int, Shard] = field(default_factory=dict)
     # Partitions whose groups, of a term that is over, are not all gone yet.
     unloading: set[int] = field(default_factory=set)
-    # What is left of answers to very many; `settle_some` gives them.
+    # The rest of answers to very many members; `settle_some` gives them.
     unsettled: deque[Iterator[Answered]] = field(default_factory=deque)
     on_unsettled: Callable[[], None] = lambda: None
 
@@ -94,7 +94,7 @@ class Shards:
                 yield from tuple(shard.groups.values())
 
     def perform(self, group_id: str, effects: Effects) -> None:
-        """Append what is to be written, then give the answers that are due."""
+        """Append the writes, then give the due answers."""
         for write in effects.writes:
             self.append(group_id, write)
         for waiting, answer in effects.answers:
@@ -149,7 +149,7 @@ class Shards:
             del shard.groups[group.group_id]
 
     def drop_if_unused(self, group: Group) -> None:
-        """Forget a group of which nothing was ever stored and nobody is left."""
+        """Drop a group that was never stored and has no members."""
         if group.generation == 0 and group.is_unused():
             self.remove(group)
 

@@ -1,1 +1,1 @@
-"""Followers: what they fetch from their leaders, and where they cut their logs."""
+"""Followers: their fetches from leaders, and the truncation of their logs."""

@@ -2,9 +2,9 @@
 
 Kafka's ``ReplicaFetcherManager``: a partition goes to fetcher ``hash % num.replica.
 fetchers`` of its leader. A fetcher lives from its first partition to its last, over a
-connection of its own (one request at a time, as a broker serves them). Where the leader
-listens is looked up in the metadata before each request, so that a follower made before
-its leader is known begins once it is.
+connection of its own (one request at a time, as a broker serves them). The leader's
+address is looked up in the metadata before each request, so a follower made before its
+leader is known starts once it is.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from broker.replication.replica_fetcher import (
 
 logger = getLogger(__name__)
 
-# Where a broker's inter-broker listener is, if that is known.
+# The address of a broker's inter-broker listener, if it is known.
 Find = Callable[[int], tuple[str, int] | None]
 # Makes a log durable; raises KAFKA_STORAGE_ERROR.
 Flush = Callable[[Log], Awaitable[None]]
 # Lowers recovery points to what truncations to these ends leave; raises OSError.
 Lower = Callable[[Mapping[TopicPartition, int]], Steps[None]]
-# Kafka takes 0 for replica.fetch.backoff.ms; what is held back, or a leader that is
-# away, would be tried without end.
+# Kafka accepts 0 for replica.fetch.backoff.ms; throttled partitions, or an absent
+# leader, would be retried without end.
 _PAUSE_MIN_NS: Final = 10_000_000
 # In one step of `ReplicaFetcherManager.deal_anew`.
 _PARTITIONS_AT_ONCE: Final = 100
@@ -71,7 +71,7 @@ class FetcherId(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A fetcher, who is told of any change, and who of partitions that left."""
+    """A fetcher, with the signals of any change, and of partitions that left."""
 
     fetcher: ReplicaFetcher
     changed: Signal
@@ -79,7 +79,7 @@ class _Running(NamedTuple):
 
 
 class ReplicaFetcherManager:
-    """Who is fetched from whom; `run` carries it out."""
+    """The fetcher of each partition; `run` carries it out."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class ReplicaFetcherManager:
     # ---- what a controller decides ----------------------------------------------
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition from its leader, from now on from nobody else."""
+        """Fetch a partition from its leader, from now on from no other broker."""
         self.stop(partition.key)
         if partition.leader >= 0:
             name = self._name(partition.key, partition.leader)
@@ -165,10 +165,10 @@ class ReplicaFetcherManager:
             running.left.notify()
 
     def deal_anew(self) -> Iterator[None]:
-        """Give each partition to the fetcher that it belongs to by now, in steps.
+        """Give each partition to the fetcher that it now belongs to, in steps.
 
-        Kafka: ``resizeThreadPool``. What is known of it goes with it; an answer that
-        the other fetcher still waits for counts no more.
+        Kafka: ``resizeThreadPool``. The partition's state goes with it; an outstanding
+        answer of the other fetcher does not count any more.
         """
         for number, (key, before) in enumerate(tuple(self._of.items()), 1):
             name = self._name(key, before.leader)
@@ -233,7 +233,7 @@ class ReplicaFetcherManager:
                 if not await self._contained(task):
                     await running.changed.wait(task.pause_until_s(self._now_ns()))
                 if not running.fetcher.following:
-                    # Let go of by itself, where a directory has failed.
+                    # Released without a command, where a directory has failed.
                     running.left.notify()
             nursery.cancel_scope.cancel()
 
@@ -246,7 +246,7 @@ class ReplicaFetcherManager:
         running = self._running[name]
         while running.fetcher.following:
             await running.left.wait()
-        # Nothing has been awaited since: nobody can have added a partition.
+        # Nothing has been awaited since, so no partition was added.
         del self._running[name]
         task.hang_up()
         running.changed.notify()
@@ -276,7 +276,7 @@ class ReplicaFetcherManager:
 
 
 class _Task:
-    """What one fetcher's task does, a round at a time."""
+    """The work of one fetcher's task, a round at a time."""
 
     def __init__(
         self,
@@ -321,7 +321,7 @@ class _Task:
         for each in fetcher.out_of_range():
             await self._realign(each)
         await self._cut_all()
-        # What another fetcher has had may have to be durable first.
+        # Records of another fetcher may have to be durable first.
         await self._flush_all()
         asked = fetcher.request()
         if asked is None:

@@ -28,7 +28,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 
-# Kafka's pause before a proposal is brought again; it grows while nobody answers.
+# Kafka's pause before a proposal is sent again; it grows without an answer.
 RETRY_S, RETRY_MAX_S = 0.05, 1.0
 # Partitions looked at in one piece of a round.
 PIECE: Final = 256
@@ -58,7 +58,7 @@ class Proposal(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """Tell whether it is proposed still: an answer to another one says nothing."""
+        """Return whether it is still proposed, so that an answer counts."""
         partition = self.partition
         return (
             partition.is_leader
@@ -68,17 +68,17 @@ class Proposal(NamedTuple):
 
 
 class IsrProposals:
-    """What has been proposed and not been decided.
+    """Proposals that have not been decided.
 
-    ``changed`` is told of a partition whose ISR has changed: who waits for its high
-    watermark may be answered.
+    ``changed`` is called with a partition whose ISR has changed: requests that wait for
+    its high watermark may be answered.
     """
 
     def __init__(self, changed: Callable[[Partition], None]) -> None:
         self._changed = changed
         self._waiting: dict[TopicPartition, Partition] = {}
         self.submitted = Signal()
-        # Decided by the controller: ISRs that lost somebody, that gained, refused.
+        # Decisions of the controller: ISRs that shrank, that grew, refused ones.
         self.shrinks = self.expands = self.refusals = 0
 
     def submit(self, partition: Partition) -> None:
@@ -87,10 +87,10 @@ class IsrProposals:
         self.submitted.notify()
 
     def open(self) -> list[Proposal]:
-        """Return what is proposed still, and forget the rest.
+        """Return the proposals that still stand, and drop the rest.
 
-        Without a topic id, which the controller is yet to give, it is withdrawn, and
-        proposed again when the followers are next looked at.
+        One without a topic id, which the controller has still to assign, is withdrawn,
+        and proposed again at the next check of the followers.
         """
         for each in self._waiting.values():
             if each.is_leader and each.proposed_isr is not None and not each.topic_id:
@@ -125,9 +125,9 @@ class IsrProposals:
         )
 
     def take(self, asked: Iterable[Proposal], answer: Entity) -> None:
-        """Take the controller's decisions in; what it did not decide stays open.
+        """Apply the controller's decisions; undecided proposals stay open.
 
-        So does what has been proposed since then, in a new leader epoch.
+        So do proposals made since then, in a new leader epoch.
         """
         if answer.error_code is not ErrorCode.none:
             return

@@ -1,4 +1,4 @@
-"""How far followers lag behind, and how often ISRs change, under Kafka's names."""
+"""Lag of followers, and the rate of ISR changes, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def replica_fetcher_metrics(fetchers: ReplicaFetcherManager) -> Iterator[Metric 
         for each in fetcher.following.values()
     ]
     for number, (name, each) in enumerate(following, 1):
-        # Before the first answer nobody knows.
+        # Unknown before the first answer.
         if each.lag is not None:
             topic, index = each.partition.key
             yield Metric(

@@ -1,18 +1,18 @@
-"""What a follower asks of one leader, and what becomes of the answers.
+"""A follower's requests to one leader, and the handling of the answers.
 
-Kafka's ``ReplicaFetcherThread``, without the thread: it makes a Fetch of all partitions
-that follow this leader, appends what comes, takes over the leader's high watermark and
-log start, and notes where the leader says that histories part (KIP-595's diverging
-epoch, so that no OffsetsForLeaderEpoch need be asked). There the log is cut before the
-next Fetch, once its recovery point is lowered on disk. A partition with an
+Kafka's ``ReplicaFetcherThread``, without the thread. It makes a Fetch of all partitions
+that follow this leader, appends the records, and takes over the leader's high watermark
+and log start. It notes where the leader reports diverging histories (KIP-595's
+diverging epoch, so that no OffsetsForLeaderEpoch is needed). There the log is cut
+before the next Fetch, once its recovery point is lowered on disk. A partition with an
 error is left alone for ``replica.fetch.backoff.ms``; one that the leader fences under
-the epoch that is known here waits for the controller's next word.
+the epoch that is known here waits for the controller's next command.
 
 The leader must speak Fetch v12 (Kafka 2.7 and later do). An answer counts for a
-partition only if it still follows under the epoch that was asked with. What the keys
-``flush.messages`` and ``flush.ms`` ask for is flushed before the next Fetch, by which
-the leader learns that it is here. Fetch sessions (KIP-227) are not used: every request
-says all that it wants, but for partitions that are not in sync and over the quota of
+partition only if it still follows under the epoch of the request. Records that
+``flush.messages`` or ``flush.ms`` covers are flushed before the next Fetch, which
+acknowledges them to the leader. Fetch sessions (KIP-227) are not used: every request
+names all partitions, except those that are not in sync and over the quota of
 ``follower.replication.throttled.rate``.
 """
 
@@ -53,13 +53,13 @@ EARLIEST, LATEST = -2, -1
 
 
 class Watchers(Protocol):
-    """Who waits for records or high watermarks of a partition."""
+    """The requests that wait for records or high watermarks of a partition."""
 
     def note_append(self, partition: Partition) -> None:
-        """Try who waits for records, or for the high watermark, of a partition."""
+        """Try the requests that wait for records, or for the high watermark."""
 
     def note_flush(self, partition: Partition) -> None:
-        """Show what a partition has withheld, if it is led here by now."""
+        """Show a partition's withheld records, if it is led here by now."""
 
 
 class Cut(NamedTuple):
@@ -124,7 +124,7 @@ class ReplicaFetcher:
     requests: int = 0
     bytes: int = 0
     rate: MinuteRate = field(init=False)
-    # What has got so much that it must be durable before it is fetched on.
+    # Partitions whose records must be durable before the next Fetch.
     to_flush: list[Following] = field(default_factory=list)
     following: dict[TopicPartition, Following] = field(default_factory=dict)
 
@@ -143,8 +143,8 @@ class ReplicaFetcher:
 
     def take_over(self, known: Following) -> None:
         """Go on with a partition that another fetcher of its leader has had."""
-        # A copy: what the other one still waits for must not count here, nor there
-        # should the partition come back.
+        # A copy: outstanding answers of the other fetcher must not count here, and the
+        # partition must not come back.
         each = self.following[known.partition.key] = replace(known)
         if each.partition.log.flushes:
             self.to_flush.append(each)
@@ -302,7 +302,7 @@ class ReplicaFetcher:
             elif code is ErrorCode.offset_out_of_range:
                 each.out_of_range = True
             elif code is ErrorCode.fenced_leader_epoch:
-                # Whoever leads now is told to us by the controller.
+                # The controller will send the present leader.
                 each.fenced = True
             else:
                 self.leave_alone(each)
@@ -339,14 +339,14 @@ class ReplicaFetcher:
             log.append_as_follower(found.records, now_ms)
             self.bytes += len(found.records)
             self.quota.note(partition.key, len(found.records))
-            # Noted for who leads it next, before it is flushed.
+            # Noted for the next leader, before it is flushed.
             partition.withheld.note(now_ms)
             if partition.withheld.any:
                 self.to_flush.append(each)
         self._take_over(partition, found.high_watermark, found.log_start_offset)
 
     def _begin_with_whole_batch(self, partition: Partition, records: Buffer) -> None:
-        """Let an empty log begin where the first batch does, if that is lower.
+        """Move an empty log's start down to the first batch, if that is lower.
 
         The leader's log may start within a batch, which is sent as a whole. Kafka's
         ``UnexpectedAppendOffsetException``.

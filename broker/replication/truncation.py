@@ -1,12 +1,4 @@
-"""Where a follower cuts its log, when its leader's history parts from its own.
-
-Kafka's ``AbstractFetcherThread.getOffsetTruncationState``. Batches of one leader epoch
-are the same everywhere (KIP-101), so two logs agree up to where the latest epoch that
-both know ended in the shorter of them. One answer of a leader may not suffice to know
-that epoch (KIP-279): the follower cuts what is certainly wrong and asks again.
-
-Pure.
-"""
+"""The offset at which a follower cuts its log, when its leader's history diverges."""
 
 from __future__ import annotations
 
@@ -18,7 +10,7 @@ UNDEFINED = -1
 
 
 class Epochs(Protocol):
-    """What is asked of the follower's log."""
+    """The question to the follower's log."""
 
     log_end_offset: int
 

@@ -1,10 +1,10 @@
 """One connection to a server: requests out in order, answers in, events between them.
 
-Requests are submitted synchronously and answered by a synchronous call, so that what
-stands in the stream before an answer (an event, above all) is known before the answer
-is. A connection ends as a whole: when the server is silent for two thirds of the
-session's time-out, at bytes that are no answer, at an answer larger than
-`ANSWER_BYTES_MAX`. All that waits for an answer then fails with ConnectionLoss.
+Requests are submitted synchronously and answered by a synchronous call, so messages
+that precede an answer in the stream (an event, above all) are handled before it. A
+connection ends as a whole: when the server is silent for two thirds of the session's
+time-out, at bytes that are no answer, at an answer larger than `ANSWER_BYTES_MAX`. All
+calls without an answer then fail with ConnectionLoss.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, MalformedFr
 
 
 class Call:
-    """A request, and what has become of it: a code, and an answer if that is OK."""
+    """A request and its outcome: a code, and an answer if that is OK."""
 
     def __init__(self, request: Request[Any]) -> None:
         self.request = request
         self.code = OK
         self.answer: Any = None
         self.done = trio.Event()
-        # Nobody waits for it any more: not to be sent if it has not been.
+        # The caller has given up: not to be sent if it has not been.
         self.abandoned = False
 
     def fail(self, code: int) -> None:
-        """Let whoever waits know that there is no answer."""
+        """Report to the waiting task that there is no answer."""
         self.code = code
         self.done.set()
 
@@ -66,7 +66,7 @@ class _InFlight(NamedTuple):
 
 
 class Connection:
-    """A stream to one server, and what was asked over it."""
+    """A stream to one server, and the requests in flight over it."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Connection:
         self._stream = stream
         self._watches = watches
         self._on_event = on_event
-        # The last transaction that an answer told of.
+        # The last transaction that an answer named.
         self.last_zxid = last_zxid
         self._frames = Frames(ANSWER_BYTES_MAX)
         self._in_flight: deque[_InFlight] = deque()
@@ -99,7 +99,7 @@ class Connection:
         return greeting
 
     def submit(self, call: Call) -> None:
-        """Send a request, unless nobody waits for it."""
+        """Send a request, unless its caller has given up."""
         if call.abandoned:
             return
         self._xid = self._xid % _XID_MAX + 1

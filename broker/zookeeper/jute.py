@@ -1,7 +1,7 @@
-"""Jute, ZooKeeper's serialisation: big-endian numbers, and sizes before what has one.
+"""Jute, ZooKeeper's serialisation: big-endian numbers, and length prefixes.
 
 Values are written by functions that return bytes, and read back by a `Reader`, which
-raises `MalformedFrame` where a frame ends too early or cannot be what it says.
+raises `MalformedFrame` where a frame ends too early or contradicts itself.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from broker.protocol.errors import MalformedFrame
 from broker.zookeeper.znodes import Stat
 
-# The bound that a server puts on frames unless told otherwise, and the one that
-# Kafka's client puts on answers (both are called jute.maxbuffer).
+# A server's default bound on frames, and the bound of Kafka's client on answers (both
+# are called jute.maxbuffer).
 REQUEST_BYTES_MAX: Final = 0xFFFFF
 ANSWER_BYTES_MAX: Final = 4 << 20
 
@@ -58,7 +58,7 @@ def packed_stat(stat: Stat) -> bytes:
 
 
 def framed(body: bytes) -> bytes:
-    """Return a frame: its size, then what it holds."""
+    """Return a frame: its size, then its body."""
     return packed_buffer(body)
 
 
@@ -71,7 +71,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes have not been read."""
+        """The number of unread bytes."""
         return len(self._frame) - self._at
 
     def read_int(self) -> int:

@@ -1,4 +1,4 @@
-"""A client's messages: requests as bytes, and what their answers say.
+"""A client's messages: requests as bytes, and the decoding of answers.
 
 Numbers and orders of fields are those of ZooKeeper's jute file and ``ZooDefs``.
 Paths are the server's.
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class OpCode(IntEnum):
-    """What a request asks for; `ERROR` stands in the answer to a multi only."""
+    """The operation of a request; `ERROR` stands in the answer to a multi only."""
 
     CREATE = 1
     DELETE = 2
@@ -129,7 +129,7 @@ def read_event(reader: Reader) -> WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """What is asked about which path, whether with a watch; how to read the answer."""
+    """A request: its path, whether it sets a watch, and the reader of its answer."""
 
     opcode: OpCode
     path: str

@@ -1,10 +1,9 @@
 """A session with ZooKeeper: one connection after the other, until closed or expired.
 
 Java's ``ZooKeeper`` without its threads. A connection that is lost is made again, to
-the next server of the connect string, under the same session; the watches that stood
-are set again, as of the last transaction that was heard of. Only a server can say that
-the session has expired: as long as none answers, this end cannot know, and its calls
-wait.
+the next server of the connect string, under the same session; the present watches are
+set again, as of the last known transaction. Only a server can report that the session
+has expired: as long as none answers, calls wait.
 """
 
 from __future__ import annotations
@@ -201,7 +200,7 @@ class ZooKeeperSession:
             self._end()
 
     async def _visit(self, host: str, port: int) -> bool:
-        """Connect to a server and stay until that ends; tell whether it served."""
+        """Connect to a server and stay until that ends; return whether it served."""
         patience_s = self._timeout_ms / 1000 / self._server_count
         try:
             stream = await reach(self._connect, host, port, patience_s)

@@ -9,8 +9,8 @@ from broker.zookeeper import messages
 from broker.zookeeper.messages import OK, OpCode, Request
 from broker.zookeeper.znodes import EventKind, NoNode, WatchEvent
 
-# A request that sets watches again names paths of about so many bytes: what is left of
-# the bound on its frame holds their sizes.
+# A request that sets watches again names paths of about so many bytes: the rest of the
+# bound on its frame holds their sizes.
 _PATH_BYTES: Final = 128 << 10
 
 

@@ -1,4 +1,4 @@
-"""What one session may ask of ZooKeeper, what it hears unasked, and how calls fail.
+"""The interface of one ZooKeeper session: calls, events, and errors.
 
 Names and meanings are ZooKeeper's own (``KeeperException.Code``, ``Stat``, ``Op``,
 ``Watcher.Event``). Paths are absolute, within the chroot of the connect string. A
@@ -96,14 +96,14 @@ class Stat(NamedTuple):
 
 
 class Znode(NamedTuple):
-    """What a znode holds."""
+    """The content of a znode."""
 
     data: bytes
     stat: Stat
 
 
 class EventKind(IntEnum):
-    """What a watch has seen, by ZooKeeper's numbers."""
+    """The event of a watch, by ZooKeeper's numbers."""
 
     CREATED = 1
     DELETED = 2
@@ -119,7 +119,7 @@ class WatchEvent(NamedTuple):
 
 
 class SessionEvent(Enum):
-    """What became of the session's connection; `EXPIRED` is the last event."""
+    """Events of the session's connection; `EXPIRED` is the last one."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
@@ -158,7 +158,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Let the `multi` fail unless the znode has this version."""
+    """Make the `multi` fail unless the znode has this version."""
 
     path: str
     version: int

@@ -1,9 +1,9 @@
-"""How the leader of a group divides partitions among the members: pure functions.
+"""Division of partitions among the members by a group's leader: pure functions.
 
 Kafka's ``RangeAssignor``, ``RoundRobinAssignor`` and ``CooperativeStickyAssignor``
 (without racks). Given the same members and counts, range and round robin answer as
-Kafka's do. Cooperative-sticky promises what Kafka's promises, balance and then the
-fewest moves, and the order among equals is its own.
+Kafka's do. Cooperative-sticky keeps the promises of Kafka's, balance and then the
+fewest moves; the order among equals is its own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _round_robin(counts: Counts, members: Members) -> Assignment:
 
 
 def _cooperative_sticky(counts: Counts, members: Members) -> Assignment:
-    """Balance with the fewest moves; what moves is nobody's until its owner lets go.
+    """Balance with the fewest moves; a moving partition stays unassigned until revoked.
 
     The owner learns from this assignment that it has to revoke, joins again, and the
     next assignment gives the partition away (KIP-429).
@@ -87,7 +87,7 @@ def _balanced(
 def _move_one(assignment: Assignment, members: Members) -> bool:
     """Move a partition to a member that has at least two fewer, if there is one."""
     for mine in sorted(assignment.values(), key=len, reverse=True):
-        # The latest ones first: a member keeps what it has had for longest.
+        # The latest ones first: a member keeps its oldest partitions.
         for partition in reversed(mine):
             other = _least(assignment, members, partition.topic)
             if len(mine) - len(other) >= 2:
@@ -106,7 +106,7 @@ def _least(
 
 
 def _owners(counts: Counts, members: Members) -> dict[TopicPartition, str]:
-    """Return who owns what; claims of an older generation are void, equal ones too."""
+    """Return each partition's owner; ties and claims of old generations are void."""
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member in _in_order(members):
         subscription = members[member]
@@ -125,7 +125,7 @@ def _owners(counts: Counts, members: Members) -> dict[TopicPartition, str]:
 
 
 def _all_partitions(counts: Counts, members: Members) -> Iterator[TopicPartition]:
-    """Yield the partitions of all topics that somebody wants."""
+    """Yield the partitions of all topics that any member wants."""
     wanted = {topic for each in members.values() for topic in each.topics}
     for topic in sorted(wanted & counts.keys()):
         yield from _run(topic, 0, counts[topic])

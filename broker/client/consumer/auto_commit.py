@@ -1,7 +1,7 @@
-"""Commits every so often what earlier polls have returned.
+"""Periodic commits of the records that earlier polls have returned.
 
-Kafka's ``enable.auto.commit``. The positions are noted when the user polls again, that
-is when what was returned before has been processed, and committed beside the poll.
+Kafka's ``enable.auto.commit``. The positions are noted at the next poll, when the
+records returned before have been processed, and committed in parallel with the poll.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Noted(NamedTuple):
 
 
 class AutoCommit:
-    """The commits of one consumer that nobody asks for."""
+    """The automatic commits of one consumer."""
 
     def __init__(
         self, config: ClientConfig, commits: Commits, subscriptions: SubscriptionState
@@ -66,11 +66,11 @@ class AutoCommit:
                 await self._commits.commit(returned(self._subscriptions))
 
     async def run(self) -> None:
-        """Commit what was noted, until cancelled."""
+        """Commit noted positions, until cancelled."""
         while True:
             await self._due.wait()
             assert self._noted is not None
-            # What fails now is committed by the next one.
+            # A failed commit is made good by the next one.
             with suppress(KafkaError):
                 await self._commits.commit(*self._noted)
 

@@ -3,8 +3,8 @@
 The second half of Kafka's ``ConsumerCoordinator``. Passing errors are tried again until
 ``default.api.timeout.ms`` is over; a commit of a member that the group has moved on
 without fails at once (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS),
-because what it says may not be true any more. For the same reason a commit is one of
-the generation that it was asked for in, however often and late it is tried.
+because its offsets may be outdated. For the same reason a commit keeps the generation
+in which it was requested, however often and late it is tried.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NONE = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset, the next one to read, and a note beside it."""
+    """A committed offset, the next one to read, and a note."""
 
     offset: int
     metadata: str = ""
@@ -53,7 +53,7 @@ class Commits:
 
     @property
     def generation(self) -> Generation:
-        """Who commits, now."""
+        """The member's present generation."""
         return self._member.current
 
     async def commit(
@@ -93,7 +93,7 @@ class Commits:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what is committed; partitions without are left out."""
+        """Return the committed offsets; partitions without one are left out."""
         grouped = by_topic(partitions)
         generation = self.generation
         request = {

@@ -1,8 +1,8 @@
-"""The consumer: topics of a group, or partitions of one's own choice; records out.
+"""The consumer: topics of a group, or chosen partitions; records out.
 
-Kafka's ``KafkaConsumer``, in Trio's idiom: iterated over, or polled. What a poll has
-returned counts as processed at the next poll, not before; so a block that ends by an
-exception does not commit what it was working on, and the group repeats it.
+Kafka's ``KafkaConsumer``, in Trio's idiom: iterated over, or polled. Records returned
+by a poll count as processed at the next poll, not before. A block that ends by an
+exception therefore does not commit its last records, and the group repeats them.
 
 >>> async def example():
 ...     async with open_consumer("localhost:9092", group_id="readers") as consumer:
@@ -163,7 +163,7 @@ class KafkaConsumer:
         return self._subscriptions.assigned
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return nothing of these until they are resumed; what is in store stays."""
+        """Return no records of these until they are resumed; prefetched ones stay."""
         for partition in partitions:
             self._subscriptions.state(partition).paused = True
 
@@ -310,11 +310,11 @@ class KafkaConsumer:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what the group has committed; partitions without are left out."""
+        """Return the group's committed offsets; partitions without one are left out."""
         return await self._group().committed(partitions)
 
     async def close(self, *, in_peace: bool) -> None:
-        """Leave the group; in peace, having committed what was returned."""
+        """Leave the group; in peace, after committing the returned records."""
         if self._coordinator is not None:
             await self._coordinator.leave(in_peace=in_peace)
         self._subscriptions.assign(())

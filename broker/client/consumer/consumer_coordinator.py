@@ -1,8 +1,8 @@
 """A group's rebalances as one consumer goes through them, and its heartbeats.
 
 Kafka's ``ConsumerCoordinator``, on tasks of its own: heartbeats go on while the user
-processes records, a join while the user is away from poll. What the user must take part
-in, the listener's calls and the change of the assignment, waits until the user polls::
+processes records, a join while the user is away from poll. The listener's calls and the
+change of the assignment need the user, so they wait until the user polls::
 
     PREPARE   user polls: commit, revoke (eager: everything), then join and sync
     JOINING   the coordinator waits for the other members
@@ -11,7 +11,7 @@ in, the listener's calls and the change of the assignment, waits until the user 
     STABLE    heartbeats tell when to prepare again
 
 A member that the group has forgotten loses its partitions instead of revoking them:
-somebody else may have them already.
+another member may have them already.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _AGAIN: Final = frozenset({ErrorCode.rebalance_in_progress, *FORGOTTEN})
 
 
 class Phase(enum.Enum):
-    """Where a member is in a rebalance."""
+    """A member's phase in a rebalance."""
 
     UNSUBSCRIBED = enum.auto()
     PREPARE = enum.auto()
@@ -64,7 +64,7 @@ class Phase(enum.Enum):
 
 
 class ConsumerCoordinator:
-    """Keeps one consumer in its group; ``on_change`` hears of what a poll may need."""
+    """Keeps one consumer in its group; ``on_change`` wakes its polls."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ConsumerCoordinator:
         self._go(Phase.PREPARE)
 
     async def poll(self) -> None:
-        """Take part in what a rebalance needs the user for; raises its failures."""
+        """Carry out the user's steps of a rebalance; raises its failures."""
         self._polled_s = trio.current_time()
         self._auto_commit.polled(self._polled_s)
         self._pollers += 1
@@ -131,10 +131,10 @@ class ConsumerCoordinator:
         self._raise_failure()
 
     async def leave(self, *, in_peace: bool) -> None:
-        """Leave the group; in peace, having committed and revoked before.
+        """Leave the group; in peace, after committing and revoking.
 
-        Otherwise the user has failed with what was returned last, which is for others
-        to try again.
+        Otherwise the user has failed with the records returned last, which other
+        members have to repeat.
         """
         is_member = self._member.generation != NO_GENERATION
         if in_peace and (is_member or self._phase is Phase.UNSUBSCRIBED):
@@ -145,7 +145,7 @@ class ConsumerCoordinator:
             await self._listener.on_partitions_revoked(self._assignment)
         self._go(Phase.UNSUBSCRIBED)
         self._take(frozenset())
-        # The session's timeout does what a leave that fails has not done.
+        # If the leave fails, the session's timeout removes the member.
         with suppress(KafkaError):
             await self._member.leave()
 
@@ -242,7 +242,7 @@ class ConsumerCoordinator:
             await _called(self._listener.on_partitions_revoked(partitions))
 
     def _retreat(self, error: KafkaError) -> None:
-        """Begin a rebalance that has failed again; the user hears of it if need be."""
+        """Begin a failed rebalance again; report a fatal error to the user."""
         if error.code in FORGOTTEN:
             self._forgotten(error.code)
         if error.code not in _AGAIN and not is_retriable(error.code):
@@ -294,7 +294,7 @@ class ConsumerCoordinator:
             self._go(Phase.PREPARE)
 
     def _is(self, phase: Phase) -> bool:
-        # A call, since an await changes what a type checker has narrowed.
+        # A call, since an await undoes a type checker's narrowing.
         return self._phase is phase
 
     def _go(self, phase: Phase) -> None:
@@ -319,7 +319,7 @@ class ConsumerCoordinator:
 
 
 class _ListenerFailed(Exception):
-    """Carries what a user's listener has raised to the poll that raises it."""
+    """Carries an exception of a user's listener to the poll that raises it."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(cause)
@@ -334,4 +334,4 @@ async def _called(call: Awaitable[None]) -> None:
 
 
 def _nobody() -> None:
-    """Nobody waits for a rebalance."""
+    """Do nothing: no task waits for a rebalance."""

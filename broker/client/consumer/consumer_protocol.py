@@ -1,10 +1,4 @@
-"""What members of a consumer group tell each other through the broker.
-
-Kafka's ``ConsumerProtocol``. A subscription is written in version 2 (owned partitions,
-KIP-429, and the generation that they are of, KIP-792), an assignment in version 0. Any
-version is read: later ones only append. Bytes that are none are INCONSISTENT_GROUP_
-PROTOCOL: another kind of member is in the group.
-"""
+"""Messages of the members of a consumer group to each other through the broker."""
 
 from __future__ import annotations
 
@@ -21,7 +15,7 @@ _I32 = struct.Struct(">i")
 
 
 class Subscription(NamedTuple):
-    """What one member wants, and what it has had so far."""
+    """The topics that one member wants, and the partitions that it owned so far."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()

@@ -1,10 +1,10 @@
-"""Records as a consumer gets them, unpacked from what a broker sent.
+"""Records of a consumer, unpacked from a broker's response.
 
 Kafka's ``ConsumerRecord`` and ``CompletedFetch``. Batches are checked (CRC) as they
-come in and unpacked one by one as they are asked for, so that what is prefetched stays
-compressed. Left out by their kind: control records, records before the position (a
-broker sends whole batches), and with ``isolation.level=read_committed`` the batches of
-transactions that the answer lists as aborted (KIP-98).
+come in and unpacked one by one at a poll, so that prefetched batches stay compressed.
+Left out by their kind: control records, records before the position (a broker sends
+whole batches), and with ``isolation.level=read_committed`` the batches of transactions
+that the answer lists as aborted (KIP-98).
 """
 
 from __future__ import annotations

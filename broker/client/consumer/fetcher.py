@@ -1,11 +1,11 @@
-"""Fetches ahead: one request per broker at a time, as far ahead as the settings allow.
+"""Prefetching: one request per broker at a time, within the limits of the settings.
 
-Kafka's ``Fetcher``, on its own task. A broker is asked for all partitions that it leads
-and that are wanted, as soon as each of them has less in store than
-``max.partition.fetch.bytes``. Were the others asked for alone while one is full, their
-long poll would hold up the full one's next fetch when it has run dry (KAFKA-17182 has
-Kafka 4 do the same). So a partition holds less than twice that bound. Fetch sessions
-(KIP-227) are not used: every request says all that it wants.
+Kafka's ``Fetcher``, on its own task. A request to a broker names all wanted partitions
+that it leads, as soon as each of them has less in store than
+``max.partition.fetch.bytes``. If the others were requested alone while one is full,
+their long poll would delay the full one's next fetch after it has run dry (Kafka 4 does
+the same, KAFKA-17182). A partition therefore holds less than twice that bound. Fetch
+sessions (KIP-227) are not used: every request names all wanted partitions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from broker.protocol.wire.codec import Entity
 
 
 class _Question(NamedTuple):
-    """What was asked of a partition: from which offset, and its version then."""
+    """A request for a partition: its offset, and the partition's version then."""
 
     state: PartitionState
     version: int
@@ -222,7 +222,7 @@ def _code_of(answer: Entity) -> ErrorCode:
 
 
 def _nobody() -> None:
-    """Nobody waits for records."""
+    """Do nothing: no task waits for records."""
 
 
 def _nowhere(state: PartitionState) -> None:

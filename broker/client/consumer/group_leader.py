@@ -1,4 +1,4 @@
-"""What the leader of a group does for the others: divide, and watch what it divided.
+"""The work of a group's leader: division, and watching the divided topics.
 
 Kafka's ``ConsumerCoordinator.onLeaderElected`` and its ``MetadataSnapshot``.
 """
@@ -37,7 +37,7 @@ class GroupLeader:
         }
         topics = frozenset(t for each in members.values() for t in each.topics)
         if not topics <= counts_of(self._metadata, topics).keys():
-            # A topic that nobody has is worth one question, and then watched for.
+            # An unknown topic is requested once, and then watched for.
             self._metadata.add(topics)
             self._metadata.request_update()
             await self._metadata.changes.next()
@@ -50,9 +50,9 @@ class GroupLeader:
         }
 
     def look(self) -> None:
-        """Have the group join again if its topics are not what was divided.
+        """Make the group join again if its topics differ from the divided ones.
 
-        A rejoin in the middle of a rebalance comes to nothing: look again after it.
+        A rejoin in the middle of a rebalance has no effect: call again after it.
         """
         if self._topics and counts_of(self._metadata, self._topics) != self._counts:
             self._rejoin()

@@ -1,8 +1,8 @@
-"""A member's side of the group protocol: requests to the coordinator, and who we are.
+"""A member's side of the group protocol: requests to the coordinator, and its identity.
 
 Kafka's ``AbstractCoordinator``: finding the coordinator, joining (KIP-394's two steps),
-syncing, heartbeats, leaving, static membership (KIP-345). When to do these things, and
-what the assignment means, is decided elsewhere (`ConsumerCoordinator`).
+syncing, heartbeats, leaving, static membership (KIP-345). `ConsumerCoordinator` decides
+when to do these things, and interprets the assignment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORGOTTEN: Final = frozenset(
 
 
 class Subscribed(NamedTuple):
-    """A member as its leader is told of it; the subscription is encoded."""
+    """A member as its leader receives it; the subscription is encoded."""
 
     member_id: str
     instance_id: str | None
@@ -46,7 +46,7 @@ class Subscribed(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The answer to a join; ``members`` are told to who leads the group, only."""
+    """The answer to a join; only the group's leader receives ``members``."""
 
     protocol: str
     leads: bool
@@ -55,7 +55,7 @@ class Joined(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """Who a member is in one generation of its group (Kafka: ``Generation``)."""
+    """A member's identity in one generation of its group (Kafka: ``Generation``)."""
 
     number: int
     member_id: str
@@ -82,7 +82,7 @@ class GroupMember:
 
     @property
     def current(self) -> Generation:
-        """Who we are now."""
+        """The member's present identity."""
         return Generation(self.generation, self.member_id)
 
     async def call(self, api_key: ApiKey, row: Row, timeout_s: float = 0.0) -> Entity:
@@ -181,7 +181,7 @@ class GroupMember:
         return assignment
 
     async def heartbeat(self) -> None:
-        """Say that we live; raises `KafkaError` with what the coordinator says."""
+        """Send a heartbeat; raises `KafkaError` with the coordinator's error."""
         await self.call(ApiKey.HEARTBEAT, self._identity())
 
     async def leave(self) -> None:

@@ -1,7 +1,7 @@
-"""Offsets by timestamp, asked of the leaders.
+"""Offsets by timestamp, from the leaders.
 
-Kafka's ``OffsetFetcher``. ListOffsets is asked of each leader, so one round may answer
-a part of what was wanted.
+Kafka's ``OffsetFetcher``. ListOffsets goes to each leader, so one round may return a
+part of the wanted offsets.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class OffsetCalls:
         Raises `KafkaError` for any other error.
         """
         self._metadata.add({topic for topic, _ in wanted})
-        # Where a leader is may not be known any more once another one has answered.
+        # A leader may become unknown once another one has answered.
         by_address: dict[Address, dict[TopicPartition, int]] = {}
         for partition, timestamp in wanted.items():
             leader = self._metadata.leader(partition)
@@ -121,7 +121,7 @@ class OffsetCalls:
         return found
 
     def _forgive(self, code: ErrorCode) -> None:
-        """Let an error pass that passes by itself; raise any other."""
+        """Accept a passing error; raise any other."""
         if code in STALE_METADATA:
             self._metadata.request_update()
         if not is_retriable(code):

@@ -1,9 +1,9 @@
-"""Where to begin: a task that finds the positions of partitions that have none.
+"""The start of reading: a task that finds the positions of partitions that have none.
 
-First what the group has committed, then ``auto.offset.reset``; or where a seek to an
-end, or a position out of range, has sent the partition. Kafka's
+The order is: the committed offset of the group, then ``auto.offset.reset``; or the
+target of a seek to an end, or of a position out of range. Kafka's
 ``updateFetchPositions`` and ``resetPositionsIfNeeded``. A seek, or a loss of the
-partition, while the question is on its way makes the answer void.
+partition, while a request is on its way makes its answer void.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Positions:
         self._wake.notify()
 
     def out_of_range(self, state: PartitionState) -> None:
-        """Do with a position beyond the log's ends what the settings say."""
+        """Handle a position beyond the log's ends by ``auto.offset.reset``."""
         if self._policy is None:
             state.failure = KafkaError(
                 ErrorCode.offset_out_of_range,
@@ -130,9 +130,9 @@ class Positions:
 
 
 def _is_fresh(state: PartitionState) -> bool:
-    """Return whether a partition has not been told yet where to begin."""
+    """Return whether a partition has no reset target yet."""
     return state.reset_to is None
 
 
 def _nobody() -> None:
-    """Nobody waits for positions."""
+    """Do nothing: no task waits for positions."""

@@ -1,8 +1,8 @@
-"""What a consumer tells its user when partitions come and go.
+"""A consumer's calls to its user when partitions come and go.
 
 Kafka's ``ConsumerRebalanceListener``. The calls are made while the user is in a poll,
-never beside the processing of records, and the poll ends after them. An exception that
-one raises is raised by that poll.
+never during the processing of records, and the poll ends after them. The poll raises an
+exception of a listener.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class RebalanceListener(Protocol):
-    """Hears of rebalances; every call may commit, seek, and wait."""
+    """Receives rebalances; every call may commit, seek, and wait."""
 
     async def on_partitions_revoked(
         self, partitions: frozenset[TopicPartition]
     ) -> None:
-        """Let go of partitions that are still ours: the last chance to commit."""
+        """Release partitions that are still ours: the last chance to commit."""
 
     async def on_partitions_assigned(
         self, partitions: frozenset[TopicPartition]

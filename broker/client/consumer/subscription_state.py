@@ -1,9 +1,9 @@
-"""What a consumer reads, how far it has come, and what it has in store.
+"""State of a consumer's partitions: position, and prefetched records.
 
 Kafka's ``SubscriptionState`` with the buffers of its ``FetchBuffer``. ``position`` is
-the offset of the next record to return; ``fetch_from`` runs ahead of it by what has
-been prefetched. A seek makes a partition's ``version`` another one, by which an answer
-to an older question is known and dropped.
+the offset of the next record to return; ``fetch_from`` is ahead of it by the prefetched
+records. A seek changes a partition's ``version``, so an answer to an older request is
+dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PartitionState:
         self.partition = partition
         self.position: int | None = None
         self.fetch_from = 0
-        # Where to begin (a timestamp) while there is no position; None: committed.
+        # The start (a timestamp) while there is no position; None: committed.
         self.reset_to: int | None = None
         self.paused = False
         self.version = 0
@@ -51,7 +51,7 @@ class PartitionState:
         self.ready: deque[ConsumerRecord] = deque()
 
     def seek(self, offset: int) -> None:
-        """Go on at ``offset``; what is in store is dropped."""
+        """Go on at ``offset``; prefetched records are dropped."""
         self._forget()
         self.position = self.fetch_from = offset
 
@@ -61,7 +61,7 @@ class PartitionState:
         self.position, self.reset_to = None, timestamp
 
     def store(self, batches: FetchedBatches) -> None:
-        """Keep what a broker has sent for ``fetch_from``."""
+        """Keep a broker's batches for ``fetch_from``."""
         if batches.next_offset is not None:
             self.fetched.append(batches)
             self.prefetched_bytes += batches.size_bytes
@@ -112,7 +112,7 @@ class PartitionState:
 
 
 class SubscriptionState:
-    """The assigned partitions, whoever assigned them."""
+    """The assigned partitions."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
@@ -142,7 +142,7 @@ class SubscriptionState:
         return self._states.get(state.partition) is state and state.version == version
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have exactly these; those that stay keep all they have."""
+        """Assign exactly these; kept partitions keep their state."""
         old = self._states
         self._states = {
             each: old.get(each) or PartitionState(each) for each in sorted(partitions)

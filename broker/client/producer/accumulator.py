@@ -1,9 +1,9 @@
 """Records gathered into batches, by partition, until they are sent or given up.
 
 Kafka's ``RecordAccumulator``. It knows no network and no clock: times are handed in,
-and it says when something is due. A batch is due when it is full or another one stands
-behind it, when it has lingered, at once while somebody flushes or waits for memory,
-and after its backoff if it is to be sent again.
+and it returns when something is due. A batch is due when it is full or another one
+stands behind it, when it has lingered, at once during a flush or a wait for memory, and
+after its backoff if it is to be sent again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RecordAccumulator:
         return Receipt(batch, batch.count - 1, timestamp_ms)
 
     def charge_for(self, record_bytes: int) -> int:
-        """Return what a new batch for such a record takes of the pool."""
+        """Return the bytes of the pool that a new batch for such a record takes."""
         return max(self._batch_size, record_bytes)
 
     def new_batch(
@@ -119,7 +119,7 @@ class RecordAccumulator:
         return batch
 
     def put_back(self, batch: ProducerBatch, retry_at_s: float) -> None:
-        """Let a batch wait to be sent again, where its number belongs."""
+        """Queue a batch to be sent again, at the place of its number."""
         batch.retry_at_s = retry_at_s
         queue = self._queues[batch.partition]
         if queue.sequences is None:
@@ -128,7 +128,7 @@ class RecordAccumulator:
             queue.sequences.insert(queue.batches, batch)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Let the halves of a batch that was too large wait in its place."""
+        """Queue the halves of a batch that was too large in its place."""
         halves = batch.halve()
         del self._incomplete[batch]
         everything = [*self._incomplete, *halves]

@@ -1,8 +1,8 @@
-"""The memory of a producer's batches: how much is left, and who waits for some.
+"""The memory of a producer's batches: the free amount, and the waiting requests.
 
-Kafka's ``BufferPool``. Who asks first is served first, however little a later one
-wants, so that a large record cannot be starved by small ones. Only amounts are kept:
-the bytes themselves are Python's.
+Kafka's ``BufferPool``. Requests are served in order, whatever their sizes, so that a
+large record cannot be starved by small ones. Only amounts are kept: the bytes
+themselves are Python's.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class BufferPool:
 
     @property
     def queued(self) -> int:
-        """How many wait."""
+        """The number of waiting requests."""
         return len(self._waiting)
 
     def try_allocate(self, size: int) -> bool:
-        """Take ``size`` bytes if they are there and nobody is waiting."""
+        """Take ``size`` bytes if they are free and no request is waiting."""
         if self._waiting or size > self.available:
             return False
         self.available -= size
@@ -54,7 +54,7 @@ class BufferPool:
             with trio.move_on_at(until_s):
                 await waiter.granted.wait()
         except BaseException:
-            # Cancelled: what was granted meanwhile goes to the next in line.
+            # Cancelled: bytes granted meanwhile go to the next in line.
             self._give_up(waiter)
             raise
         if not waiter.granted.is_set():

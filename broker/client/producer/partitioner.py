@@ -1,10 +1,10 @@
-"""Which partition a record goes to: by its key, or else in turn by batch.
+"""The partition of a record: by its key, or else in turn by batch.
 
 With a key it is Java's choice, murmur2 of the key over the number of partitions, so
 that all clients of a topic agree. Without one, records stick to a partition until
 ``batch.size`` bytes have gone there, and then to another one drawn at random among
-those with a leader: full batches, and the same bytes for everybody (KIP-794, without
-its adaption to slow brokers).
+those with a leader: full batches, and the same bytes for each (KIP-794, without its
+adaption to slow brokers).
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ class KafkaProducer:
 
 
 def _record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return what a batch of this record alone takes at most."""
+    """Return the largest possible size of a batch of this record alone."""
     size = _OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += _HEADER_OVERHEAD_BYTES + len(name.encode()) + len(content or b"")

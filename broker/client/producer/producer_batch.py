@@ -29,7 +29,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record has been written; ``offset`` is -1 where that is not told."""
+    """The place of a written record; ``offset`` is -1 where it is unknown."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who numbers a batch, and its first number: -1 throughout without idempotence."""
+    """Producer id, epoch and first number of a batch: -1 without idempotence."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -51,7 +51,7 @@ ANONYMOUS: Final = Identity()
 class ProducerBatch:
     """Records on their way to one partition.
 
-    ``charge`` is what the batch holds of the buffer pool, given back when it is done.
+    ``charge`` is the batch's share of the buffer pool, given back when it is done.
     """
 
     __slots__ = (
@@ -207,7 +207,7 @@ class ProducerBatch:
 
 
 class Receipt:
-    """A record that is in the accumulator; `wait` tells what became of it."""
+    """A record that is in the accumulator; `wait` returns its outcome."""
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
 
@@ -231,7 +231,7 @@ class Receipt:
                 batch, index = second, index - first.count
             await batch.done.wait()
         if batch.failure is not None:
-            # One error object would gather the tracebacks of all who wait.
+            # A shared error object would collect the tracebacks of all waiting tasks.
             raise KafkaError(batch.failure.code, batch.failure.message)
         stamped = batch.stamped_ms
         return RecordMetadata(

@@ -48,7 +48,7 @@ class ProducerIds:
         self.on_failure: Callable[[KafkaError], None] = _nobody_fails
 
     def give(self, sequences: Sequences) -> None:
-        """Let a partition number its batches, at once or when there is an id.
+        """Give a partition an id for its batches, at once or when there is one.
 
         A partition that had one already gets another: its epochs are used up.
         """
@@ -60,7 +60,7 @@ class ProducerIds:
             self._wanted.notify()
 
     async def run(self) -> None:
-        """Ask whenever somebody is without an id, until cancelled."""
+        """Request an id whenever a partition has none, until cancelled."""
         failures = 0
         while True:
             await self._wanted.wait()

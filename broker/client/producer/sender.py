@@ -1,8 +1,8 @@
-"""Batches to brokers: which go now, a request per broker, and what becomes of them.
+"""Batches to brokers: the due ones, a request per broker, and their outcomes.
 
-Kafka's ``Sender``. One synchronous step looks at everything that waits and sends what
-is due; then the task sleeps until something changes or the next thing is due. An answer
-is dealt with the moment it is read, before anything else can happen.
+Kafka's ``Sender``. One synchronous step examines all waiting batches and sends the due
+ones; then the task sleeps until something changes or the next batch is due. An answer
+is handled as soon as it is read, before anything else can happen.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ earlier one, and the broker lacks something that failed or that it has lost. The
 numbering starts again at 0 under the next epoch, once nothing of the partition is on
 the wire any more.
 
-A broker that has never heard of a producer takes any number as its first (KIP-360).
-Were the second batch under way beside the first, and the first refused for a moment,
-they would be written the wrong way round. So nothing follows the first batch of a
+A broker that does not know a producer takes any number as its first (KIP-360). If the
+second batch were under way with the first, and the first refused for a moment, they
+would be written in the wrong order. Nothing therefore follows the first batch of a
 partition until that one has been written; Kafka's producer takes the risk.
 
 Unlike Kafka, which bumps as soon as a batch fails, this waits until the broker has
@@ -79,7 +79,7 @@ class Sequences:
         return True
 
     def is_gap(self, code: ErrorCode, batch: ProducerBatch) -> bool:
-        """Tell whether an error asks for patience or new numbers, and arrange them."""
+        """Return whether an error needs patience or new numbers, and arrange them."""
         if code not in GAPS:
             return False
         self._broken = self._broken or self.outstanding[0] is batch

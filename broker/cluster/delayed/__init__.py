@@ -1,1 +1,1 @@
-"""What waits in a purgatory for a partition: Produce, Fetch, DeleteRecords."""
+"""Operations in purgatories for partitions: Produce, Fetch, DeleteRecords."""

@@ -1,8 +1,8 @@
-"""A DeleteRecords that waits until every replica has let go of the records.
+"""A DeleteRecords that waits until every replica has dropped the records.
 
 Kafka's ``DelayedDeleteRecords``: a partition is done when its low watermark, the
-smallest log start offset of its replicas, has reached the offset asked for. Followers
-tell theirs with each fetch.
+smallest log start offset of its replicas, has reached the requested offset. Followers
+send theirs with each fetch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class Outcome(NamedTuple):
-    """What is answered for a partition; without a low watermark, -1."""
+    """The answer for a partition; without a low watermark, -1."""
 
     error: ErrorCode
     low_watermark: int = -1

@@ -1,17 +1,17 @@
-"""A Fetch that waits until there is enough to read, or something to tell.
+"""A Fetch that waits until there is enough to read, or a change to report.
 
 Kafka's ``DelayedFetch``. It completes when ``min_bytes`` are readable, when a partition
 is no longer one that this reader may be answered from (leadership, epoch, deletion),
-when its offset has fallen outside the log, or when that lies in an older segment than
-the end of what can be read (Kafka's case F): such a reader has fallen behind, and what
-is left of one segment could stay below ``min_bytes`` for good. At its deadline it
-completes with whatever there is. It keeps no bytes: the reader reads again afterwards.
-What is held back from the reader by a quota counts for nothing.
+when its offset has fallen outside the log, or when the offset lies in an older segment
+than the end of the readable part (Kafka's case F): such a reader has fallen behind, and
+the rest of one segment could stay below ``min_bytes`` for good. At its deadline it
+completes with the bytes available. It keeps no bytes: the reader reads again
+afterwards. Bytes held back from the reader by a quota are not counted.
 
-A change under one of its partitions wakes the reader, which looks at that partition in
-a turn of its own. The bytes that each partition had when it was last looked at are kept
-and summed up, so that a change costs the same however many partitions are waited for.
-What a quota holds back is looked at again with each change: time alone frees it.
+A change under one of its partitions wakes the reader, which examines that partition in
+a turn of its own. The readable bytes of each partition are kept and summed up, so that
+the cost of a change does not depend on the number of partitions. Partitions held back
+by a quota are examined again with each change: time alone frees them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class Wanted(NamedTuple):
-    """What a Fetch asks of one partition."""
+    """The request of a Fetch for one partition."""
 
     offset: int
     max_bytes: int
@@ -113,7 +113,7 @@ class DelayedFetch:
         return 0 if region is None else region.size
 
     def _holds_back(self, partition: Partition, offset: int) -> bool:
-        """Return whether a quota keeps from this reader what it could read."""
+        """Return whether a quota holds readable records back from this reader."""
         if self._is_held_back is None:
             return False
         end = partition.read_end(is_follower=self._is_follower)

@@ -1,9 +1,9 @@
 """A Produce with acks=-1 that waits for the in-sync replicas.
 
-Kafka's ``DelayedProduce``. Each partition waits for the high watermark to reach the
-end of what was appended. A partition that is led elsewhere by then fails with
-NOT_LEADER_OR_FOLLOWER as soon as that is known, and the others go on waiting; what
-still waits at the deadline fails with REQUEST_TIMED_OUT.
+Kafka's ``DelayedProduce``. Each partition waits for the high watermark to reach the end
+of what was appended. A partition that is led elsewhere by then fails with
+NOT_LEADER_OR_FOLLOWER as soon as that is known, and the others go on waiting; the rest
+fails at the deadline with REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DelayedProduce:
         """Do nothing: a key without an outcome has timed out."""
 
     def on_failure(self) -> None:
-        """Fail what still waits: nobody knows whether it is replicated."""
+        """Fail the waiting partitions: their replication is unknown."""
         self._otherwise = ErrorCode.unknown_server_error
 
     def error_of(self, key: TopicPartition) -> ErrorCode:

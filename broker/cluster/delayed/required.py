@@ -1,9 +1,9 @@
-"""What acks=all waits for: that all in sync have the records, and still the same ones.
+"""The condition of acks=all: all in-sync replicas have these very records.
 
-Between the append and the look at the replicas a request may wait for a disk or for its
-turn. Meanwhile its replica may have followed another leader, been truncated, and lead
-again. What stands at the offset is then another leader's: the epoch of an offset says
-whose (KIP-101).
+Between the append and the check of the replicas a request may wait for a disk or for
+its turn. Meanwhile its replica may have followed another leader, been truncated, and
+lead again. The records at the offset may then be another leader's: the epoch of an
+offset identifies it (KIP-101).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a controller has decided, carried out: znodes written, requests sent.
+"""Execution of a controller's decisions: znodes written, requests sent.
 
 Every write is one ``multi`` with a check of the version of /controller_epoch, which
-another controller's election changes: what an old one still wants then fails as a whole
-(`ControllerMoved`), as in Kafka since KAFKA-6082.
+another controller's election changes. Later writes of the old controller then fail as a
+whole (`ControllerMoved`), as in Kafka since KAFKA-6082.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ControllerMoved(Exception):
 class CarryingOut:
     """Carries out the decisions of one controller in its ``term``.
 
-    ``appeared`` is told of a znode that is there again once it has been removed.
+    ``appeared`` is called with a znode that exists again after its removal.
     """
 
     def __init__(
@@ -100,9 +100,10 @@ class CarryingOut:
         return NOTHING_FOUND
 
     async def remove(self, taken_in: Iterable[str]) -> None:
-        """Remove what brokers have notified a controller of, once it has heeded it.
+        """Remove brokers' notifications to the controller once they are handled.
 
-        Fenced, too: what a deposed one has heeded the next may not have seen.
+        The removal is fenced: the next controller may not have seen the notifications
+        of a deposed one.
         """
         for path in taken_in:
             await self._fenced(Delete(path))
@@ -151,7 +152,7 @@ class CarryingOut:
     # ---- topics -----------------------------------------------------------------
 
     async def _write_assignment(self, topic: str, assignment: TopicAssignment) -> None:
-        """Write partitions of a topic; what somebody has added meanwhile stays."""
+        """Write partitions of a topic; partitions added meanwhile stay."""
         path = paths.topic(topic)
         while True:
             found = await self._znodes.find(path)
@@ -197,7 +198,7 @@ class CarryingOut:
             await self._remove_and_watch(paths.REASSIGNMENT)
 
     async def _remove_and_watch(self, path: str) -> None:
-        """Remove what an operator has written, who may write again at once."""
+        """Remove a znode of an operator, who may write it again at once."""
         await self._fenced(Delete(path))
         if await self._znodes.exists(path, watch=True) is not None:
             self._appeared(path)

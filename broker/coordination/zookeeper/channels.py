@@ -1,10 +1,10 @@
 """The controller's requests on their way to brokers: one queue and one task for each.
 
-Kafka's ``ControllerChannelManager``. A broker is sent one request at a time, in the
-order of the decisions, and each again until it is answered or the broker's
-registration has ended: then its channel goes, with all that is queued. A new
-registration has a channel of its own. With ``merges`` what waits behind the request
-under way is merged before the next one is sent.
+Kafka's ``ControllerChannelManager``. A broker receives one request at a time, in the
+order of the decisions. Each is repeated until it is answered or the broker's
+registration has ended: then its channel goes, with its queue. A new registration has a
+channel of its own. With ``merges`` the requests queued behind the present one are
+merged before the next one is sent.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _KINDS: Final[
     }
 )
 
-# Told of each answer: broker id, request, response.
+# Called with each answer: broker id, request, response.
 Answered = Callable[[int, ControllerRequest, Any], None]
 
 
 class Registration(NamedTuple):
-    """Which life of a broker this is, and where it listens to controllers."""
+    """A registration of a broker, and its address for controllers."""
 
     epoch: int
     host: str
@@ -71,7 +71,7 @@ class Registration(NamedTuple):
 
 @dataclass(slots=True)
 class _Channel:
-    """What a broker is to be told in this life."""
+    """The requests for a broker in one registration."""
 
     registration: Registration
     queue: deque[ControllerRequest] = field(default_factory=deque)
@@ -116,7 +116,7 @@ class ControllerChannels:
 
     @property
     def queued(self) -> dict[int, int]:
-        """How many requests each broker has not answered."""
+        """The number of unanswered requests of each broker."""
         return {broker: len(each.queue) for broker, each in self._channels.items()}
 
     def serve(self, brokers: Mapping[int, Registration]) -> None:
@@ -133,7 +133,7 @@ class ControllerChannels:
                 self._nursery.start_soon(self._keep, channel, carry)
 
     def send(self, broker: int, request: ControllerRequest) -> None:
-        """Queue a request for a broker; without a channel it is for nobody."""
+        """Queue a request for a broker; without a channel it is dropped."""
         channel = self._channels.get(broker)
         if channel is not None:
             channel.queue.append(request)

@@ -1,10 +1,10 @@
 """Configs of topics and brokers, as ZooKeeper has them, and news of their changes.
 
-Whoever alters an entity's configs writes its znode first and then a notification below
+A writer of an entity's configs writes its znode first and then a notification below
 /config/changes, which every broker watches (Kafka's ``ZkConfigManager``). Each
 notification names an entity, whose configs are then read anew; those of a session's
-first reading are older than it and need not be looked at. Notifications go a quarter of
-an hour after they came, by whoever sees them then.
+first reading are older than it and are skipped. Notifications are removed after a
+quarter of an hour, by any broker that sees them then.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _DEFAULT: Final = "<default>"
 
 
 class ClusterConfigs:
-    """What was set for topics by name, and for brokers by id ("" for all)."""
+    """Configs set for topics by name, and for brokers by id ("" for all)."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Mapping[str, str]] = {}
         self.brokers: dict[str, Mapping[str, str]] = {}
         self._seen = ""
-        # How often something was learned of an entity. Reads take their time and are
-        # answered in any order: what was learned during one is not older than it is,
-        # or there is a notification still to come.
+        # Number of readings of an entity. Reads take their time and are answered in any
+        # order. A reading made during another one is not older than that, or there is a
+        # notification still to come.
         self._learned: Counter[str] = Counter()
 
     def of_topic(self, name: str) -> Mapping[str, str]:
-        """Return what was set for a topic, as far as it is known here."""
+        """Return a topic's own configs, as far as they are known here."""
         return self.topics.get(name, {})
 
     async def read_all(self, znodes: PatientZnodes) -> bool:
-        """Learn all configs, and watch for changes; tell whether there was news."""
+        """Read all configs, and watch for changes; return whether there was news."""
         present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
         self._seen = max(present, default="")
         before, learned = (dict(self.topics), dict(self.brokers)), +self._learned
@@ -125,10 +125,10 @@ class ClusterConfigs:
         instead_of: Mapping[str, str] | None,
         znodes: PatientZnodes,
     ) -> bool:
-        """Replace an entity's configs, and tell all brokers.
+        """Replace an entity's configs, and notify all brokers.
 
-        Returns False if they are not ``instead_of``, unless that is None: then what
-        they are is known here, and nothing else is done.
+        Returns False if they are not ``instead_of``, unless that is None: the present
+        ones are then known here, and nothing else is done.
         """
         path, data, done = f"/config/{entity}", write_config(configs), False
         while not done:
@@ -181,7 +181,7 @@ async def _configs(znodes: PatientZnodes, parent: str) -> dict[str, Mapping[str,
 
 
 def _read_config(entity: str, data: bytes | None) -> Mapping[str, str]:
-    """Return an entity's configs; what cannot be read sets nothing, and is told."""
+    """Return an entity's configs; unreadable data sets nothing, and is logged."""
     if not data:
         return {}
     try:
@@ -193,7 +193,7 @@ def _read_config(entity: str, data: bytes | None) -> Mapping[str, str]:
 
 
 def _understood(topic: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what of a topic's configs is in force: whoever wrote it, knows others."""
+    """Return the valid part of a topic's configs; other writers may know more keys."""
     known = {}
     for name, written in configs.items():
         try:

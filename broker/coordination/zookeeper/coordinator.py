@@ -1,9 +1,9 @@
 """The coordinator of a broker that is a member of a cluster under ZooKeeper.
 
-What concerns topics and configs is written to Kafka's znodes by the broker that is
-asked, and whoever is controller sees it there. What a controller alone decides goes to
-the core of this broker's term, where it is one; elsewhere it is NOT_CONTROLLER. A
-member leads nothing, and deletes nothing, until a controller tells it to.
+The broker that receives a request about topics and configs writes Kafka's znodes, where
+the controller sees the change. Decisions of a controller alone go to the core of this
+broker's term, where it is controller; otherwise the answer is NOT_CONTROLLER. A member
+leads nothing, and deletes nothing, until a controller commands it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ R = TypeVar("R")
 # while ZooKeeper is away. Clients that still want a topic then ask again.
 _BEGUN_MAX: Final = 1000
 _BEGUN_S: Final = 30.0
-# How long ZooKeeper is waited for: by a request that names no time of its own, and by
-# one that waits for nothing.
+# Time-outs for ZooKeeper: of a request that names no time of its own, and of one that
+# waits for nothing.
 _WRITE_MS: Final = 30_000
 _NO_TIME_MS: Final = 1_000
 
@@ -182,7 +182,7 @@ class ZooKeeperCoordinator:
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """The topics that a controller has told of."""
+        """The topics that a controller has sent."""
         return self._topics
 
     @property
@@ -191,11 +191,11 @@ class ZooKeeperCoordinator:
         return self._configs.brokers
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
-        """Return what was set for a topic; None for one that is not known."""
+        """Return a topic's own configs; None if it is unknown."""
         return self._configs.topics.get(topic)
 
     def live_brokers(self) -> Sequence[BrokerRack]:
-        """Return the brokers that a controller has told to be alive."""
+        """Return the live brokers, by the controller's metadata."""
         brokers = self._broker.metadata_cache.brokers
         return [BrokerRack(it.id, it.rack) for _, it in sorted(brokers.items())]
 
@@ -209,12 +209,12 @@ class ZooKeeperCoordinator:
             await self._supervisor.keep("membership", self._membership.run)
 
     def metrics(self) -> Iterator[Metric | None]:
-        """Iterate over what a controller says of the cluster, and of its work."""
+        """Iterate over the controller's metrics of the cluster, and of its work."""
         yield from self._member.metrics()
         yield from self._supervisor.metrics()
 
     async def withdraw(self) -> None:
-        """Have others lead what this broker leads."""
+        """Move this broker's leaderships to others."""
         config = self._config
         if not config[CONTROLLED_SHUTDOWN_ENABLE] or self._membership.znodes is None:
             return
@@ -236,19 +236,19 @@ class ZooKeeperCoordinator:
         """Read the configs of topics that the broker is about to have replicas of."""
         wanted = tuple(names)
         if wanted:
-            # The controller waits, too, until this broker can be told anything.
+            # The controller also waits until this broker can receive requests.
             await self._write(lambda it: self._configs.read_topics(it, wanted), inf)
             for name in wanted:
                 await self._broker.topic_changed(name)
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
-        """Have the controller told, who then asks for what is left (KIP-112)."""
+        """Notify the controller, which then asks for the remaining logs (KIP-112)."""
         self._membership.log_dirs_changed.notify()
 
-    start_again = replicas_failed  # Told so, it commands all of them anew.
+    start_again = replicas_failed  # Thereupon it commands all of them anew.
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
-        """Have a topic created; a creation that fails is begun again by a retry."""
+        """Start the creation of a topic; a client's retry begins a failed one again."""
         if len(self._begun) < _BEGUN_MAX and new.name not in self._begun:
             self._begun.add(new.name)
             self._errands.begin(partial(self._create_begun, new))
@@ -284,7 +284,7 @@ class ZooKeeperCoordinator:
         )
 
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
-        """Have a topic deleted, and wait until clients are told no more of it."""
+        """Request the deletion of a topic, and wait until it is gone for clients."""
         cache = self._broker.metadata_cache
         if cache.topic(name) is None:
             # Also one that is being deleted: it is gone for clients.
@@ -318,7 +318,8 @@ class ZooKeeperCoordinator:
         """Replace a topic's configs, and see that they take effect here."""
         write = partial(self._configs.write, f"topics/{name}", configs, instead_of)
         done = await self._write(write)
-        # What another has set is known now, too, and would be no news in a new session.
+        # Values set by another broker are known now, too, and would be no news in a new
+        # session.
         await self._broker.topic_changed(name)
         return done
 
@@ -364,9 +365,9 @@ class ZooKeeperCoordinator:
         )
 
     async def _seen(self, condition: Callable[[], bool], timeout_ms: int) -> None:
-        """Wait until the controller has told it; raise REQUEST_TIMED_OUT.
+        """Wait until the controller has sent it; raise REQUEST_TIMED_OUT.
 
-        It is done all the same. Who has no time (0) does not wait.
+        It is done all the same. A caller without time (0) does not wait.
         """
 
         async def errand() -> None:
@@ -418,7 +419,7 @@ class ZooKeeperCoordinator:
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Mapping[TopicPartition, Judgement]:
-        """Judge what a leader proposes for its ISRs."""
+        """Judge a leader's ISR proposals."""
         return await self._decided(
             ControllerState.ISR_CHANGE,
             lambda core: core.alter_partition(broker_id, broker_epoch, proposals),
@@ -451,7 +452,7 @@ class ZooKeeperCoordinator:
     async def _told_of(
         self, elected: Mapping[TopicPartition, int], timeout_ms: int
     ) -> None:
-        """Wait until clients of this broker are told of leaders, or for no longer."""
+        """Wait until this broker's metadata has these leaders, or for the time-out."""
 
         async def errand() -> None:
             with trio.move_on_after(timeout_ms / 1000):
@@ -465,7 +466,7 @@ class ZooKeeperCoordinator:
             await self._errands.send(errand)
 
     def _leader(self, key: TopicPartition) -> int:
-        """Return who leads, as clients of this broker are told."""
+        """Return the leader by this broker's metadata."""
         topic = self._broker.metadata_cache.topic(key.topic)
         state = None if topic is None else topic.partitions.get(key.partition)
         return NO_LEADER if state is None else state.leader

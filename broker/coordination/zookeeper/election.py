@@ -1,10 +1,4 @@
-"""Who is controller: the broker whose session owns /controller, and its epoch.
-
-The znode and the next value of /controller_epoch are written in one ``multi``, so that
-each controller has an epoch of its own; all that it writes afterwards is conditional on
-the version of that znode, which fences it once there is another (Kafka's
-``registerControllerAndIncrementControllerEpoch``).
-"""
+"""Election of the controller, whose session owns /controller, and its epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +14,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
 from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.zookeeper.znodes import BadVersion, Create, NodeExists, SetData
 
-# What /controller_epoch holds before the first election.
+# Content of /controller_epoch before the first election.
 _NO_CONTROLLER_YET: Final = b"0"
 
 
@@ -50,7 +44,7 @@ async def elect(znodes: PatientZnodes, broker_id: int, now_ms: int) -> Term | No
         await znodes.ensure(paths.CONTROLLER_EPOCH, _NO_CONTROLLER_YET)
         term = await _term(znodes)
         mine = write_controller(broker_id, now_ms)
-        # Somebody was faster, or we were and did not hear of it: look again.
+        # Another broker was faster, or our own answer was lost: read again.
         with suppress(NodeExists, BadVersion):
             await znodes.multi(
                 [
@@ -70,7 +64,7 @@ async def is_controller(znodes: PatientZnodes) -> bool:
 
 
 async def controller_id(znodes: PatientZnodes) -> int | None:
-    """Return who is controller, if anybody is."""
+    """Return the controller's id, if there is one."""
     found = await znodes.find(paths.CONTROLLER)
     return None if found is None else read_controller(found.data)
 

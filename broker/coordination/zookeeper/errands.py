@@ -39,13 +39,13 @@ class Errands:
             await self._supervisor.keep("errands", begin)
 
     def begin(self, errand: _Run) -> None:
-        """Have an errand run that nobody waits for; it raises nothing."""
+        """Run an errand in the background; it raises nothing."""
         self._give.send_nowait(errand)
 
     async def send(self, errand: Callable[[], Awaitable[R]]) -> R:
-        """Have an errand run; return, or raise, what comes of it.
+        """Run an errand; return its result, or raise its exception.
 
-        A fault of ours costs the request that asked, not those of others.
+        A fault of ours fails the request that asked, not others.
         """
         results: list[R] = []
         faults: list[Exception] = []

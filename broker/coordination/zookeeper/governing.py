@@ -1,10 +1,10 @@
 """A broker's term as controller: events come in, one is handled at a time.
 
 Kafka's ``ControllerEventManager``. Watches that have gone off, answers of brokers,
-requests of clients and the clock make events of one queue; each reads what it needs,
-hands it to the core (`broker.controller`), and carries out what that decides. The term
-ends with the session, or when another broker is found to have been elected. An event
-that fails is over, as in Kafka; where the first one does, another broker has its try.
+requests of clients and the clock make events of one queue; each reads its input, hands
+it to the core (`broker.controller`), and carries out the decisions. The term ends with
+the session, or when another broker is found to have been elected. An event that fails
+is over, as in Kafka; where the first one does, another broker has its try.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from broker.zookeeper.znodes import SessionExpired
 R = TypeVar("R")
 Job = Callable[[], Awaitable[None]]
 
-# What ends a term: a fault of nobody's.
+# Ends of a term without a fault.
 _ENDINGS: Final = (ControllerMoved, SessionExpired)
 # So long keeps one that cannot govern its office, or elections would follow each other
 # as fast as the network lets them.
@@ -75,10 +75,10 @@ _FIRST_REBALANCE_S: Final = 5.0
 class Governing:
     """One term: ``core`` decides, and ``billed`` is entered for that.
 
-    ``meters`` are those of all terms. ``listeners`` names those on which brokers are
-    told, the first that they have. ``rebalance_s`` is how often leaders are balanced;
-    None: never. ``learn`` reads the configs of topics that are new. ``new_id`` draws
-    ids of topics.
+    ``meters`` are those of all terms. ``listeners`` names those used for brokers, of
+    which the first existing one counts. ``rebalance_s`` is the period of leader
+    balancing; None: never. ``learn`` reads the configs of topics that are new.
+    ``new_id`` draws ids of topics.
     """
 
     def __init__(
@@ -110,18 +110,18 @@ class Governing:
         self._events: deque[tuple[object, ControllerEvent]] = deque()
         self._queued: set[object] = set()
         self._filled = Signal()
-        # Who waits for an answer; the end of the term sets them all.
+        # Callers that wait for an answer; the end of the term sets them all.
         self._asking: set[trio.Event] = set()
         self._is_over = False
 
     @property
     def queued(self) -> Mapping[int, int]:
-        """How many requests each broker has not answered."""
+        """The number of unanswered requests of each broker."""
         return self._channels.queued
 
     @property
     def waiting(self) -> int:
-        """How many events wait to be handled."""
+        """The number of events that wait to be handled."""
         return len(self._events)
 
     async def run(self) -> None:
@@ -168,7 +168,7 @@ class Governing:
     # ---- who puts events into the queue -----------------------------------------
 
     def look_at(self, path: str) -> None:
-        """Look at what a znode holds by now, once for all that changed before."""
+        """Read a znode's present content, once for all earlier changes."""
         states = ControllerState
         known: dict[str, tuple[ControllerState, Job]] = {
             paths.TOPICS: (states.TOPIC_CHANGE, self._topics),
@@ -209,7 +209,7 @@ class Governing:
     def tell(
         self, state: ControllerState, steps: Callable[[], Decisions[None]]
     ) -> None:
-        """Have the core take something in, in its turn."""
+        """Hand an event to the core, in its turn."""
 
         async def handle() -> None:
             await self._drive(steps())
@@ -217,7 +217,7 @@ class Governing:
         self._put(object(), state, handle)
 
     async def ask(self, state: ControllerState, steps: Callable[[], Decisions[R]]) -> R:
-        """Return what the core answers; raise `KafkaError`, NOT_CONTROLLER at the end.
+        """Return the core's answer; raise `KafkaError`, NOT_CONTROLLER at the end.
 
         Cancelled, it is done all the same.
         """
@@ -270,7 +270,7 @@ class Governing:
     # ---- jobs -------------------------------------------------------------------
 
     async def _drive(self, steps: Decisions[R]) -> R:
-        """Carry out what the core decides, and return its answer."""
+        """Carry out the core's decisions, and return its answer."""
         found = NOTHING_FOUND
         started = False
         try:

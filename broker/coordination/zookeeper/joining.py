@@ -1,8 +1,8 @@
-"""What a broker has to learn of its cluster before it opens anything of its own.
+"""State of the cluster that a broker reads before it opens anything of its own.
 
-It is read in a session of its own, which ends when it is read: what has changed by the
-time that the broker registers is read again then. So is a number for a broker that has
-none.
+It is read in a session of its own, which ends afterwards. Values that have changed by
+the time of the registration are read again then. A number for a broker that has none is
+generated here, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The topics that a member of a cluster knows, as its controller has told it."""
+"""The topics known to a member of a cluster, by its controller's metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_ID = UUID(int=0)
 
 
 class KnownTopics(Mapping[str, Topic]):
-    """A view of the metadata cache; ``configs_of`` tells a topic's configs."""
+    """A view of the metadata cache; ``configs_of`` returns a topic's configs."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class KnownTopics(Mapping[str, Topic]):
         return Topic(
             name=name,
             topic_id=found.topic_id or _NO_ID,
-            # Each is told by itself: one in between may not have been yet.
+            # Partitions are sent singly, so one in between may be missing.
             leader_epochs=tuple(
                 states[index].leader_epoch if index in states else NO_EPOCH
                 for index in range(max(states) + 1)

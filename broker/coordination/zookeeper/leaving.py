@@ -1,7 +1,7 @@
-"""A stopping broker asks the controller to have others lead what it leads.
+"""A stopping broker's request to the controller to move its leaderships.
 
 ``controlled.shutdown.enable``: tried ``controlled.shutdown.max.retries`` times, and
-given up then: whoever is left finds out by the end of the session.
+given up then: the other brokers notice the end of the session.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def hand_over(
     connect: Connect,
     rng: random.Random,
 ) -> bool:
-    """Ask until nothing is led any more; tell whether that was so in the end."""
+    """Ask until no partition is led here any more; return whether that was reached."""
     broker_id = config.node_id
     settings = {
         "client_id": str(broker_id),

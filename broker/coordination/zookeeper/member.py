@@ -1,4 +1,4 @@
-"""What a broker does as a member: it registers, heeds configs, governs if elected."""
+"""A broker as a member: it registers, follows configs, and governs if elected."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Member:
         self._read_in: PatientZnodes | None = None
 
     def metrics(self) -> Iterator[Metric | None]:
-        """Iterate over what a controller says of the cluster, and of its work."""
+        """Iterate over the controller's metrics of the cluster, and of its work."""
         governing = self.governing
         if governing is None:
             yield from controller_metrics(None, {})
@@ -91,7 +91,7 @@ class Member:
         yield from event_metrics(self.meters, governing.waiting if governing else 0)
 
     def registration(self) -> bytes:
-        """Return what the broker registers."""
+        """Return the data of the broker's registration."""
         record = BrokerRecord(
             listeners=tuple(self.broker.advertised), rack=self._config[BROKER_RACK]
         )
@@ -184,7 +184,7 @@ class Member:
         return bool(topic_value(_UNCLEAN, {}, self.broker.config))
 
     def _allow_unclean_election(self, topic: str | None) -> None:
-        """Have leaders elected of a topic's partitions, or (None) of all."""
+        """Elect leaders of a topic's partitions, or (None) of all."""
         governing = self.governing
         if governing is not None:
             core, states = governing.core, ControllerState
@@ -197,7 +197,7 @@ class Member:
 
 
 def _at_once(verb: Coroutine[Any, Any, None]) -> None:
-    """Run what a handler would be preempted in: who calls has no seat to lose."""
+    """Run a preemptible coroutine to its end: the caller has no seat to lose."""
     try:
         while True:
             verb.send(None)

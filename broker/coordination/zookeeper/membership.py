@@ -1,9 +1,9 @@
 """A broker's life in the cluster: one session after the other, until it leaves.
 
 In each session the broker registers, follows the configs, and stands for election. When
-the session expires so does all of that, and a new one begins; what the broker leads
-stays as it is, until a controller says otherwise. What fails in a session, a fault of
-this broker's own or a znode that nobody expected, costs no more than the session.
+the session expires so does all of that, and a new one begins; leaderships stay as they
+are, until a controller changes them. A failure in a session, by a fault of this broker
+or an unexpected znode, costs no more than the session.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ logger = getLogger(__name__)
 
 # After a session that has failed, so that another fault does not follow at once.
 _PAUSE_S: Final = 1.0
-# How long a stop waits for ZooKeeper to take note.
+# Time that a stop waits for ZooKeeper.
 _FAREWELL_S: Final = 2.0
 
 
 class Membership:
-    """Sessions, and what is done in each; ``znodes`` is there while one lasts."""
+    """Sessions, and the work in each; ``znodes`` is there while one lasts."""
 
     def __init__(self, member: Member, open_session: Callable[[], Znodes]) -> None:
         self._member = member
@@ -62,7 +62,7 @@ class Membership:
     async def registered(self) -> None:
         """Wait for the first registration.
 
-        A controller may hear of it before the broker has its answer, and one that is
+        A controller may see it before the broker has its answer, and one that is
         refused then does not ask again.
         """
         while self.broker_epoch == NO_EPOCH:
@@ -123,7 +123,7 @@ class Membership:
     async def _take_part(self, znodes: PatientZnodes) -> None:
         await prepare_znodes(znodes)
         member = self._member
-        # Before the broker is told to lead anything it knows what was set for it.
+        # The broker has its configs before it is commanded to lead.
         await member.configs_may_have_changed(znodes)
         await self._forget_deleted_topics(znodes)
         self.broker_epoch = await register(
@@ -149,10 +149,10 @@ class Membership:
             nursery.start_soon(self._stand_for_election, znodes)
 
     async def _forget_deleted_topics(self, znodes: PatientZnodes) -> None:
-        """Forget topics that were deleted while this broker had no session.
+        """Drop topics that were deleted while this broker had no session.
 
-        No controller tells of them any more: the broker would go on to list them, and
-        as controller refuse for good to create them.
+        No controller sends their deletion any more: the broker would go on to list
+        them, and as controller refuse for good to create them.
         """
         cache = self._member.broker.metadata_cache
         known = list(cache.topics())
@@ -177,7 +177,7 @@ class Membership:
             try:
                 await self._govern(znodes, term)
             except* ControllerMoved:
-                # Whoever moved it is found by the next look.
+                # The next read finds the broker that moved it.
                 pass
             logger.info("resigned as controller", extra=fields(epoch=term.epoch))
 

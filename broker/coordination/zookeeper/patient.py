@@ -1,9 +1,9 @@
-"""Calls to ZooKeeper that outlast lost connections, and many of them at once.
+"""Calls to ZooKeeper that outlast lost connections, and many of them in parallel.
 
-A connection that goes takes the answers of what was asked with it. Reads are asked
-again. A write may have been made: asked again it fails where it had succeeded, and is
+A lost connection loses the answers of its requests. Reads are repeated. A write may
+have been made: its repetition fails where the first had succeeded, and its effect is
 then looked for, as Kafka's ``checkedEphemeralCreate`` and ``conditionalUpdatePath`` do.
-What ends the session (`SessionExpired`) ends the waiting, too.
+The end of the session (`SessionExpired`) ends the waiting, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cluster as its znodes have it, for a controller: brokers, topics, leaders.
 
-Each reading leaves watches, so that what changes afterwards is told.
+Each reading leaves watches, so that later changes are noticed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def read_each(
     *,
     watch: bool = False,
 ) -> dict[str, R]:
-    """Return what those znodes mean that there are; what makes no sense is told."""
+    """Return the decoded content of existing znodes; malformed ones are logged."""
     found = await znodes.find_all(wanted, watch=watch)
     return dict(_understood(found, lambda _, znode: read(znode.data)))
 
@@ -58,7 +58,7 @@ def _understood(
 async def read_brokers(znodes: PatientZnodes) -> dict[int, RegisteredBroker]:
     """Return the brokers that are registered, by id."""
     names = await znodes.children(paths.BROKER_IDS, watch=True)
-    # What an operator may have put there beside them has no number.
+    # Other znodes that an operator put there have no number.
     wanted = [paths.broker(int(name)) for name in names if name.isdecimal()]
     found = await znodes.find_all(wanted, watch=True)
     return {broker.id: broker for _, broker in _understood(found, _registered)}
@@ -95,7 +95,7 @@ async def read_topics(
 async def read_leaderships(
     znodes: PatientZnodes, keys: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Leadership]:
-    """Return who leads those partitions that have had a leader."""
+    """Return the leaderships of those partitions that have had a leader."""
     by_path = {paths.partition_state(key): key for key in keys}
     found = await znodes.find_all(by_path)
 

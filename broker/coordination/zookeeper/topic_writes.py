@@ -1,7 +1,7 @@
-"""Topics made, extended and given up: znodes that the controller sees and acts upon.
+"""Topics created, extended and deleted: znodes that the controller acts upon.
 
-Kafka's ``AdminZkClient``. Any broker may write them; that a znode can be created only
-once decides between two who create the same topic.
+Kafka's ``AdminZkClient``. Any broker may write them; a znode can be created only once,
+which decides between two creations of the same topic.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ async def create_topic(
 ) -> None:
     """Create a topic with its configs; raise TOPIC_ALREADY_EXISTS.
 
-    Its name is taken until the last one has been deleted to the end, configs and all:
-    what is left of that deletion would otherwise be done to the new topic.
+    Its name is taken until the deletion of the last one is complete, configs and all:
+    the rest of that deletion would otherwise hit the new topic.
     """
     data, config = write_topic(topic), write_config(configs)
     asks_for_deletion = paths.topic_to_delete(name)
     creation: list[Op] = [
-        # Nobody has asked for it, at the moment of the creation.
+        # No deletion is requested at the moment of the creation.
         Create(asks_for_deletion),
         Delete(asks_for_deletion),
         Create(paths.topic(name), data),

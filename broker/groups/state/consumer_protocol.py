@@ -1,4 +1,4 @@
-"""The topics in a consumer's subscription, the only part a broker looks into.
+"""The topics in a consumer's subscription, the only part that a broker reads.
 
 Member metadata is the clients' business (``ConsumerProtocolSubscription``), except that
 a broker must not expire, nor let be deleted, offsets of topics in use. Every version

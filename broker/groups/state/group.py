@@ -59,7 +59,7 @@ class Group:
         self.since_ms = now.wall_ms
         self.roster = Roster()
         self.offsets = OffsetStore()
-        # Topics that the members subscribe to; None: the broker cannot tell.
+        # Topics that the members subscribe to; None: not known to the broker.
         self.topics: frozenset[str] | None = None
         # A group's first rebalance is put off while members keep coming.
         self.new_member_added = False

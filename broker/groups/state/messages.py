@@ -1,4 +1,4 @@
-"""What the core is told and what it answers: values, no wire entities.
+"""Values passed to the core and returned by it; no wire entities.
 
 The field names are those of Kafka's JoinGroup, SyncGroup and LeaveGroup schemas. A
 member that does not know its id yet sends ``UNKNOWN_MEMBER_ID``, the empty string.
@@ -36,7 +36,7 @@ class GroupProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A JoinGroup request, with what the connection tells of its sender."""
+    """A JoinGroup request, with the connection's data about its sender."""
 
     group_id: str
     member_id: str
@@ -49,7 +49,7 @@ class JoinRequest:
     instance_id: str | None = None
     # KIP-394: a dynamic member is given its id first and joins with it (v4 and later).
     requires_known_member_id: bool = True
-    # KIP-814: a returning static leader is told to skip the assignment (v9 and later).
+    # KIP-814: a returning static leader skips the assignment (v9 and later).
     supports_skipping_assignment: bool = True
 
 
@@ -100,14 +100,14 @@ class SyncAnswer:
 
 
 class MemberIdentity(NamedTuple):
-    """Who leaves: a member id, or an operator's word for a static member."""
+    """The leaving member: by member id, or by an operator's static instance id."""
 
     member_id: str
     instance_id: str | None = None
 
 
 class LeftMember(NamedTuple):
-    """What became of one leave."""
+    """The outcome of one leave."""
 
     member_id: str
     instance_id: str | None
@@ -139,13 +139,13 @@ class Write(NamedTuple):
     done: Callable[[ErrorCode, Instant], Effects]
 
 
-# Who waits, and for what.
+# The waiting request, and its answer.
 Answered: TypeAlias = tuple[Waiting[Any], Any]
 
 
 @dataclass(slots=True)
 class Effects:
-    """What a verb of the core asks of its caller: answers to give, records to write."""
+    """The effects of a core verb for its caller: answers to give, records to write."""
 
     answers: list[Answered] = field(default_factory=list)
     # Answers to very many, made as they are given, some at a time.

@@ -1,10 +1,10 @@
-"""The offsets that a group has committed, and which of them have expired.
+"""Committed offsets of a group, and their expiry.
 
 Kafka: ``OffsetMetadataManager`` and ``OffsetExpirationConditionImpl`` (KIP-211): a
 retention period runs from the moment the group became empty, or, for a group that only
 stores offsets and for topics that a stable group no longer subscribes to, from the
-commit. Commits that are not in the log yet are counted, not shown: a reader who asks
-for stable offsets (KIP-447) is told to come back.
+commit. Commits that are not in the log yet are counted, not shown: a reader of stable
+offsets (KIP-447) has to retry.
 
 A commit that was read from the log stays a value of the log, as bytes, until it is
 first used. So a load decodes no commit that a later one replaces, and a million offsets

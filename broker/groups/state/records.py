@@ -32,12 +32,12 @@ _PLAIN_COMMIT: Final = struct.Struct(">hqihq")
 _PLAIN_VERSION: Final = b"\0\3"
 _NEWEST_VALUE: Final = 4
 _FLEXIBLE_FROM: Final = 4
-# What is written again is written in a version whose lengths are 16 bits.
+# Rewritten records have a version whose lengths are 16 bits.
 _STRING_BYTES_MAX: Final = 32_767
 
 
 class OffsetKey(NamedTuple):
-    """Which offset: a group's, in a partition of a topic."""
+    """The key of an offset: a group's, in a partition of a topic."""
 
     group_id: str
     topic: str
@@ -45,7 +45,7 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Which group."""
+    """The key of a group."""
 
     group_id: str
 

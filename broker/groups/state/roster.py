@@ -1,9 +1,9 @@
-"""Who is in a group: members, static instances, the leader, votes, who is awaited.
+"""Membership of a group: members, static instances, the leader, votes, awaited joins.
 
 A plain container (Kafka: the member maps of ``ClassicGroup``, ``ClassicGroupMember``);
-what its changes mean for the group's state is decided elsewhere. Members keep their
-order of arrival, and ties (the next leader, equal votes) go to the first, where Kafka's
-go by hash order.
+other modules decide the consequences for the group's state. Members keep their order of
+arrival, and ties (the next leader, equal votes) go to the first, where Kafka's go by
+hash order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 class Member:
     """One member; ``joining`` and ``syncing`` are its parked requests.
 
-    Whoever parks or answers a JoinGroup tells the roster (`Roster.joins`).
+    The code that parks or answers a JoinGroup calls `Roster.joins`.
     """
 
     member_id: str
@@ -120,7 +120,7 @@ class Roster:
         self.members: dict[str, Member] = {}
         # Ids handed out (KIP-394) whose owners have not joined with them yet.
         self.pending: set[str] = set()
-        # Members that were told of this generation and have not asked for their part.
+        # Members of this generation that have not synced.
         self.unsynced: set[str] = set()
         self.leader: str | None = None
         self._static: dict[str, str] = {}
@@ -140,7 +140,7 @@ class Roster:
     # ---- changes ----------------------------------------------------------------
 
     def add(self, member: Member) -> None:
-        """Let a member in; the first one leads."""
+        """Add a member; the first one leads."""
         assert member.member_id not in self.members, member.member_id
         if member.instance_id is not None:
             assert member.instance_id not in self._static, member.instance_id
@@ -154,7 +154,7 @@ class Roster:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """Let a member, or an id handed out, go; return the member, if it was one."""
+        """Remove a member, or an id handed out; return the member, if it was one."""
         self.pending.discard(member_id)
         self.unsynced.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -190,7 +190,7 @@ class Roster:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Take over what a member says of itself when it joins again."""
+        """Take over a member's data of its new join."""
         self._supporters.subtract(_names(member.protocols))
         self._supporters.update(_names(protocols))
         self._supporters += Counter()
@@ -213,7 +213,7 @@ class Roster:
         self._joined.clear()
 
     def elect_joined_leader(self) -> bool:
-        """Make sure the leader is one that has joined; False if nobody has."""
+        """Make sure the leader is one that has joined; False if no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].joining is None:
@@ -274,7 +274,7 @@ class Roster:
         return max([member.rebalance_timeout_ms for member in self], default=0)
 
     def topics(self, protocol_name: str) -> frozenset[str] | None:
-        """Return what all subscribe to; None if somebody's topics cannot be read."""
+        """Return the topics of all members; None if one's topics cannot be read."""
         each = [member.topics.get(protocol_name) for member in self]
         known = [topics for topics in each if topics is not None]
         return frozenset().union(*known) if len(known) == len(each) else None

@@ -1,9 +1,8 @@
 """A group as a record, and a record as a group.
 
-What is kept of a generation is what members need to go on after a new start or a change
-of coordinator: ids, timeouts, the metadata for the chosen protocol and the assignment.
-A group read back is Stable, or Empty if it has no members
-(``GroupMetadataManager.replay``).
+A record keeps the data that members need after a new start or a change of coordinator:
+ids, timeouts, the metadata for the chosen protocol and the assignment. A group read
+back is Stable, or Empty if it has no members (``GroupMetadataManager.replay``).
 """
 
 from __future__ import annotations

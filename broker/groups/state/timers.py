@@ -1,11 +1,11 @@
-"""Deadlines by key, for a caller who asks what is due.
+"""Deadlines by key; the caller takes the due ones.
 
 Kafka keeps the group timers in a hierarchical timing wheel driven by a thread. Nothing
-runs here: ``next_ns`` says when to look again and ``pop_due`` what has come due. An
+runs here: ``next_ns`` returns the time of the next deadline, ``pop_due`` a due key. An
 ordered list, because deadlines move and are cancelled far more often than they expire.
 
-``on_earlier_deadline`` is called when ``next_ns`` has come nearer, so that whoever
-sleeps until then can be woken. Ties break by the order of scheduling.
+``on_earlier_deadline`` is called when ``next_ns`` has come nearer, to wake a caller
+that sleeps until then. Ties break by the order of scheduling.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The classic group protocol's state machine as data.
 
 Two tables. ``BEFORE`` holds the legal moves between states (Kafka:
-``ClassicGroupState.validPreviousStates``). ``STEPS`` holds, for each event and state,
-what is done about it. The rows say what a state changes; checks that hold in every
-state (the member is known, its instance is not fenced, the generation matches) come
-before the look-up, so a row is reached by legitimate callers only. A pair that is
-missing cannot happen, and looking it up is an assertion.
+``ClassicGroupState.validPreviousStates``). ``STEPS`` holds the action for each event
+and state. The rows have the differences between states; checks that hold in every state
+(the member is known, its instance is not fenced, the generation matches) come before
+the look-up, so a row is reached by legitimate callers only. A missing pair cannot
+happen, and looking it up is an assertion.
 
-An event that Kafka answers the same way in every case is one event here; JoinGroup of
-a known member is three, since Stable tells the leader, a changed member and an
-unchanged follower apart (cooperative rebalancing rests on that: KIP-429).
+An event that Kafka answers the same way in every case is one event here. JoinGroup of a
+known member is three, since Stable distinguishes the leader, a changed member and an
+unchanged follower (cooperative rebalancing rests on that: KIP-429).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class GroupState(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What may befall a group."""
+    """The events of a group."""
 
     JOIN = "a new member, or a pending one, joins"
     REJOIN = "an unchanged follower joins again"
@@ -52,7 +52,7 @@ class Event(enum.Enum):
 
 
 class Action(enum.Enum):
-    """What is done about an event."""
+    """The actions on events."""
 
     REFUSE = "answer with the error"
     ADMIT = "add the member, park its request, rebalance"
@@ -70,7 +70,7 @@ class Action(enum.Enum):
 
 
 class Step(NamedTuple):
-    """What is done, and the error answered with it."""
+    """An action, and the error of its answer."""
 
     action: Action
     error: ErrorCode = ErrorCode.none
@@ -197,7 +197,7 @@ STEPS: Final[Mapping[tuple[Event, GroupState], Step]] = MappingProxyType(
 
 
 def step(event: Event, state: GroupState) -> Step:
-    """Look up what is done about ``event`` in ``state``."""
+    """Return the action for ``event`` in ``state``."""
     found = STEPS.get((event, state))
     assert found is not None, f"{event.name} cannot happen in {state.value}"
     return found

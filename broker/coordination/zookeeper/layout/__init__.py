@@ -1,1 +1,1 @@
-"""Kafka's znodes: where they are, and what they hold."""
+"""Kafka's znodes: their paths, and their contents."""

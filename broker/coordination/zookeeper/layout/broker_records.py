@@ -1,4 +1,4 @@
-"""Znodes of brokers: who lives, who is controller, which ids are given away.
+"""Znodes of brokers: live brokers, the controller, ids given away.
 
 Layouts and versions are those of Kafka 3.9's ``ZkData``. Timestamps are milliseconds,
 written as text.
@@ -19,7 +19,7 @@ _PLAINTEXT: Final = "PLAINTEXT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRecord:
-    """What a broker registers under /brokers/ids: how it is reached, and its rack."""
+    """A broker's registration under /brokers/ids: its addresses, and its rack."""
 
     listeners: tuple[Listener, ...]
     rack: str | None = None
@@ -50,7 +50,7 @@ def write_broker(record: BrokerRecord, now_ms: int) -> bytes:
 
 @reads("a broker's registration", 1, 2, 3, 4, 5)
 def read_broker(found: dict[str, Any]) -> BrokerRecord:
-    """Return what a broker registered: version 1 has one address, 2 and 3 no names."""
+    """Return a broker's registration: version 1 has one address, 2 and 3 no names."""
     if int(found["version"]) == 1:
         only = Listener(
             name=_PLAINTEXT,

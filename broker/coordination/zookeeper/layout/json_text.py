@@ -1,8 +1,4 @@
-"""JSON as Kafka writes it into znodes: compact, and read with what was expected.
-
-Kafka reads objects by field and ignores fields that it does not know, so that a
-newer release may add some; so is it here.
-"""
+"""JSON as Kafka writes it into znodes: compact, and read with expected types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a Kafka cluster keeps what in ZooKeeper: Kafka 3.9's ``ZkData``, as paths.
+"""Paths of a Kafka cluster in ZooKeeper: Kafka 3.9's ``ZkData``.
 
 Paths are within the chroot of ``zookeeper.connect``.
 """
@@ -25,7 +25,8 @@ ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 
-# What a broker creates before anything else, parents first (``PersistentZkPaths``).
+# Znodes that a broker creates before anything else, parents first
+# (``PersistentZkPaths``).
 PERSISTENT: Final = (
     *("/brokers", BROKER_IDS, TOPICS, BROKER_SEQUENCE),
     *("/config", CONFIG_CHANGES, TOPIC_CONFIGS, BROKER_CONFIGS),

@@ -1,4 +1,4 @@
-"""Znodes of topics: assignments, leaders, and what is asked of the controller.
+"""Znodes of topics: assignments, leaders, and requests to the controller.
 
 Layouts and versions are those of Kafka 3.9's ``ZkData``.
 """
@@ -73,7 +73,7 @@ def write_leadership(wanted: Leadership) -> bytes:
 
 
 def read_leadership(data: bytes, version: int) -> Leadership:
-    """Return who leads; ``version`` is the znode's. Raises `MalformedZnode`."""
+    """Return a leadership; ``version`` is the znode's. Raises `MalformedZnode`."""
     return replace(_read_leadership(data), version=version)
 
 
