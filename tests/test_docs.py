@@ -116,6 +116,49 @@ def test_a_figure_stands_beside_the_command_that_makes_it_again(page: Path) -> N
     assert figures(page.read_text()) == []
 
 
+# ---- lengths ------------------------------------------------------------------------
+
+# Words of a page; a page without a line here has the last bound.
+BUDGETS = {
+    "README.md": 700,
+    "ARCHITECTURE.md": 3000,
+    "DECISIONS.md": 5000,
+    "CHANGELOG.md": 5000,
+    # Generated lists.
+    "map.md": 3000,
+    "method.md": 2400,
+    "promises.md": 1800,
+    "": 1300,
+}
+RECORD_WORDS = 80
+
+
+def words_of(text: str) -> int:
+    """Return the number of words, without the signs of Markdown."""
+    return len(re.findall(r"\S*\w\S*", text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda it: it.name)
+def test_a_page_keeps_within_its_budget_of_words(page: Path) -> None:
+    assert words_of(page.read_text()) <= BUDGETS.get(page.name, BUDGETS[""])
+
+
+def test_decisions_are_short_records_with_numbers_and_dates() -> None:
+    text = (ROOT / "DECISIONS.md").read_text()
+    titled = re.compile(r"^### (\d+)\. [^\n]+ \(2\d{3}-\d\d-\d\d\)\n", re.M)
+    _, *parts = titled.split(text)
+    bodies = [it.partition("\n## ")[0] for it in parts[1::2]]
+    assert [int(it) for it in parts[::2]] == list(range(1, len(bodies) + 1))
+    assert len(bodies) == len(re.findall("^### ", text, re.M))
+    assert [it for it in bodies if words_of(it) > RECORD_WORDS] == []
+
+
+def test_the_contents_of_decisions_are_its_headings() -> None:
+    text = (ROOT / "DECISIONS.md").read_text()
+    headings = re.findall("^## (.+)$", text, re.M)
+    assert re.findall(r"^- \[(.+?)\]\(#", text, re.M) == headings
+
+
 def test_the_page_of_results_is_rendered_from_the_files_beside_it() -> None:
     page = render(ROOT / "docs/results.md.j2", ROOT / "docs/results")
     assert page == _RESULTS.read_text()
