@@ -2,7 +2,7 @@
 
 Data flows through four packages in this order:
 
-- ``recordings`` reads and checks what was recorded, and starts Spark to do so;
+- ``recordings`` reads and checks recordings, and starts Spark to do so;
 - ``judging`` makes one study of a run directory: values, contrasts, verdicts;
 - ``incidents`` does so with an election under load, where one was recorded;
 - ``report`` renders both as ``results.json``, tables, figures, a page and a paper.

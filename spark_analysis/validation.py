@@ -169,7 +169,7 @@ def judge(cells: Sequence[CellSessions], metric: Metric) -> dict[str, Cell]:
 
 
 def _judge(latencies: Mapping[str, FloatArray], metric: Metric) -> Iterator[str]:
-    """Yield the names of what happened in one experiment."""
+    """Yield the names of the outcomes of one experiment."""
     arms = ["fifo", "fifo-again", *RATIOS, DEGENERATE]
     found = cells_of(latencies, metric, arms)
     alone, together = judge(found[:-1], metric), judge(found, metric)

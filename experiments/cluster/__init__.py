@@ -1,1 +1,1 @@
-"""A load on several brokers: its clients, a controller, and what became of each try."""
+"""A load on several brokers: clients, a controller, the outcome of each attempt."""

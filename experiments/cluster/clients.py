@@ -1,14 +1,14 @@
 """The clients of a cluster: producers that know a leader, and others that ask for it.
 
 They keep Kafka's rules as far as an election touches them. A producer has one request
-in flight, sends it to the leader that it knows of, and tries again after a backoff when
-it failed; told NOT_LEADER_OR_FOLLOWER, or nothing in time, it first asks some broker
-who leads. After a time-out its connection is closed, for the answer may still come.
+in flight, sends it to the leader that it knows, and retries after a backoff. After
+NOT_LEADER_OR_FOLLOWER, or a time-out, it first asks some broker for the leader. After a
+time-out its connection is closed, for the answer may still come.
 
-Each client is a task; what is due while it waits, waits in the client, as records do in
-a producer's accumulator. (Unlike there, they are not sent as one batch: the trace says
-what a request is.) Every attempt has a record key of its own, by which it is found in
-the log when all is over.
+Each client is a task; requests that come due while it waits are queued in the client,
+as records are in a producer's accumulator. (Unlike there, they are not sent as one
+batch: the trace defines each request.) Every attempt has a record key of its own, by
+which it is found in the log at the end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RETRIABLE = frozenset(
 
 
 class Client(ABC):
-    """One connection's worth of a traffic entry: sends what is due, in order."""
+    """One connection's worth of a traffic entry: sends the due requests, in order."""
 
     def __init__(
         self, sender: Sender, stage: Stage, book: Book, cluster: Cluster, seed: str
@@ -79,7 +79,7 @@ class Client(ABC):
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Send what is offered until cancelled."""
+        """Send the offered requests until cancelled."""
         try:
             while True:
                 while self._due:
@@ -93,7 +93,7 @@ class Client(ABC):
 
     @abstractmethod
     async def _send(self, request_id: int, intended_ns: int) -> None:
-        """Do what was offered, from the first attempt to the last."""
+        """Send an offered request, from the first attempt to the last."""
 
     async def _tried(self, attempt: Try, body: Row) -> Any:
         """Make an attempt; return the answer, None if none came in time."""
@@ -126,7 +126,7 @@ class Client(ABC):
     async def _ask_for_leader(
         self, topic: str, intended_ns: int, request_id: int = NO_REQUEST
     ) -> Any:
-        """Ask a broker, by chance, who leads a topic; None if it did not say."""
+        """Ask a random broker for the leader of a topic; None without an answer."""
         broker = self._rng.randrange(len(self._stage.nodes))
         attempt = self._book.begin(ApiKey.METADATA, broker, intended_ns, request_id)
         body = Row(
@@ -136,7 +136,7 @@ class Client(ABC):
             include_topic_authorized_operations=False,
         )
         answer = await self._tried(attempt, body)
-        # A broker that no controller has told of the cluster names no topic.
+        # A broker without metadata from a controller names no topic.
         if answer is None or not answer.topics:
             return None
         told = answer.topics[0]
@@ -198,7 +198,7 @@ class Producer(Client):
         return ErrorCode(attempt.error_code)
 
     async def _refresh(self, intended_ns: int) -> None:
-        """Learn who leads, if the broker that is asked knows of somebody."""
+        """Update the known leader, if the broker that is asked knows one."""
         for row in await self._ask_for_leader(self._topic, intended_ns) or ():
             leads = 0 <= int(row.leader_id) < len(self._stage.nodes)
             if int(row.partition_index) == self._partition and leads:

@@ -1,8 +1,8 @@
-"""What the controller decides, as ZooKeeper tells whoever watches.
+"""Decisions of the controller, as ZooKeeper reports them to a watcher.
 
-A decision is the write of a partition's state in a new leader epoch. It was made when
-ZooKeeper says so, to the millisecond, or earlier, if the watch was heard earlier: so a
-watcher that comes late to its CPU does not make decisions late.
+A decision is the write of a partition's state in a new leader epoch. Its time is
+ZooKeeper's, to the millisecond, or the watch's, if that is earlier: a watcher that gets
+its CPU late does not make decisions late.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Decisions:
         return self._known[key]
 
     def leader_of(self, key: TopicPartition) -> int:
-        """Return who leads a partition by the last word, below 0 if nobody."""
+        """Return a partition's last known leader, below 0 if there is none."""
         return self._known[key].leader
 
     async def _look(self, path: str, heard_ns: int) -> None:
@@ -89,7 +89,7 @@ class Decisions:
         known = self._known.get(key)
         self._known[key] = found
         if known is not None and known.leader_epoch < found.leader_epoch:
-            # What is written in a millisecond was written before the next began.
+            # A write of one millisecond happened before the next began.
             written_ns = self._stage.zookeeper_ns(stat.mtime_ms + 1)
             decided_ns = min(heard_ns, written_ns)
             self.made.append(

@@ -1,4 +1,4 @@
-"""What is in the log when all is over: which attempts' records, and how many."""
+"""Content of the log at the end: the attempts' records, and their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a broker of an experiment a member of its cluster, as broker keys."""
+"""Broker keys that make a broker of an experiment a member of its cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WITH_CONTROL_PLANE = ("planes", "planes-lending")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """Where a broker listens, and where its ZooKeeper does.
+    """The addresses of a broker and of its ZooKeeper.
 
     ``control`` is the port of its control plane, if the arm has one.
     """
@@ -45,11 +45,11 @@ def member_keys(
     endpoints: Endpoints,
     world: Mapping[str, str | int | float | bool] = NO_KEYS,
 ) -> dict[str, str]:
-    """Return a broker's configuration: the arm's keys, then what the run owns.
+    """Return a broker's configuration: the arm's keys, then the run's own.
 
     Leaders are balanced only where an experiment asks for it. A run ends for all
-    brokers at once, with nobody to hand over to; but where one is told to stop on the
-    way, it hands over first.
+    brokers at once, without a handover; a broker that is stopped during the run hands
+    over first.
     """
     assert experiment.cluster is not None
     names = listener_names(experiment, arm)

@@ -1,6 +1,6 @@
-"""What an operator asks of the controller: topics, replicas, elections.
+"""Requests of an operator to the controller: topics, replicas, elections.
 
-As Kafka's own tools ask it, over a connection of its own for each request.
+As Kafka's own tools send them, over a connection of its own for each request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSIONS = {
     ApiKey.ELECT_LEADERS: 1,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
 }
-# What comes of an election where a leader has gone or is there already is no fault.
+# Outcomes without a fault of an election whose leader has gone or leads already.
 _UNCHANGED = (
     ErrorCode.none,
     ErrorCode.election_not_needed,
@@ -115,12 +115,12 @@ class Operator:
                 _expect(row.error_code, f"reassigning {topic.name}")
 
     async def elect(self, *, one_by_one: bool) -> None:
-        """Have preferred leaders elected: in one request, or in one for each."""
+        """Elect preferred leaders: in one request, or in one for each."""
         for keys in [[key] for key in self.keys] if one_by_one else [self.keys]:
             await self._elect(keys)
 
     async def balance(self) -> None:
-        """Have preferred leaders elected wherever another one leads."""
+        """Elect preferred leaders wherever another one leads."""
         await self._elect(None)
 
     async def _elect(self, keys: Iterable[TopicPartition] | None) -> None:

@@ -1,10 +1,10 @@
-"""From what clients and brokers saw of a scene to the files of its run.
+"""From the observations of clients and brokers to the files of a run.
 
-The brokers' own rows are joined with the attempts by number and API; replication and
-whatever else brokers say to each other has numbers of its own and is left out, but for
-what the controller says of leaders: each such row is an attempt of its own. A request
-of the trace has the stamps of its last attempt; samples are those of the broker that
-leads at first.
+The brokers' own rows are joined with the attempts by number and API. Replication and
+other traffic between brokers has numbers of its own and is left out, except the
+controller's requests about leaders: each such row is an attempt of its own. A request
+of the trace has the stamps of its last attempt; samples are of the broker that leads at
+first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NONE = -1
 
 
 class RecordedLife(NamedTuple):
-    """Where a broker recorded one of its lives."""
+    """The recording of one broker in one of its lives."""
 
     broker: int
     file: Path
@@ -107,7 +107,7 @@ def record_played(
 
 
 def _joined(played: Played, records: Sequence[RecordedLife]) -> Columns:
-    """Return what the brokers recorded of each attempt, stamps since the origin."""
+    """Return the brokers' records of each attempt, stamps since the origin."""
     tries = played.book.tries
     by_broker = np.array([it.broker for it in tries])
     keys = np.array([it.api_key for it in tries])
@@ -135,10 +135,10 @@ def _columns(rows: npt.NDArray[Any], origin_ns: int) -> Columns:
 def _told(
     played: Played, records: Sequence[RecordedLife]
 ) -> tuple[list[Attempt], Columns]:
-    """Return what the controller said of leaders under load, as brokers recorded it.
+    """Return the controller's requests about leaders under load, from brokers' records.
 
-    When it was sent nobody knows but the controller. All count from the first decision
-    under load, as one election's do; without one, from when they came.
+    Only the controller knows when they were sent. All count from the first decision
+    under load, as one election's do; without one, from their receipt.
     """
     decided_ns = _first_ns(played.decisions, played.origin_ns)
     attempts: list[Attempt] = []

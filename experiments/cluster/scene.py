@@ -1,8 +1,8 @@
-"""One run on a cluster: topics, clients, faults, and a look at the log when it is over.
+"""One run on a cluster: topics, clients, faults, and the final content of the log.
 
-The same in every world that has brokers: members of one ZooKeeper, one of which, beside
-those that hold replicas, is their controller. What differs is the stage, which is
-handed in.
+The same in every world that has brokers: members of one ZooKeeper, and one more broker
+without replicas as their controller. The worlds differ in the stage, which is handed
+in.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _PATIENCE_S, _PAUSE_S = 60.0, 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of a run, on the stage's clock.
+    """The result of a run, on the stage's clock.
 
     ``offered_ns`` is when each request of the trace was taken up, ``decisions`` are the
-    controller's on partitions that existed, ``found`` is how many records of each
-    attempt the last leaders have. ``leader_cpu`` is what the broker that leads at first
-    had of its CPU under load.
+    controller's on partitions that existed, ``found`` is the number of records of each
+    attempt in the last leaders' logs. ``leader_cpu`` is the CPU time under load of the
+    broker that leads at first.
     """
 
     book: Book
@@ -131,7 +131,7 @@ class Scene:
         await self._operator.reassign(self._cluster.replicas)
         await self._decisions.follow(self._operator.keys)
         with trio.move_on_after(_PATIENCE_S):
-            # What is decided is told to nobody who could set an event for all.
+            # Decisions are not reported to any task that could set an event for all.
             while not all(  # noqa: ASYNC110 see above
                 map(self._is_set_up, self._operator.keys)
             ):
@@ -177,7 +177,7 @@ class Scene:
         return found
 
     async def _records_of(self, key: TopicPartition) -> Counter[int]:
-        """Read a partition, as soon as whoever leads it knows that."""
+        """Read a partition, as soon as its leader knows its role."""
         fault: Exception | None = None
         with trio.move_on_after(_PATIENCE_S):
             while True:

@@ -13,12 +13,12 @@ from experiments.cluster.wire import Wire
 from experiments.processes.children import CpuTime
 
 _NS = 1_000_000_000
-# What a transport raises where the other side is not there, or is not any more.
+# Exceptions of a transport whose other side is not there, or is gone.
 LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Address(NamedTuple):
-    """Where a listener is."""
+    """The address of a listener."""
 
     host: str
     port: int
@@ -40,10 +40,10 @@ class Connect(Protocol):
 
 
 class Lives(Protocol):
-    """What can be done to brokers from outside, as far as a world can do it."""
+    """Faults of brokers from outside, as far as a world can make them."""
 
     async def stop(self, number: int) -> None:
-        """Have a broker stop in order, and wait until it has."""
+        """Stop a broker in order, and wait until it has stopped."""
 
     async def kill(self, number: int) -> None:
         """End a broker where it stands; its files stay."""
@@ -52,26 +52,26 @@ class Lives(Protocol):
         """Start a broker that has ended, on its files; wait until it listens."""
 
     async def cut(self, one: int, other: int, *, apart: bool) -> None:
-        """Have nothing get from one broker to the other, or everything again."""
+        """Cut two brokers off from each other, or connect them again."""
 
     async def slow(self, number: int, factor: float) -> None:
-        """Have requests cost a broker ``factor`` times as much from now on."""
+        """Multiply the cost of a broker's requests by ``factor`` from now on."""
 
     async def fill(self, number: int, *, full: bool) -> None:
         """Leave a broker's disk no room, or have room again."""
 
     def cpu_time(self, number: int) -> CpuTime:
-        """Return what a broker has had of its CPU, if it still is in its first life."""
+        """Return a broker's CPU time, if it still is in its first life."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """All brokers, by number, the way to them, and the clock of all stamps.
 
-    ``controller`` is a broker beside ``nodes`` that holds no replica; ``zookeeper`` is
-    the connect string of them all. ``timestamp_ms`` is what producers write into
-    records as the time of day; ``zookeeper_ns`` returns the instant of the clock at
-    which ZooKeeper's shows so many milliseconds.
+    ``controller`` is one more broker, which holds no replica; ``zookeeper`` is the
+    connect string of them all. ``timestamp_ms`` is what producers write into records as
+    the time of day; ``zookeeper_ns`` returns the instant of the clock at which
+    ZooKeeper's shows so many milliseconds.
     """
 
     nodes: tuple[Node, ...]

@@ -43,10 +43,10 @@ class Timeline:
         self._replicas = cluster.replicas
 
     async def run(self, origin_ns: int) -> None:
-        """Let everything happen, counted from the load's origin."""
+        """Run all faults, counted from the load's origin."""
         async with trio.open_nursery() as nursery:
             for fault in self._faults:
-                # What scales the load is in the trace already.
+                # Scales of the load are in the trace already.
                 if not isinstance(fault, ScaleLoad):
                     nursery.start_soon(self._happen, fault, origin_ns)
 

@@ -29,7 +29,7 @@ class Wire:
         return answer
 
     async def close(self) -> None:
-        """Close the connection, also where whoever asked is being cancelled."""
+        """Close the connection, also while the caller is being cancelled."""
         with trio.CancelScope(shield=True):
             await self._stream.aclose()
 

@@ -1,9 +1,9 @@
-"""When requests arrive: open-loop processes, in rates or in shares of capacity.
+"""Arrival times of requests: open-loop processes, in rates or in shares of capacity.
 
-``rate_per_s`` counts requests. ``load`` is the same as a share of what the broker can
-do: the work that arrives in a second, in seconds of its time. A load of 0.4 keeps a
-broker busy for 0.4 of the time, on whatever machine; a burst may well have a load of 4.
-A share becomes a rate when the cost of a request is known (``in_rates``).
+``rate_per_s`` counts requests. ``load`` is the same as a share of the broker's
+capacity: the work that arrives in a second, in seconds of its time. A load of 0.4 keeps
+a broker busy for 0.4 of the time, on any machine; a burst may have a load of 4. A share
+becomes a rate when the cost of a request is known (``in_rates``).
 
 All times are those of the nominal machine. ``slowed`` is the same process on a machine
 that takes ``stretch`` times as long for everything.

@@ -1,12 +1,12 @@
-"""From shares of capacity to rates, and from the nominal machine to one that is there.
+"""Conversion of load shares to rates, and of nominal time to a machine's time.
 
 A trace is drawn in *work*: in the time of the machine whose costs the config's
 ``[nominal]`` states (or a traffic entry's ``service``). A load becomes a rate by those
 costs alone, so what is drawn, and its hash, is the same on all machines and in all
 worlds. A machine whose requests cost otherwise gets the trace *stretched*: all instants
 are multiplied by one factor, the cost of the trace there by its cost in nominal time.
-So the work that arrives in a second, in seconds of the machine's time, is what the
-config says, whichever machine that is.
+The work that arrives in a second, in seconds of the machine's time, is therefore the
+config's on every machine.
 
 A workload in ``rate_per_s`` is never stretched: a second is a second.
 """
@@ -30,7 +30,7 @@ _WithKeys = TypeVar("_WithKeys", Arm, BrokerSection, LiveWorld)
 def in_rates(experiment: Experiment) -> Experiment:
     """Return the experiment in nominal time: rates for loads, a service for each cost.
 
-    A load whose cost nobody has stated or measured stays what it is. With a calibration
+    A load whose cost is neither stated nor measured is not changed. With a calibration
     and without nominal costs, the calibrated machine is the nominal one.
     """
     workload = experiment.workload
@@ -80,11 +80,10 @@ def stretch(experiment: Experiment) -> float:
 def on_machine(experiment: Experiment, factor: float) -> Experiment:
     """Return an experiment with rates as it is once its trace is stretched.
 
-    What describes the load is stretched (rates, bursts, lengths, the drain, slow
-    clients, when faults happen, how late a request may be sent), what was promised to
-    somebody is not (time-outs, SLOs). Of a broker's keys the quantum is, where the
-    experiment states it: what comes during one waits for its end, and that is to be as
-    many requests everywhere.
+    The load is stretched (rates, bursts, lengths, the drain, slow clients, the times of
+    faults, the limit of lateness), promises are not (time-outs, SLOs). Of a broker's
+    keys the quantum is stretched, where the experiment states it: requests that come
+    during one wait for its end, and their number is to be the same everywhere.
     """
     if factor == 1.0:
         return experiment
@@ -167,7 +166,7 @@ def read_ns(experiment: Experiment) -> int:
 
 
 def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
-    """Return what the manifest says of costs; None where none is known.
+    """Return the manifest's entry about costs; None where none is known.
 
     ``load`` is the work that each entry offers, as a share of the machine's time.
     """

@@ -14,14 +14,14 @@ class Cluster(Section):
     """The brokers of an experiment, numbered from 0, and their clients' patience.
 
     Every topic of the load has a replica on each broker. ``leader`` leads all
-    partitions when the load begins; the preferred replica is the broker after it.
-    Their controller is one broker more, which holds no replica: all are members of one
+    partitions when the load begins; the preferred replica is the broker after it. Their
+    controller is one broker more, which holds no replica: all are members of one
     ZooKeeper. Producers keep one request each in flight, ask any broker for metadata
-    when they are told NOT_LEADER_OR_FOLLOWER or get no answer, and try again after
+    after NOT_LEADER_OR_FOLLOWER or without an answer, and try again after
     ``retry_backoff_ms``, until ``limits.timeout_ms`` (Kafka's ``delivery.timeout.ms``)
-    have passed. ``request_timeout_ms`` is their ``request.timeout.ms``, and how long a
-    request with acks=-1 may wait for its replicas. Where such times are shorter than
-    Kafka's, queues should be, too. Where time is not real, ZooKeeper takes
+    have passed. ``request_timeout_ms`` is their ``request.timeout.ms``, and the limit
+    of a request with acks=-1 that waits for its replicas. Where such times are shorter
+    than Kafka's, queues should be, too. Where time is not real, ZooKeeper takes
     ``decision_ms`` for each request, of which an election's write is one, and each of
     the controller's requests costs a broker ``control_us``. ZooKeeper misses a broker
     that was killed after ``session_ms``.
@@ -43,7 +43,7 @@ class Cluster(Section):
 
 
 def lacking(cluster: Cluster, workload: Workload, world: str, *, on_seats: bool) -> str:
-    """Say why there is no such cluster in a world, or say nothing.
+    """Return the reason that a world has no such cluster, or "".
 
     ``on_seats`` is whether the virtual world's brokers are served by seats.
     """
@@ -58,7 +58,7 @@ def lacking(cluster: Cluster, workload: Workload, world: str, *, on_seats: bool)
 
 
 def _unsendable(entry: Traffic) -> str:
-    """Say why the clients of a cluster cannot send an entry's requests, or nothing."""
+    """Return why a cluster's clients cannot send an entry's requests, or ""."""
     request = entry.request
     if request.api not in ("produce", "metadata"):
         return f"clients of a cluster send produce and metadata, not {request.api}"

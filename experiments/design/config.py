@@ -2,7 +2,7 @@
 
 Most benchmark tools drop a mistyped key and measure the default. Here an unknown key, a
 value of the wrong type or an arm with a key that the broker does not know stops the
-experiment before it starts, and the message says where it stands and what was expected.
+experiment before it starts, and the message has its path and the expected value.
 
 The arms of an experiment differ in the scheduler and in broker keys, never in the load.
 With ``again`` the baseline runs twice in each block, the second time as ``NAME-again``:
@@ -64,11 +64,10 @@ class Header(Section):
 class Arm(Section):
     """One rival: a scheduler, the broker keys that go with it, its model's values.
 
-    ``factors`` says what the arm is made of (``reader = "own"``), for arms that are
-    combinations of parts: the report then tells the parts' effects apart.
-    ``controller`` says what a controller does with requests that wait for a broker to
-    answer an earlier one: sends them ``in-turn``, or ``merged`` into one of each kind
-    (as LinkedIn's fork of Kafka did).
+    ``factors`` names the arm's parts (``reader = "own"``), for arms that are
+    combinations of parts: the report then separates the parts' effects. ``controller``
+    selects how a controller sends requests that wait for a broker's earlier answer:
+    ``in-turn``, or ``merged`` into one of each kind (as LinkedIn's fork of Kafka did).
     """
 
     name: Name
@@ -104,7 +103,7 @@ class Limits(Section):
 
 
 class Analysis(Section):
-    """What the analysis computes, and when it may call a difference one.
+    """Settings of the analysis: quantiles, margins, pairs.
 
     ``compare`` are pairs of arms to be compared with each other; with the baseline all
     arms are. Two worlds agree on a ratio if it is the same to within ``margin_worlds``.
@@ -179,7 +178,7 @@ class Experiment(Section):
         return self
 
     def _check_sessions(self) -> None:
-        """Refuse blocks beside sessions, and sessions of a sweep or of no class."""
+        """Refuse blocks with sessions, and sessions of a sweep or of no class."""
         blocks = self.experiment.blocks
         if self.sessions is None:
             if blocks is None:
@@ -205,7 +204,7 @@ class Experiment(Section):
             )
 
     def _check_cluster(self) -> None:
-        """Refuse what a cluster cannot do, and faults that cannot happen here."""
+        """Refuse settings that a cluster cannot have, and impossible faults."""
         world = self.experiment.world
         merging = [arm.name for arm in self.arms if arm.controller != "in-turn"]
         if self.cluster is None and merging:
@@ -351,7 +350,8 @@ def parse(content: Mapping[str, Any]) -> Experiment:
 def check_broker_keys(experiment: Experiment) -> None:
     """Make each arm's planes, as a broker with the arm's keys would.
 
-    :raises ExperimentError: naming the arm, the key, and what the broker expected.
+    :raises ExperimentError: naming the arm, the key, and the value that the broker
+    expected.
     """
     from broker.config import BrokerConfig
     from broker.protocol.errors import ConfigError

@@ -1,4 +1,4 @@
-"""What is wrong with an experiment's file, in the words of the file.
+"""Faults in an experiment's file, in the words of the file.
 
 Pydantic reports a location as a tuple with the tags of unions in it; an operator knows
 the path in the TOML, such as ``workload.traffic[0].arrivals.rate_per_s``.
@@ -16,7 +16,7 @@ _SCALARS = ("str", "int", "float", "bool")
 
 
 class ExperimentError(ValueError):
-    """An operator's fault in an experiment: where it stands, and what is wrong."""
+    """An operator's fault in an experiment: its path in the file, and the fault."""
 
     def __init__(self, path: str, fault: str) -> None:
         super().__init__(f"{path}: {fault}")
@@ -54,7 +54,7 @@ def differences(before: object, now: object, path: str = "") -> list[str]:
 
 
 def _fault(details: ErrorDetails, table: type[BaseModel] | None) -> str:
-    """Say what was found and what was expected."""
+    """Return the found and the expected value as a sentence."""
     kind = details["type"]
     if kind == "extra_forbidden":
         known = _keys(table)
@@ -118,7 +118,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> set[str]:
-    """Return the values of the key that tells a model from its alternatives."""
+    """Return the values of the key that distinguishes a model from its alternatives."""
     return {
         str(value)
         for name in ("kind", "api", "design")

@@ -1,8 +1,7 @@
-"""The fault timeline of an experiment: what happens to its brokers, and when.
+"""The fault timeline of an experiment: faults of its brokers, and their times.
 
-Times count from the beginning of the load. A fault is data: who can make it happen is
-the world's affair, and `WORLDS_OF` says which worlds can. Brokers are meant by their
-number, from 0.
+Times count from the beginning of the load. A fault is data: worlds make it happen, and
+`WORLDS_OF` lists the worlds that can. Brokers are named by their number, from 0.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class Elect(Event):
 
     Without one it is a preferred election: each partition's first replica. Another
     leader is made the preferred one before, where there are real brokers. With
-    ``one_by_one`` each partition has requests of its own, else a broker is told of all
-    of them in one. Who is not in sync is not elected.
+    ``one_by_one`` each partition has requests of its own, else a broker receives all of
+    them in one. A replica that is not in sync is not elected.
     """
 
     kind: Literal["elect"]
@@ -77,7 +76,7 @@ class Rebalance(Event):
 
 
 class Stop(Event):
-    """A broker is told to stop, and does so in order."""
+    """An orderly stop of a broker."""
 
     kind: Literal["stop"]
     broker: Broker
@@ -193,7 +192,7 @@ _WHY_NOT: Final = MappingProxyType(
 
 
 def refusal(fault: Fault, world: str, brokers: int, workload: Workload) -> str:
-    """Say why a fault cannot happen to so many brokers in a world, or say nothing."""
+    """Return the reason that a fault cannot happen in a world, or ""."""
     able = sorted(WORLDS_OF[fault.kind])
     if world not in able:
         return (
@@ -212,7 +211,7 @@ def refusal(fault: Fault, world: str, brokers: int, workload: Workload) -> str:
 
 
 def _of_brokers(fault: Fault, brokers: int) -> str:
-    """Say what is wrong with the brokers that a fault names, or say nothing."""
+    """Return the error in the brokers that a fault names, or ""."""
     named = fault.brokers()
     strangers = [number for number in named if number >= brokers]
     if strangers:
@@ -224,7 +223,7 @@ def _of_brokers(fault: Fault, brokers: int) -> str:
 
 
 def conflict(faults: Sequence[Fault], world: str) -> str:
-    """Say why faults cannot all happen in a run, naming one's place, or say nothing."""
+    """Return the reason that faults cannot all happen in a run, or ""."""
     ended: set[int] = set()
     for number, fault in sorted(enumerate(faults), key=lambda it: it[1].at_s):
         if isinstance(fault, Stop | Kill):

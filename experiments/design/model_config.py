@@ -1,4 +1,4 @@
-"""The settings of the model world: its servers, their overheads, what is distorted.
+"""The settings of the model world: its servers, their overheads, its distortions.
 
 Nothing here exists in the live world, where it is measured or cannot be chosen. An arm
 may have its own values (``[arms.model]``), which is how one experiment compares
@@ -31,17 +31,16 @@ class ModelSection(Section):
     service (0: anywhere); under ``threads`` no policy preempts, and the kernel does
     anywhere. ``preemption_us`` and ``switch_us`` are lost at each preemption and at
     each start of another request (under ``threads``: of another thread). ``service_us``
-    is the cost of requests whose traffic entry states none, ``refusal_us`` that of an
-    answer which turns a request away.
-    Policies are told an expected cost: what the broker would have learned (``estimate``
-    = ``learned``) or the true one, times ``estimate_bias`` and a lognormal error of
-    ``estimate_sigma``; and the true size too if ``sizes_known``.
+    is the cost of requests whose traffic entry states none, ``refusal_us`` the cost of
+    a rejection. Policies receive an expected cost: the broker's learned one
+    (``estimate`` = ``learned``) or the true one, times ``estimate_bias`` and a
+    lognormal error of ``estimate_sigma``; and the true size too if ``sizes_known``.
     ``misclassified`` is the share of other requests taken for control.
 
     Of each class, the share that ``lock_shares`` gives takes one lock when served, and
-    holds it for the first ``lock_us`` of its service (for all of it, if that is less):
-    a lock that handlers share, of which ``doorkeeper.lock.inheritance`` says whether
-    its holder inherits the rank of who waits for it.
+    holds it for the first ``lock_us`` of its service (for all of it, if that is less).
+    It is a lock that handlers share; ``doorkeeper.lock.inheritance`` decides whether
+    its holder inherits the rank of a waiter.
     """
 
     server: Server = "cpu"
@@ -63,14 +62,14 @@ class ModelSection(Section):
 
 
 class ModelArm(Section):
-    """What an arm has of its own in the model world.
+    """An arm's own settings in the model world.
 
     ``own`` are the parts of KIP-291 that control requests have to themselves; the arm's
     scheduler orders what is shared. An own *reader* is a processor for the control
     connections. An own *queue* is one of 20 places; where workers are shared, they look
     into it first. An own *worker* is one of ``num.io.threads`` that serves only
-    control, while the others serve the rest: so the number of workers is the same with
-    and without. Queue and worker together are a plane.
+    control, while the others serve the rest, so the number of workers is the same with
+    and without it. Queue and worker together are a plane.
     """
 
     own: tuple[Part, ...] = ()
@@ -93,7 +92,7 @@ class ModelArm(Section):
 
 
 def misfit(settings: ModelSection, scheduler: str) -> str:
-    """Say what of an arm cannot be had together, or say nothing."""
+    """Return the settings of an arm that exclude each other, as a sentence, or ""."""
     if settings.server != "threads":
         return ""
     if settings.granularity_us:
@@ -104,7 +103,7 @@ def misfit(settings: ModelSection, scheduler: str) -> str:
 
 
 def no_threads(server: str, scheduler: str) -> str:
-    """Say why a world whose ``server`` is threads cannot have a scheduler, or not."""
+    """Return the reason that a world of threads cannot have a scheduler, or ""."""
     if server == "threads" and scheduler == "planes-lending":
         return "a thread serves one plane, so planes cannot lend each other seats"
     return ""

@@ -1,8 +1,9 @@
 """The points of a sweep, each as the experiment that it is.
 
 A point is nothing but the file with other values in it, so it is checked like any file,
-and a run at a point cannot tell that it is part of a sweep. What makes runs comparable
-over points stays as it is: the seed, the arms, the request classes, the analysis.
+and a run at a point does not depend on the sweep around it. The seed, the arms, the
+request classes and the analysis stay the same, so runs at different points are
+comparable.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def _place(content: dict[str, Any], key: str, where: str) -> tuple[dict[str, Any
 def _entry(
     entries: list[Any], array: str, rest: str, key: str, where: str
 ) -> tuple[dict[str, Any], str, str]:
-    """Return the entry of an array that a path names, its name, and what is below."""
+    """Return the array entry that a path names, its name, and the rest of the path."""
     named = {
         each["name"]: each
         for each in entries

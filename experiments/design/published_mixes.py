@@ -2,9 +2,9 @@
 
 Figures in microseconds as published, taken over verbatim from the artefact of
 Persephone (Demoulin et al., SOSP 2021), which collects those of Shinjuku (Kaffes et
-al., NSDI 2019) and others: a share of the requests, and what each of them costs. They
-are a thousand times shorter than what a broker in Python serves, so a workload gives
-a ``scale``.
+al., NSDI 2019) and others: a share of the requests, and the cost of each. They are a
+thousand times shorter than requests of a broker in Python, so a workload gives a
+``scale``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a request of a workload may be: a section for every API that declares a load.
+"""Requests that a workload may have: a section for every API that declares a load.
 
 A file in ``broker.apis`` whose ``API`` has a ``load`` gives the tag (``api =
 "list-offsets"``), the keys with defaults and bounds, and the request's class.
@@ -52,7 +52,7 @@ class Request(Section):
 
     @property
     def declared(self) -> Api:
-        """What the broker declares of the API."""
+        """The broker's declaration of the API."""
         return LOADS[self.api]
 
     @property

@@ -6,7 +6,7 @@ Everything that a process keeps for its life (memory layout, hash seed, the proc
 each connection) is a random effect of the session and arm, shared by all rounds of the
 session. Rounds are therefore no replications; sessions are (Kalibera and Jones 2013,
 "Rigorous benchmarking in reasonable time", section 6). The number of sessions is fixed
-before the experiment runs. Nothing that was measured ends it early.
+before the experiment runs. No measurement ends it early.
 
 A round replays the whole of ``[workload]``. It begins and ends with an idle broker; its
 first ``warmup_s`` are not analysed, because the caches hold the data of another arm.

@@ -1,14 +1,14 @@
 """A sweep: the same experiment at many points, as data.
 
-A *factor* is what is varied, a *level* is one of its values and says which keys of the
-file it sets or scales, and a *point* is one combination of levels. Every arm runs at
-every point. A full factorial design crosses all levels; a listed one names its points.
+A *factor* is varied, a *level* is one of its values and lists the keys of the file that
+it sets or scales, and a *point* is one combination of levels. Every arm runs at every
+point. A full factorial design crosses all levels; a listed one names its points.
 
 Keys are dotted paths of the file, entries of arrays by their name:
-``workload.traffic.produce.arrivals.load``. ``set`` replaces what stands there;
-``scale`` multiplies it, after every ``set``, so that load and the share of a class can
-be factors of their own although both move the same rate. Two factors that set the same
-key would depend on their order, and are refused.
+``workload.traffic.produce.arrivals.load``. ``set`` replaces the value; ``scale``
+multiplies it, after every ``set``, so that load and the share of a class can be factors
+of their own although both move the same rate. Two factors that set the same key would
+depend on their order, and are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments.design.values import Mean, Name, Section
 
 
 class Change(Section):
-    """What becomes of the file: keys and their new values, keys and multipliers."""
+    """A change of the file: keys and their new values, keys and multipliers."""
 
     set: dict[str, Any] = Field(default_factory=dict)
     scale: dict[str, Mean] = Field(default_factory=dict)
@@ -36,7 +36,7 @@ class Level(Change):
 
 
 class Factor(Section):
-    """What is varied."""
+    """A varied factor, with its levels."""
 
     name: Name
     levels: Annotated[tuple[Level, ...], Field(min_length=1)]
@@ -72,7 +72,7 @@ class Factorial(Section):
 
 
 class ListedPoint(Change):
-    """One point: the level of each factor, and what that means for the file."""
+    """One point: the level of each factor, and its change of the file."""
 
     levels: Annotated[dict[Name, Name], Field(min_length=1)]
 
@@ -100,7 +100,7 @@ Sweep: TypeAlias = Annotated[Factorial | Listed, Field(discriminator="design")]
 
 
 def point_name(levels: Mapping[str, str]) -> str:
-    """Return what a point is called: its levels, ``load=0.7 share=0.02``."""
+    """Return the name of a point: its levels, ``load=0.7 share=0.02``."""
     return " ".join(f"{factor}={level}" for factor, level in levels.items())
 
 

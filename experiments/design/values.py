@@ -1,4 +1,4 @@
-"""What the tables of an experiment's file are made of: strict, with checked values."""
+"""Base and value types of the tables of an experiment's file: strict, checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def _no_trace(value: float) -> float:
-    """Refuse a value that is not 0 and too small for a computation to tell from 0."""
+    """Refuse a value that is not 0 but too small for a computation to distinguish."""
     if 0 < value < _LEAST:
         raise ValueError(f"found {value}, expected 0 or at least {_LEAST}")
     return value
@@ -26,9 +26,9 @@ Seconds: TypeAlias = Annotated[float, Field(ge=1e-6, le=9e6, allow_inf_nan=False
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
 Band: TypeAlias = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Mean: TypeAlias = Annotated[float, Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
-# What a request costs on average: a draw is at least 1 ns, which must not matter.
+# Mean cost of a request: a draw is at least 1 ns, which must not matter.
 MeanUs: TypeAlias = Annotated[float, Field(ge=1.0, le=1e7, allow_inf_nan=False)]
-# What one request may cost.
+# Cost of one request.
 CostUs: TypeAlias = Annotated[float, Field(ge=1e-3, le=1e7, allow_inf_nan=False)]
 
 

@@ -1,9 +1,9 @@
-"""What an experiment offers to the broker: traffic, as data.
+"""The workload of an experiment: its traffic, as data.
 
-A workload is a list of *traffic* entries. Each says how its requests arrive (an open
-loop: arrivals never wait for answers), what each request is, and over how many
-connections they are spread. Lists of alternatives are tagged (``kind``, ``api``), so a
-key that belongs to another alternative is refused instead of ignored.
+A workload is a list of *traffic* entries. Each has an arrival process (an open loop:
+arrivals never wait for answers), the kind of its requests, and the number of their
+connections. Lists of alternatives are tagged (``kind``, ``api``), so a key that belongs
+to another alternative is refused instead of ignored.
 
 One request per connection is in a Kafka broker at a time, so the request queue fills
 only if a workload has more connections than ``queued.max.requests``.
@@ -170,15 +170,15 @@ Service: TypeAlias = Annotated[
 
 
 class Traffic(Section):
-    """One kind of requests: how they arrive, what they are, who sends them.
+    """One kind of requests: their arrivals, their API, their connections.
 
-    ``class`` names the row of the results; without it, the class that the broker
-    gives to the API. ``clients`` is the number of ``client.id``s, hence flows, among
-    which the connections are dealt. ``start_s`` and ``stop_s`` bound the arrivals
-    within the run. ``service`` is the cost of a request in the model world; the live
-    world measures it. ``read_ms`` makes its clients slow: an answer that has come stays
-    in the socket for so long. (In the model the answer fills the socket: the broker has
-    not sent it, and so does not read on, before it is taken.)
+    ``class`` names the row of the results; without it, the class that the broker gives
+    to the API. ``clients`` is the number of ``client.id``s, hence flows, over which the
+    connections are distributed. ``start_s`` and ``stop_s`` bound the arrivals within
+    the run. ``service`` is the cost of a request in the model world; the live world
+    measures it. ``read_ms`` makes its clients slow: an answer that has come stays in
+    the socket for so long. (In the model the answer fills the socket: the broker has
+    not sent it, and does not read on, before the client takes it.)
     """
 
     name: Name

@@ -1,8 +1,8 @@
-"""The worlds by name, as data, and what an experiment's file tells two of them.
+"""The worlds by name, as data, and the settings of two of them.
 
 A world is a module with a function ``make(tick)`` that returns a `worlds.world.World`;
-``tick`` is to be called about once a second while a run goes on. No module of a world
-is imported before it is asked for.
+``tick`` is called about once a second during a run. A world's module is imported only
+when it is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BrokerKeys: TypeAlias = dict[str, str | int | float | bool]
 class WorldEntry:
     """A world's module; ``computed`` if its runs are the same rows on any machine.
 
-    ``rows`` if its brokers keep a row of each request, and with it what it cost.
+    ``rows`` if its brokers keep a row of each request, with its cost.
     """
 
     module: str
@@ -68,7 +68,7 @@ class LiveWorld(Section):
 
 
 class VirtualKernel(Section):
-    """How threads share CPUs in the virtual world, and what that loses."""
+    """CPU sharing among threads in the virtual world, and its overheads."""
 
     cpus: Annotated[int, Field(ge=1)] = 1
     slice_us: Mean = 3000.0
@@ -78,21 +78,19 @@ class VirtualKernel(Section):
 
 
 class VirtualWorld(Section):
-    """What the virtual world is told, because it cannot measure it.
+    """Settings of the virtual world, which it cannot measure.
 
-    ``slice_us`` is what one slice of a handler costs, by request class;
-    ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
-    both, and ``refusal_us`` is what it takes to turn a request away. ``latency_us``
-    bounds the time that bytes travel, in either direction;
-    ``preemption_us`` is lost whenever a handler is preempted, and billed to whoever
-    runs next.
+    ``slice_us`` is the cost of one slice of a handler, by request class;
+    ``other_slice_us`` where it names none. A traffic entry's ``service`` has precedence
+    over both, and ``refusal_us`` is the cost of a rejection. ``latency_us`` bounds the
+    time that bytes travel, in either direction; ``preemption_us`` is lost at each
+    preemption of a handler, and billed to the next task.
 
     With ``server`` = ``seats`` a handler waits for its request's demand at a device of
     its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as
     many servers as ``num.io.threads``, instead of one CPU. With ``threads`` it waits
-    until a kernel that shares ``cpus`` among the threads of all planes has let it have
-    that; ``slice_us``, ``wakes``, ``switch_us`` and ``preemption_us`` of ``kernel`` are
-    the model world's.
+    for a kernel that shares ``cpus`` among the threads of all planes; ``slice_us``,
+    ``wakes``, ``switch_us`` and ``preemption_us`` of ``kernel`` are the model world's.
     """
 
     server: Literal["cpu", "seats", "threads"] = "cpu"

@@ -1,12 +1,12 @@
 """The load generator of a session: one process that plays episodes to many brokers.
 
-``python -m experiments.load.episodes JOB.json`` waits for one line on standard input
-that says where each arm's broker listens, prepares them all, opens all connections and
-prints one line. Then it plays: each line names an arm and a stored trace; the episode
-goes over the connections that are open, and one line of JSON says how it ended. Only
-one broker has load at a time. Where a connection was left with requests unanswered,
-whose answers would come amid the next episode, or was closed by the broker, all are
-opened anew.
+``python -m experiments.load.episodes JOB.json`` reads one line from standard input with
+the address of each arm's broker, prepares them all, opens all connections and prints
+one line. Then it plays: each line names an arm and a stored trace; the episode goes
+over the open connections, and one line of JSON reports its end. Only one broker has
+load at a time. All connections are opened anew after an episode in which one was closed
+by the broker, or has unanswered requests, whose answers would come amid the next
+episode.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ READY = "ready"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionJob:
-    """What all episodes of a session have in common; passed as a JSON file."""
+    """The common settings of a session's episodes; passed as a JSON file."""
 
     content: dict[str, Any]
     binding: dict[str, Any]
@@ -48,11 +48,11 @@ class SessionJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One episode to play: to which arm, which trace, and where to write what was seen.
+    """One episode to play: its arm, its trace, and the path of its observations.
 
-    It is over ``span_ns`` after it began, whatever is answered by then. For how long
-    the generator was without its CPU is told of what follows ``warmup_ns``. Nothing is
-    written without ``out``: a rehearsal.
+    It ends ``span_ns`` after it began, with or without all answers. The generator's
+    time without its CPU is counted after ``warmup_ns``. Nothing is written without
+    ``out``: a rehearsal.
     """
 
     arm: str
@@ -85,7 +85,7 @@ class Stage:
         self._reconnect()
 
     def play(self, replayed: Trace, order: Order) -> dict[str, int | str]:
-        """Play an episode, write what was observed; say when it began and ended."""
+        """Play an episode, write the observations; return its begin and end."""
         workload = self._experiment.workload
         schedule = replaying.schedule(
             workload, replayed, self._node, self._timestamp_ms

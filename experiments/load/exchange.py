@@ -1,16 +1,16 @@
-"""What a load does with its connections: send requests, take answers, lose neither.
+"""Use of connections by a load: send requests, take answers, lose neither.
 
 The core of every load, without a clock, an event loop or sockets of its own: the live
 generator drives it with epoll, the virtual world with Trio in virtual time. A request
 that its connection will not take waits in a queue of that connection; no other waits
-for it. Answers are kept, not decoded; that comes after the run.
+for it. Answers are kept, and decoded after the run.
 
-Two instants are kept apart. ``offered_ns`` is when the load took the request up: minus
-the intended instant it is the load's own lateness, which decides whether a run counts.
-``sent_ns`` is when the last byte had been taken from it: later, if the broker does not
-read, which is a finding and not a fault.
+Two instants are kept apart. ``offered_ns`` is when the load took the request up; its
+difference to the intended instant is the load's own lateness, which decides whether a
+run counts. ``sent_ns`` is when the last byte had been taken from it: later, if the
+broker does not read, which is a finding and not a fault.
 
-A connection may be that of a slow client: what has come then stays unread for a time,
+A connection may be that of a slow client: received bytes then stay unread for a time,
 so that the broker meets full sockets.
 """
 
@@ -28,11 +28,11 @@ NEVER = -1
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Schedule:
-    """What to send: one row per request, in order of the intended instants.
+    """The requests to send: one row each, in order of the intended instants.
 
     ``due_ns`` counts from the origin; ``answered`` is False for a request that gets no
-    answer (PRODUCE with acks=0), which is done once it is sent. ``read_delay_ns`` says
-    for each connection how long its client leaves what has come in the socket.
+    answer (PRODUCE with acks=0), which is done once it is sent. ``read_delay_ns`` is
+    the time, for each connection, that its client leaves received bytes in the socket.
     """
 
     due_ns: Sequence[int]
@@ -44,7 +44,7 @@ class Schedule:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Observed:
-    """What became of each request; instants on the load's clock, ``NEVER`` if not.
+    """The outcome of each request; instants on the load's clock, ``NEVER`` if not.
 
     ``broken`` marks requests whose connection closed before their answer came.
     """
@@ -68,7 +68,7 @@ class Observed:
 
 
 class Link(Protocol):
-    """A non-blocking connection; its verbs raise what a socket's raise."""
+    """A non-blocking connection; its verbs raise the exceptions of a socket."""
 
     def send(self, pieces: Sequence[memoryview]) -> int:
         """Take some bytes of the pieces; return how many."""
@@ -77,15 +77,15 @@ class Link(Protocol):
         """Return some bytes; none if the peer has finished."""
 
     def watch(self, *, readable: bool, writable: bool) -> None:
-        """Say what to be told of: that the link can be read, or be written to."""
+        """Select the events to report: the link can be read, or be written to."""
 
     def close(self) -> None:
-        """Tell of this link no more."""
+        """Report no more events of this link."""
 
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """One connection: what is still to be written, what has been read so far."""
+    """One connection: the bytes to write, and the bytes read so far."""
 
     link: Link
     read_delay_ns: int = 0
@@ -106,7 +106,7 @@ class _Late(NamedTuple):
 
 
 class Exchange:
-    """Sends the requests of a schedule when told to, and takes the answers."""
+    """Sends the offered requests of a schedule, and takes the answers."""
 
     def __init__(
         self, links: Sequence[Link], schedule: Schedule, now_ns: Callable[[], int]
@@ -123,7 +123,7 @@ class Exchange:
         self._now_ns = now_ns
 
     def offer(self, number: int) -> None:
-        """Take up a request: write it, or queue it behind what is not yet written."""
+        """Take up a request: write it, or queue it behind unwritten ones."""
         self.observed.offered_ns[number] = self._now_ns()
         channel = self.channels[self._schedule.connection[number]]
         self.outstanding += 1
@@ -224,7 +224,7 @@ class Exchange:
             channel.link.watch(readable=not channel.postponed, writable=writable)
 
     def _lose(self, channel: Channel) -> None:
-        """Give up a closed connection: what it still owed will never come."""
+        """Give up a closed connection: its outstanding answers will never come."""
         if channel.open:
             channel.open = False
             channel.link.close()

@@ -36,7 +36,7 @@ Frame: TypeAlias = Sequence[bytes]
 
 
 class Place(NamedTuple):
-    """Where a request of a trace stands: its connection, its number on it from 0."""
+    """The place of a request: its connection, and its number on it from 0."""
 
     connection: int
     sequence: int

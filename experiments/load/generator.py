@@ -21,8 +21,8 @@ from experiments.load.senders import senders
 
 Address = tuple[str, int]
 _SETUP_TIMEOUT_S = 20.0
-# A topic that was created a moment ago may have no leader yet (KRaft tells brokers of
-# it by a log).
+# A topic that was created a moment ago may have no leader yet (in KRaft brokers learn
+# it from a log).
 _SETTLING = frozenset(
     {
         ErrorCode.unknown_topic_or_partition.value,
@@ -35,7 +35,7 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The broker under load: where it listens, and what it needs beforehand.
+    """The broker under load: its addresses, and its controller epoch.
 
     ``control`` is its control plane's listener, if it has one.
     """

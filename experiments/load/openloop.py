@@ -1,9 +1,9 @@
-"""The open loop: send each request at its instant, whatever the answers do.
+"""The open loop: send each request at its instant, independent of answers.
 
 One thread, one epoll object, non-blocking sockets, around the core in ``exchange``.
 Waiting is hybrid: asleep until shortly before the next instant, then polling without
 sleep, because Linux wakes a thread late: by its timer slack (50 us, ``prctl(2)``) and
-by what it takes to schedule it.
+by the time to schedule it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _RECEIVE_BYTES = 1 << 18
 
 
 class _Clock:
-    """The monotonic clock of who reads it before and after everything that it does.
+    """A monotonic clock that its owner reads before and after each piece of work.
 
-    ``away_ns`` is the longest time between two readings, sleep left out, that was over
-    at ``from_ns`` or later. Nothing that is done in between takes a tenth of a
-    millisecond, whatever an answer is: in what is longer another had the CPU, or its
-    host had taken it away.
+    ``away_ns`` is the longest time between two readings, without sleep, that ended at
+    ``from_ns`` or later. No work in between takes a tenth of a millisecond, for any
+    answer; in a longer gap another process had the CPU, or the host had taken it away.
     """
 
     __slots__ = ("_last_ns", "away_ns", "from_ns")
@@ -72,12 +71,12 @@ class SocketLink:
         return self._socket.recv(_RECEIVE_BYTES)
 
     def watch(self, *, readable: bool, writable: bool) -> None:
-        """Say what to be told of: that the socket can be read, or be written to."""
+        """Select the events to report: the socket can be read, or be written to."""
         reading = select.EPOLLIN if readable else 0
         self._epoll.modify(self._socket, reading | (select.EPOLLOUT if writable else 0))
 
     def close(self) -> None:
-        """Tell of this socket no more."""
+        """Report no more events of this socket."""
         self._epoll.unregister(self._socket)
 
 
@@ -117,7 +116,7 @@ class OpenLoop:
         return self._clock.away_ns
 
     def watch_from(self, instant_ns: int) -> None:
-        """Tell of `away_ns` only from an instant on, of ``time.monotonic_ns``."""
+        """Count `away_ns` only from an instant on, of ``time.monotonic_ns``."""
         self._clock.from_ns = instant_ns
 
     def run(self, origin_ns: int, deadline_ns: int) -> Observed:
@@ -163,7 +162,7 @@ class OpenLoop:
         """Sleep until a socket is ready, but for no more than ``patience_ns``.
 
         epoll's own timeout counts milliseconds; select's counts microseconds, but takes
-        no descriptor from 1024 on: what is left of a millisecond is spun.
+        no descriptor from 1024 on: the rest of a millisecond is spun.
         """
         until_ns = self._clock() + patience_ns
         if self._epoll.fileno() < _SELECT_MAX:

@@ -1,9 +1,9 @@
-"""A load whose speed changes: arrivals are drawn in work, and come when it is done.
+"""A load whose speed changes: arrivals are drawn in work, and mapped to time.
 
 While traffic is scaled by a factor, so much work passes in a second. An arrival process
 is drawn in work as if nothing were scaled, so its shape (bursts, their sizes, the order
-of its draws) stays what it is, and only the clock between the arrivals changes. Without
-a scale both times are the same integers.
+of its draws) is kept, and only the clock between the arrivals changes. Without a scale
+both times are the same integers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From a trace to what is sent, and from what was seen to columns.
+"""From a trace to frames, and from observations to columns.
 
-What the live generator and the virtual world share, beside the exchange itself.
+Shared by the live generator and the virtual world, besides the exchange itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def schedule(
 
 
 def seen(observed: Observed, replayed: Trace) -> Seen:
-    """Return what a load observed as arrays, error codes read from the answers.
+    """Return a load's observations as arrays, error codes read from the answers.
 
     Instants stay on the load's clock. A request whose connection broke has the code
     NETWORK_EXCEPTION.

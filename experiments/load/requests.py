@@ -21,7 +21,7 @@ from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.wire import codec
 from broker.protocol.wire.first_error import first_error
 
-# What is a frame's own: size, API key, version, correlation id.
+# The head of a frame: size, API key, version, correlation id.
 HEAD_BYTES: Final = 12
 
 

@@ -1,4 +1,4 @@
-"""The connections of a load: how many, whose, and what they call themselves."""
+"""The connections of a load: their number, owners, and client ids."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Drawing a trace holds all its requests in memory, so a config whose block has more than
 this machine can hold is refused before anything is drawn. An arrival process also takes
-a step for each of its phases, a burst or a state, however few requests come in it.
+a step for each of its phases, a burst or a state, even an empty one.
 """
 
 from __future__ import annotations

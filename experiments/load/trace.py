@@ -1,8 +1,8 @@
 """A trace: every request of a block, drawn once from the seed, replayed to every arm.
 
-Pairing is what the experiment's power comes from: with the same arrivals and sizes in
-every arm, the variance of a difference falls by an order of magnitude (common random
-numbers). So a trace is stored, and its hash is recorded by every run that replayed it.
+Pairing gives the experiment its power: with the same arrivals and sizes in every arm,
+the variance of a difference falls by an order of magnitude (common random numbers). So
+a trace is stored, and its hash is recorded by every run that replayed it.
 
 Each traffic entry draws from its own generators, forked from the seed by name, so that
 changing one entry leaves the arrivals of the others as they were. The hash is over the

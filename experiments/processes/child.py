@@ -73,7 +73,7 @@ def _favour_session(nice: int) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent is gone."""
+    """Make the kernel kill this process when its parent is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("the parent died before its child could be bound to it")

@@ -156,7 +156,7 @@ class Child:
             raise self.failure(f"ended with status {status}")
 
     def cpu_time(self) -> CpuTime:
-        """Return what the main thread has had of its CPU so far.
+        """Return the main thread's CPU time so far.
 
         Unknown where the kernel keeps no such account (CONFIG_SCHEDSTATS).
         """

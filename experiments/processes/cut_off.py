@@ -1,12 +1,12 @@
-"""A broker process that can be cut off from others, which standard input names.
+"""A broker process that can be cut off from others by lines on standard input.
 
 ``python -m experiments.processes.cut_off server.properties`` is ``doorkeeper serve``
-whose connections to others fall silent: ``silent PORT...`` on a line of standard input
-has nothing get to those ports or back from there, ``heard PORT...`` everything again,
-beginning with what has waited. It is the end that connects which keeps silent, so two
-brokers are cut off from each other when both are told; who else connects to them, as
-clients do, is heard. No packet is lost and no connection breaks, as where a cable is
-pulled out for less than TCP's patience. The other side sees a close of ours at once.
+with controllable connections to others. A line ``silent PORT...`` on standard input
+blocks all bytes to and from those ports, ``heard PORT...`` passes them again, beginning
+with the held ones. The connecting end keeps silent, so two brokers are cut off from
+each other when both receive the line; other connections to them, as of clients, go on.
+No packet is lost and no connection breaks, as where a cable is pulled out for less than
+TCP's patience. The other side sees a close of ours at once.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Links:
         self._changed = trio.Event()
 
     def obey(self, line: str) -> None:
-        """Do what a line says.
+        """Carry out a line.
 
-        :raises ValueError: if it is none.
+        :raises ValueError: if it is malformed.
         """
         word, *ports = line.split()
         if word == SILENT:
@@ -51,12 +51,12 @@ class Links:
         self._changed = trio.Event()
 
     async def heard(self, port: int) -> None:
-        """Wait until what is sent to a port gets there."""
+        """Wait until bytes sent to a port pass."""
         while port in self._silent:
             await self._changed.wait()
 
     async def connect(self, host: str, port: int) -> Stream:
-        """Open a stream, see `Connect`; while its port is silent nobody answers."""
+        """Open a stream, see `Connect`; while its port is silent there is no answer."""
         await self.heard(port)
         return _Linked(await self._connect(host, port), self, port)
 
@@ -68,7 +68,7 @@ class _Linked:
         self._stream = stream
         self._links = links
         self._port = port
-        # What has come while nothing was heard; the wait for it may be cancelled.
+        # Bytes that came while cut off; the wait for them may be cancelled.
         self._held: list[bytes] = []
 
     async def send_all(self, data: bytes) -> None:
@@ -99,7 +99,7 @@ class _Told:
     async def connect(self, host: str, port: int) -> Stream:
         if self._input is None:
             self._input = trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
-            # Beside the broker, whose own tasks know nothing of it.
+            # A separate task, unknown to the broker's own ones.
             trio.lowlevel.spawn_system_task(self._listen, self._input)
         return await self._links.connect(host, port)
 

@@ -1,28 +1,27 @@
-"""Keeps a CPU awake, and says how fast it is in what others leave of it.
+"""A process that keeps a CPU awake, and measures its remaining speed.
 
 ``python -m experiments.processes.idle_probe BINDING`` binds itself, gives way to
 everything else (SCHED_IDLE, and the nice value of its binding between sessions), and
-runs a short fixed loop for as long as nobody else has the CPU. It answers every second
-line on standard input with one of JSON: what the loop took on average since the line
-before, and what it took at its slowest, in nanoseconds. That is CPU time, so a pause in
-which others ran is not in it, and a CPU that does less in the same time is.
+runs a short fixed loop while the CPU is otherwise idle. It answers every second line on
+standard input with one of JSON: the loop's mean time since the line before, and its
+slowest time, in nanoseconds. That is CPU time: a pause in which other processes ran is
+not in it, and a slower CPU is.
 
-At its slowest is the largest median of any few turns in a row, some milliseconds where
-nobody else wants the CPU: a host may slow a machine by half for ten of them, which no
-mean of a fifth of a second tells from a machine that is a little slower all along. A
-line may hold an instant of ``time.monotonic_ns``; turns that were over before it do not
-count there.
+The slowest time is the largest median of a few turns in a row, some milliseconds on an
+otherwise idle CPU. A host may slow a machine by half for ten of them, which the mean of
+a fifth of a second cannot distinguish from a slightly slower machine. A line may hold
+an instant of ``time.monotonic_ns``; turns that ended before it are not counted.
 
-It sleeps for no more than some microseconds, and so neither does the CPU. The CPU of a
-virtual machine that sleeps is given away by its host, and may wake up where another
+It sleeps for no more than some microseconds, so the CPU hardly sleeps. A virtual
+machine's sleeping CPU is given away by its host, and may wake up where another
 machine's thread shares its core: there it is slower by 1.65 until it is moved again. A
-broker sleeps a thousand times a second. Beside a generator on another CPU, a loop that
+broker sleeps a thousand times a second. With a generator on another CPU, a loop that
 woke up for each of its turns was slow in 6 to 80 % of them on such a host, and in 2 to
 30 % with this process behind it. Real CPUs leave their low clocks and deep sleep, too.
 
 Without those microseconds a broker that was woken up waited for up to 4 ms: a kernel
-that groups processes by sessions takes no notice of SCHED_IDLE between groups, and who
-has had more than its share is not let in before a tick.
+that groups processes by sessions ignores SCHED_IDLE between groups, and a process that
+has had more than its share is not scheduled before a tick.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ import time
 
 from experiments.processes.child import Binding, bind
 
-# Few: somebody who wakes up may have to wait for the end of them.
+# Few: a process that wakes up may have to wait for the end of them.
 _STEPS = 150
 # Others have had its caches.
 _STEPS_BEFORE = 50
 _NAP_S = 1e-6
 _PR_SET_TIMERSLACK = 29
-# Whoever was asked amid a load that leaves nothing times the loop after it.
+# Under a load that leaves no CPU, the loop is timed after the load.
 _TIMES_MIN = 20
 # Turns in a row of which one interrupt does not move the median.
 _SPAN = 50
@@ -89,7 +88,7 @@ class Turns:
                 self._end_span()
 
     def times_ns(self, since_ns: int) -> dict[str, int]:
-        """Return the mean, and the largest median of what ended since an instant."""
+        """Return the mean and the largest median, of turns that ended since then."""
         medians_ns = [ns for ended_ns, ns in self._spans if ended_ns >= since_ns]
         mean_ns = self._total_ns / self._times
         return {
@@ -105,8 +104,8 @@ class Turns:
 def _line() -> str | None:
     """Read a line without its end; None if the input has ended.
 
-    And no further: who has not come to run before both lines were there finds two, and
-    `select` does not know of what is in a buffer.
+    It reads no further: a process that ran only after both lines had arrived finds two,
+    and `select` does not see buffered bytes.
     """
     read = b""
     while (byte := os.read(sys.stdin.fileno(), 1)) != b"\n":

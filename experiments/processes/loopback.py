@@ -1,4 +1,4 @@
-"""Ports of the loopback interface: free ones, and what is answered at others."""
+"""Ports of the loopback interface: free ones, and answers at others."""
 
 from __future__ import annotations
 

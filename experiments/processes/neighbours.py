@@ -4,8 +4,8 @@
 processes, by default one for each CPU. Each works for a while and rests for a while,
 exponentially distributed with a mean of two seconds each, as tenants of a shared
 machine do; at work it walks over 32 MiB, so that it takes caches and memory bandwidth
-as well as CPU. They run at the usual priority, below that of an experiment where the
-system lets it raise its own, and end with their parent.
+as well as CPU. They run at the usual priority, below an experiment that may raise its
+own, and end with their parent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which CPU each process of a run is pinned to, and at which priority."""
+"""The CPU that each process of a run is pinned to, and its priority."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from experiments.processes.child import Binding, favour
 
 _NICE = -15
-# Whoever shares the generator's CPU gives way to it: a request that is sent late is one
-# that was never offered.
+# Processes that share the generator's CPU give way to it: a request that is sent late
+# was never offered.
 _BEHIND = 10
 
 
@@ -48,10 +48,10 @@ class Pinning:
 
     @contextlib.contextmanager
     def as_generator(self) -> Iterator[None]:
-        """Have this process run where, and as favoured as, a generator does.
+        """Run this process on the CPU and at the priority of a generator.
 
-        And as one does without collecting garbage: to look through all that an
-        experiment keeps took a tenth of a second, in which nothing was sent.
+        Garbage collection is off as well: a pass over an experiment's objects took a
+        tenth of a second, in which nothing was sent.
         """
         allowed, nice = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
         gc.collect()
@@ -83,7 +83,7 @@ class Pinning:
             _bind_threads(allowed)
 
     def environment(self) -> dict[str, Any]:
-        """Say where the processes run, as the manifest has it."""
+        """Return the processes' CPUs, for the manifest."""
         pinned = self.broker is not None
         cpus = {"broker": self.broker, "generator": self.generator} if pinned else None
         return {"pinned": pinned, "cpus": cpus, "nice": self.nice}

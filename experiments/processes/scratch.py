@@ -1,11 +1,10 @@
-"""Where the brokers of a run have their files: in memory, if there is room.
+"""The directory of a run's broker files: in memory, if there is room.
 
 Or below ``TMPDIR``, if that is set.
 
-What is compared are schedulers, and a disk is one more neighbour: a LeaderAndIsr, for
-which Apache Kafka writes and flushes a checkpoint, was at work for 2 to 12 ms where the
-files lay on a disk that others use, too, and for a fraction of that in memory. Files
-and calls are the same.
+Schedulers are compared, and a disk is one more source of noise. A LeaderAndIsr, for
+which Apache Kafka writes and flushes a checkpoint, took 2 to 12 ms with files on a
+shared disk, and a fraction of that in memory. Files and calls are the same.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 _MEMORY: Final = Path("/dev/shm")
-# What a run may need. A container's may be smaller, and a full disk is another story.
+# Space that a run may need. A container's may be smaller, and a full disk is a
+# different test.
 _ROOM_BYTES: Final = 2 << 30
 
 
@@ -26,7 +26,7 @@ def scratch(prefix: str) -> tempfile.TemporaryDirectory[str]:
 
 
 def environment() -> dict[str, Any]:
-    """Say where the files of runs are, as the manifest has it."""
+    """Return the place of runs' files, for the manifest."""
     return {"files": "disk" if _in_memory() is None else "memory"}
 
 

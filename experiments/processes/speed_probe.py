@@ -18,7 +18,7 @@ _LAST: Final = 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopTimes:
-    """What the loop took, in nanoseconds: on average, and for a while at the worst."""
+    """Times of the loop, in nanoseconds: on average, and the slowest for a while."""
 
     mean_ns: int
     slowest_ns: int
@@ -55,11 +55,11 @@ class SpeedProbe:
         return self._child.pid
 
     def cpu_time(self) -> CpuTime:
-        """Return what it has had of that CPU, and for how long others had it."""
+        """Return its time on that CPU, and the time that others had it."""
         return self._child.cpu_time()
 
     def begin(self) -> None:
-        """Have it time the loop from now on, in what is left of the CPU."""
+        """Start timing the loop, in the CPU's idle time."""
         self._tell()
 
     def times(self, since_ns: int = 0) -> LoopTimes:

@@ -1,1 +1,1 @@
-"""What is kept of a run, and of the machine that it ran on."""
+"""Recorded data of a run, and of its machine."""

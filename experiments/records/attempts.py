@@ -1,7 +1,7 @@
-"""What is kept of a run on a cluster: one row per attempt, whoever made it.
+"""Recorded attempts of a run on a cluster: one row each, of any sender.
 
 A request of the load is tried until it is answered well, so it may visit several
-brokers; the controller's requests and what clients ask for metadata are attempts, too.
+brokers; the controller's requests and clients' requests for metadata are attempts, too.
 The schema is the contract with the analysis. Stamps are int64 nanoseconds since the
 run's origin; null means that it never happened.
 """
@@ -31,14 +31,14 @@ NO_REQUEST = -1
 class Attempt(NamedTuple):
     """One request as its sender knows it.
 
-    ``request_id`` is the row of the trace, `NO_REQUEST` for what no trace asked for.
+    ``request_id`` is the row of the trace, `NO_REQUEST` for requests outside of it.
     ``error_code`` is REQUEST_TIMED_OUT also where the client gave up, and
     NETWORK_EXCEPTION where the connection broke; then there is no ``client_done_ns``.
-    ``base_offset`` is where acknowledged records stand. ``leader`` is whom a METADATA
-    answer names (of the last partition told of), -1 if nobody. What a controller says
-    counts from its first decision, which is its ``intended_ns``. ``kept`` says whether
-    the records were in the log of the last leader when all was over: 1 or 0, -1 where
-    there were none to keep.
+    ``base_offset`` is the offset of acknowledged records. ``leader`` is the leader in a
+    METADATA answer (of its last partition), -1 if none. A controller's requests count
+    from its first decision, which is their ``intended_ns``. ``kept`` is 1 if the
+    records were in the last leader's log at the end, 0 if not, -1 where there were none
+    to keep.
     """
 
     request_id: int
@@ -56,7 +56,7 @@ class Attempt(NamedTuple):
     kept: int
 
 
-# What the broker's answer says, which a client that gave up does not learn.
+# The broker's error, which a client that gave up does not learn.
 BROKER_ERROR = "broker_error_code"
 _NULLABLE = ("sent_ns", "client_done_ns")
 _OWN = Attempt._fields

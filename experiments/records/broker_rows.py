@@ -1,8 +1,8 @@
-"""The broker's own record of a run, joined with what the load saw.
+"""The broker's own record of a run, joined with the load's observations.
 
 The broker numbers nothing: the correlation id of a request is its index in the trace,
-so the join is an assignment by index. What cannot be joined is a fault of the run and
-is said in words, never dropped in silence.
+so the join is an assignment by index. A row that cannot be joined is a fault of the run
+and is reported, never dropped in silence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from experiments.records.recording import NEVER, SAMPLES_SCHEMA, STAMPS, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokerRows:
-    """The columns that the broker knows, by request, and what is wrong with them."""
+    """The broker's columns, by request, and the fault in them."""
 
     columns: Mapping[str, Int64s]
     fault: str
@@ -132,8 +132,8 @@ def read_samples(recording: Path, origin_ns: int) -> dict[str, Any]:
 class SessionRecord:
     """The record of a broker that was alive for a session, cut into its episodes.
 
-    Every episode numbers its requests from 0, so a row's episode is told by when the
-    request was received: between episodes the broker is idle.
+    Every episode numbers its requests from 0, so a row's episode follows from the time
+    of receipt: between episodes the broker is idle.
     """
 
     def __init__(self, recording: Path) -> None:

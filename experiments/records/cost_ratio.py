@@ -25,9 +25,9 @@ def cost_ratio(
     traffic: Sequence[str],
     broker_cpu_s: float | None,
 ) -> float | None:
-    """Return what answered requests cost over what they did then; None if unknown.
+    """Return the CPU of answered requests over their calibrated cost; None if unknown.
 
-    In computed worlds they cost what they are said to.
+    In computed worlds costs are given.
 
     It is the broker's CPU over the calibrated cost of all that was answered, and
     unknown in a cluster, where one broker's CPU is measured and others answer, too.

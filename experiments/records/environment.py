@@ -1,6 +1,6 @@
 """The machine and the code that a result depends on, as the manifest records them.
 
-Everything is read from the system when the experiment starts; what cannot be found is
+Everything is read from the system when the experiment starts; missing facts are
 "unknown" or null, never guessed. The code's hash is over the packages' sources, so it
 is right in a dirty checkout and in an installed wheel, where no commit is known.
 """
@@ -20,7 +20,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-# What a run executes; the analysis is not among it, and may change between runs.
+# Packages that a run executes; the analysis is not among them, and may change between
+# runs.
 CODE_PACKAGES = ("schedulers", "planes", "broker", "experiments")
 _LIBRARIES = ("trio", "kio", "numpy", "pyarrow", "sortedcontainers", "crc32c")
 _ROOT = Path(__file__).resolve().parents[2]

@@ -1,11 +1,11 @@
-"""What a machine did while a run went on: its speed, and as far as its kernel tells.
+"""State of the machine during a run: its speed, and the kernel's accounts.
 
 Each account is absent where the kernel does not keep it: time that the host's
-hypervisor gave to others (*steal*, for the broker's CPU or for all), for how long
-others than the brokers had the brokers' CPU, and the load average. On a shared host
-none of them need move while the machine halves its speed: that is what the probe is
-for. As that runs behind everybody else, the time for which it waited is what all others
-had together.
+hypervisor gave to others (*steal*, for the broker's CPU or for all), the time that
+other processes had the brokers' CPU, and the load average. On a shared host none of
+them need change while the machine halves its speed: the probe measures that. The probe
+runs at the lowest priority, so the time for which it waited is the CPU time of all
+others together.
 """
 
 from __future__ import annotations

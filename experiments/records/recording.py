@@ -1,11 +1,11 @@
-"""What is kept of runs: one row per request, in a file for each run or session.
+"""Recorded data of runs: one row per request, in a file for each run or session.
 
-The schema is the contract with the analysis, which imports nothing from here. What a
-broker knows of a request has the columns of its own recording. Stamps are int64
-nanoseconds since the run's origin on one monotonic clock; null means that it never
-happened. Durations are derived from stamps by whoever reads them, so the phases of a
-request always sum to its total. Nothing is capped and no request is dropped: what was
-not answered is a row with its outcome.
+The schema is the contract with the analysis, which imports nothing from here. The
+broker's stamps have the columns of its own recording. Stamps are int64 nanoseconds
+since the run's origin on one monotonic clock; null means that it never happened.
+Readers derive durations from stamps, so the phases of a request always sum to its
+total. Nothing is capped and no request is dropped: an unanswered one is a row with its
+outcome.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SAMPLES_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLabels:
-    """Which run a row belongs to."""
+    """The run that a row belongs to."""
 
     run_id: str
     block: int
@@ -86,7 +86,7 @@ class RunLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Results:
-    """What a world found out about each request of a trace, in the trace's order.
+    """A world's measurements of each request of a trace, in the trace's order.
 
     ``columns`` has an array for every one of `STAMPS` and `MEASURES`, stamps counted
     from the run's origin; ``NEVER`` where there is none. ``ended_ns`` is when the run
@@ -150,7 +150,7 @@ def write(table: pa.Table, path: Path) -> None:
 
 
 def counts(table: pa.Table, sent: int) -> dict[str, int]:
-    """Count a run's outcomes, beside the number that the load's side says it sent."""
+    """Count a run's outcomes, together with the number of requests sent."""
     found = table["outcome"].combine_chunks().indices.to_numpy()
     numbers = np.bincount(found, minlength=len(OUTCOMES))
     each = {name: int(n) for name, n in zip(OUTCOMES, numbers, strict=True)}
@@ -158,7 +158,7 @@ def counts(table: pa.Table, sent: int) -> dict[str, int]:
 
 
 def identity_fault(found: Mapping[str, int], offered: int) -> str:
-    """Say how counts break sent = ok + error + timeout + unfinished, or say nothing.
+    """Return the breach of sent = ok + error + timeout + unfinished, or "".
 
     ``offered`` is the number of requests in the trace: all of them have to be sent.
     """

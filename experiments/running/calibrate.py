@@ -3,8 +3,8 @@
 The experiment's own rounds are played to its baseline alone, in sessions of fresh
 processes as the experiment has them, with traces that the experiment does not replay.
 The first sessions only find the factor by which the trace is stretched here; the
-sessions after them are at that factor, so that costs are those of the load that the
-config states.
+sessions after them are at that factor, so that costs are of the load that the config
+states.
 
 Estimator. In one session the process of the broker used CPU time C for n answered
 requests, of which n_e are of entry e and were billed b_e on average by its own rows
@@ -175,7 +175,7 @@ def calibrate(
 def _baseline_alone(experiment: Experiment) -> Experiment:
     """Return the experiment with one process of its baseline, and other traces.
 
-    Of what happens to a cluster, only the scaling of its load is kept.
+    Of a cluster's faults, only the scaling of its load is kept.
     """
     header = experiment.experiment
     faults = experiment.faults

@@ -1,8 +1,8 @@
-"""The traces of an experiment: which are stored, and whether all runs drew the same.
+"""The traces of an experiment: stored ones, and the check that all runs agree.
 
 Points of a sweep that differ in no traffic replay the same traces, so a trace is stored
-once, under the hash of what it was drawn from. The first run of a trial that needs it
-brings it along; no process draws all of them before the first run may begin.
+once, under the hash of its inputs. The first run of a trial that needs it brings it
+along; no process draws all of them before the first run may begin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from experiments.worlds.world import Trial
 
 
 class Drawings:
-    """What ``traces`` in the manifest lists, and the files that it names.
+    """The list ``traces`` in the manifest, and its files.
 
     ``known`` are the entries of an earlier manifest; those of the same experiment and
     code whose file is still there are kept.
@@ -54,7 +54,7 @@ class Drawings:
         return True
 
     def fault(self, outcome: Outcome) -> str:
-        """Say that a run drew another trace than those before it, or say nothing.
+        """Return an error if a run drew another trace than those before it, or "".
 
         That happens only where runs are made by different versions of Python or NumPy.
         """

@@ -1,6 +1,6 @@
-"""The contract of an executor: it plays work somewhere, and yields the outcomes.
+"""The contract of an executor: it plays work, and yields the outcomes.
 
-An executor asks for work piece by piece, as it has room for it, so no more results are
+An executor requests work piece by piece, as it has room for it, so no more results are
 in memory than pieces are under way. Rows do not depend on the executor.
 """
 
@@ -32,7 +32,7 @@ class Executor(Protocol):
     def outcomes(self, todo: Todo) -> Generator[tuple[Outcome, ...], None, None]:
         """Play until no work is handed out any more; yield the outcomes of each piece.
 
-        Closing the iterator ends what is under way.
+        Closing the iterator ends the trials under way.
 
         :raises experiments.running.trials.TrialFailed: if a trial raised, at the first
         one.

@@ -1,9 +1,4 @@
-"""The manifest of an experiment: what was meant to run, and what did.
-
-One JSON file, replaced as a whole after every run, so a killed experiment leaves the
-manifest of its last finished run. A run is listed only after its files have their final
-names. Runs that did not count stay in the list with the reason.
-"""
+"""The manifest of an experiment: the plan, and the runs."""
 
 from __future__ import annotations
 
@@ -33,12 +28,12 @@ from experiments.worlds.world import RunFiles, RunResult, Trial
 
 SCHEMA = 1
 FILE = "manifest.json"
-# What changes between the runs of one experiment, besides the list of runs itself.
+# Keys that change between the runs of one experiment, besides the list of runs itself.
 _CHANGING = ("traces", "finished")
 
 
 class _RecordedRun(BaseModel):
-    """What is read of a run that was listed before."""
+    """The fields read of a run that was listed before."""
 
     run_id: Annotated[str, Field(pattern=r"-t\d+$")]
     cell: str
@@ -50,7 +45,7 @@ class _RecordedRun(BaseModel):
 
 
 class _RecordedTrace(BaseModel):
-    """What is read of a trace that was listed before."""
+    """The fields read of a trace that was listed before."""
 
     file: str
     sha256: str
@@ -66,7 +61,7 @@ class _RecordedSessions(BaseModel):
 
 
 class _Recorded(BaseModel):
-    """What is read of a manifest to go on with its experiment."""
+    """The fields read of a manifest to continue its experiment."""
 
     model_config = ConfigDict(strict=True)
 
@@ -192,7 +187,7 @@ class Manifest:
     def save(self) -> None:
         """Replace the file, whole or not at all.
 
-        Called after every run, so what is written once is not encoded again.
+        Called after every run, so constant parts are not encoded again.
         """
         with written_whole(self.directory / FILE) as partial:
             partial.write_text(self._text(), encoding="utf-8")

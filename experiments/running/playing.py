@@ -106,7 +106,7 @@ class Player:
         self._world = world
         self._deck = Deck()
         self._computed = is_computed(world.name)
-        # The run under way, for whoever reports that it raised.
+        # The run under way, to be named if it raises.
         self.run_id = ""
 
     def play(self, work: Work, started: Started) -> tuple[Outcome, ...]:
@@ -146,7 +146,7 @@ class Player:
         return 1 if self._computed else 1 + limits.retries
 
     def _run(self, trial: Trial, *, with_trace: bool) -> Outcome:
-        """Draw the trial's trace, replay it, and read what was recorded."""
+        """Draw the trial's trace, replay it, and read the recording."""
         drawn = self._drawn(trial)
         started, began = now(), time.monotonic()
         load_average = os.getloadavg()[0]

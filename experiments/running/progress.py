@@ -1,7 +1,7 @@
-"""What a person sees while an experiment runs: what runs now, and the time left.
+"""Display of a running experiment: the present run, and the time left.
 
 The bar is drawn only when the runner or a world asks for it, never by a thread of its
-own: drawing takes CPU on the machine that a run is being measured on.
+own: drawing takes CPU on the machine under measurement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.worlds.world import RunResult, Trial
 
 
 class Watcher(Protocol):
-    """Who is told how an experiment gets on."""
+    """Receives the progress of an experiment."""
 
     def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
         """Learn how many runs are to come, how long each takes, how many at a time."""

@@ -69,9 +69,9 @@ def _block(point: Point, block: int) -> Iterator[Trial]:
 def _keys_of(trials: Sequence[Trial], world: str, code: str) -> list[str]:
     """Return the key of every trial.
 
-    A factor may leave an arm as it is. Its trials at two points then depend on the same
-    and have the same rows, but each point has runs of its own: such trials are told
-    apart by their number.
+    A factor may leave an arm unchanged. Its trials at two points then depend on the
+    same inputs and have the same rows, but each point has runs of its own: a number
+    distinguishes their keys.
     """
     seen: Counter[str] = Counter()
     keys = []
@@ -94,7 +94,7 @@ def run(
     *,
     resume: bool,
 ) -> list[Missing]:
-    """Run every trial that is not done; return those that have no run that counts.
+    """Run every trial that is not done; return trials without a run that counts.
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment, or if the cost of some load is not known.

@@ -1,9 +1,9 @@
-"""One trial as a unit of work: a value goes in, bytes come out, wherever that is.
+"""One trial as a unit of work: a value in, bytes out, on any machine.
 
-A trial draws its own trace from the seed, so that nothing but a few kilobytes has to
-travel to a process or a machine that runs it, and it gives back the contents of its
-files, which only the process with the directory writes. So trials can be executed
-anywhere, by the same function, with the same bytes as result.
+A trial draws its own trace from the seed, so only a few kilobytes travel to the process
+or machine that runs it. It returns the contents of its files, which only the process
+with the directory writes. Trials can therefore be executed anywhere, by the same
+function, with the same bytes as result.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Failure:
     ours: bool
 
 
-# What the process that ran some work sends back.
+# The answer of the process that ran some work.
 Answer: TypeAlias = tuple[Outcome, ...] | Failure
 
 
@@ -154,7 +154,7 @@ def drawing_key(experiment: Experiment, block: int) -> str:
 
 
 def _told(trial: Trial, world: str) -> dict[str, Any]:
-    """Return what only this world is told."""
+    """Return the settings that only this world uses."""
     if world == "virtual":
         virtual = trial.experiment.virtual.model_dump(mode="json")
         return {**virtual, "read_ns": read_ns(trial.experiment)}
@@ -174,7 +174,7 @@ def attempts_file(trial: Trial, at: Path) -> Path | None:
 
 
 def _cluster(trial: Trial) -> dict[str, Any] | None:
-    """Return what a cluster adds to what the rows depend on."""
+    """Return a cluster's part of a trial's key."""
     cluster = trial.experiment.cluster
     if cluster is None:
         return None
@@ -182,7 +182,7 @@ def _cluster(trial: Trial) -> dict[str, Any] | None:
 
 
 def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
-    """Return what a trace is drawn from; what bounds the analysis has no part in it."""
+    """Return the inputs of a trace; bounds of the analysis are not among them."""
     workload = experiment.workload.model_dump(mode="json", by_alias=True)
     del workload["warmup_s"]
     for entry in workload["traffic"]:

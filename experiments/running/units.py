@@ -1,8 +1,8 @@
 """The work of an experiment, unit by unit: handed out, stored, and listed.
 
-A unit is what is played together and stored at once: a session, where the experiment
-has sessions; a block at a point, where its runs measure the machine; else one trial. An
-interrupted unit leaves nothing behind and is played again as a whole. The runs of an
+A unit is played together and stored at once: a session, where the experiment has
+sessions; a block at a point, where its runs measure the machine; otherwise one trial.
+An interrupted unit leaves nothing behind and is played again as a whole. The runs of an
 arm in a unit share one file.
 """
 
@@ -165,7 +165,7 @@ class Units:
         return files
 
     def missing(self) -> Iterator[Missing]:
-        """Yield what was planned and has no run that counts."""
+        """Yield planned trials without a run that counts."""
         for unit in self._units():
             if self._atomic and any(self._complete(unit)):
                 continue

@@ -1,9 +1,9 @@
-"""Theory as an oracle: what queueing theory says a scheduler must do.
+"""Theory as an oracle: predictions of queueing theory for a scheduler.
 
-``mg1``, ``sizes``, ``mmc`` and ``shares`` are closed forms, and share no code with what
-they judge. ``system`` reads from an experiment which queueing system an arm is,
-``predict`` knows which form applies to it, or says why none does, ``measure`` takes
-from recorded rows what was predicted, and ``compare`` sets one beside the other.
+``mg1``, ``sizes``, ``mmc`` and ``shares`` are closed forms, and share no code with the
+code that they judge. ``system`` reads the queueing system of an arm from an experiment,
+``predict`` selects the form that applies, or the reason that none does, ``measure``
+computes the predicted quantities from recorded rows, and ``compare`` compares both.
 """
 
 from experiments.theory.mg1 import (

@@ -67,7 +67,7 @@ def _blocks(
     """Yield what every arm measured by block, world by world and point by point."""
     for run_dir in run_dirs:
         manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
-        # What was run is what theory speaks of, not what the file says by now.
+        # The experiment as it was run, not the present file.
         ran = parse(manifest["config"])
         if ran.name != experiment.name:
             raise ExperimentError(

@@ -1,13 +1,13 @@
-"""Prediction beside measurement: one row for each thing that theory knows of an arm.
+"""Prediction and measurement: one row for each quantity that theory predicts of an arm.
 
 Intervals are Student's over blocks, and wide enough that all rows of a table hold at
 once with the probability that the experiment asks for (Bonferroni). Closed forms
 idealise (an endless run, no request that waits for its own connection), so a row is
-held against the prediction give or take a margin, relative to the prediction (of a
-wait: to the time in system). It *agrees* if its interval lies inside the margin,
-*differs* if it lies outside, and is *open* otherwise: an interval too wide to
-contradict anything shows no agreement. Of a broker on a real clock the service is
-measured, and its sockets are not in it: such rows are shown and not judged.
+compared with the prediction within a margin, relative to the prediction (of a wait: to
+the time in system). It *agrees* if its interval lies inside the margin, *differs* if it
+lies outside, and is *open* otherwise: an interval too wide to contradict anything shows
+no agreement. For a broker on a real clock the service is measured without its sockets:
+such rows are shown and not judged.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All rows, and what theory has nothing to say of."""
+    """All rows, and the arms without predictions."""
 
     rows: Sequence[PredictionRow]
     silences: Sequence[Silence]
@@ -81,7 +81,7 @@ def compare(
     blocks: Mapping[str, list[TrialMeasures]],
     margin: float,
 ) -> Comparison:
-    """Set theory beside what each arm measured by block, in one world, at one point."""
+    """Compare theory with each arm's measurements by block, in a world at a point."""
     said = {
         arm.name: theory(experiment, arm, world, pooled(blocks[arm.name]))
         for arm in experiment.arms
@@ -122,7 +122,7 @@ def compare(
 
 
 def judge(error: float, half: float, margin: float) -> Verdict:
-    """Say whether an error, give or take ``half``, lies inside a margin about zero."""
+    """Return the verdict on an error with half-width ``half``, for a margin about 0."""
     if abs(error) + half <= margin:
         return "agrees"
     return "differs" if abs(error) - half > margin else "open"

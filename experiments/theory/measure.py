@@ -1,4 +1,4 @@
-"""What recorded rows say of the quantities that theory predicts, one block at a time.
+"""Measurements of the quantities that theory predicts, one block at a time.
 
 A block is one replication: its requests depend on one another, blocks do not. So a
 block counts as one value of each quantity, and intervals are over blocks.
@@ -102,7 +102,7 @@ def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, TrialMeasures]]
 
 
 def _costs_ns(point: Point) -> dict[str, int]:
-    """Return what a request of each class costs a broker that keeps no rows.
+    """Return the cost of a request of each class at a broker that keeps no rows.
 
     Of several entries with one class the first counts.
     """
@@ -149,7 +149,7 @@ def _read(
 def measures_of(
     rows: pa.Table, window_ns: list[int], demands_ns: Int64s | None = None
 ) -> TrialMeasures:
-    """Return the measures of one run's rows; only what was served has a wait.
+    """Return the measures of one run's rows; only served requests have a wait.
 
     A drawn demand, by row, is the service of a request if there is one; else it is the
     CPU time that was measured.

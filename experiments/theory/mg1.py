@@ -146,5 +146,5 @@ def exponential_segments(mean: float, segment: float) -> float:
 
 
 def quantised_load(load: float, quantum: float, switch: float) -> float:
-    """Return the load of round robin, each quantum of which costs a switch besides."""
+    """Return the load of round robin, with the cost of a switch per quantum."""
     return load * (1 + switch / quantum)

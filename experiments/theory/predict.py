@@ -1,7 +1,7 @@
-"""What theory says of an arm: numbers where a closed form applies, else the reason.
+"""Predictions for an arm: numbers where a closed form applies, else the reason.
 
 Below saturation these are mean waits (and a high quantile where waits are exponential),
-the utilisation, and what is conserved. Above it, they are throughputs.
+the utilisation, and conserved quantities. Above it, they are throughputs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THROUGHPUT: Final = "throughput"
 _FAIR = frozenset({"wfq", "wfq-exact", "wf2q+", "scfq", "drr", "eevdf"})
 # Share of arrivals that may find their own connection busy, and so wait outside.
 _OWN_CONNECTION = 0.02
-# How many times the mean a wait or a queue has to be able to grow.
+# Factor over the mean by which a wait or a queue must be able to grow.
 _ROOM = 20
 
 
@@ -51,7 +51,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theory:
-    """What theory says of an arm, and why it does not say more."""
+    """Predictions for an arm, and the reasons for missing ones."""
 
     predictions: Sequence[Prediction]
     silences: Sequence[str]

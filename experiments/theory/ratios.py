@@ -1,12 +1,12 @@
-"""Mean latencies relative to the baseline: what theory says, and what every world does.
+"""Mean latencies relative to the baseline: predicted, and measured in every world.
 
 A ratio of two arms is free of the machine's unit, so one prediction serves worlds whose
-requests cost different amounts. Theory knows requests and servers, not sockets: what a
-real broker spends beside its handlers is in both arms, and pulls its ratio towards 1.
-So every world is judged here, live ones too, within a margin that is named before: it
-*agrees* if the interval of its ratio, over blocks and for all rows of a world at once,
-lies within the margin about the prediction, *differs* if it lies outside, and is *open*
-otherwise.
+requests cost different amounts. Theory models requests and servers, not sockets: a real
+broker's time outside of its handlers is in both arms, and pulls its ratio towards 1.
+Every world is judged here, live ones too, within a margin that is fixed in advance. A
+world *agrees* if the interval of its ratio, over blocks and for all rows of a world at
+once, lies within the margin about the prediction, *differs* if it lies outside, and is
+*open* otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What closed forms ask of a service: its moments, its density, its segments.
+"""A service as closed forms need it: its moments, its density, its segments.
 
 Times are seconds.
 """

@@ -20,11 +20,11 @@ def share_of_fifo(rates: Sequence[float], means: Sequence[float]) -> list[float]
 def share_by_connections(
     rates: Sequence[float], means: Sequence[float], connections: Sequence[int]
 ) -> list[float]:
-    """Return each class's throughput at an overloaded FIFO broker, as Kafka is one.
+    """Return each class's throughput at an overloaded FIFO broker such as Kafka.
 
     A connection has one request in the broker at a time. Once all of a class's
-    connections have one there, it cannot press harder: FIFO then serves connections in
-    turn, and what a class gets is by their number, whatever its arrival rate.
+    connections have one there, it cannot press harder. FIFO then serves connections in
+    turn, and a class's share follows their number, whatever its arrival rate.
     """
     demands = [rate * mean for rate, mean in zip(rates, means, strict=True)]
     weights = [n * mean for n, mean in zip(connections, means, strict=True)]

@@ -1,8 +1,8 @@
-"""Which queueing system an arm is, read from the experiment that describes it.
+"""The queueing system of an arm, read from the experiment that describes it.
 
 The planes are the broker's own, laid out as the world lays them out; only their policy
-is named here, not run. What no closed form knows (bursts, overheads, a queue that may
-fill, requests turned away) is found here or in ``predict``, and said in words.
+is named here, not run. Features without a closed form (bursts, overheads, a queue that
+may fill, rejected requests) are found here or in ``predict``, and reported.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 from schedulers import POLICIES, Fifo, Scheduler, SchedulerConfig
 
-# How many of control's mean busy periods a kernel's slice has to hold, so that the
-# thread of control has the CPU whenever it wakes.
+# Number of control's mean busy periods that a kernel's slice has to hold, so that the
+# control thread has the CPU whenever it wakes.
 _LONG_SLICE = 10
 # Settings of the model that the forms here take into account.
 _KNOWN_SETTINGS = frozenset(
@@ -68,12 +68,12 @@ class NoClosedForm(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """Poisson requests that a plane cannot tell apart; times in seconds.
+    """Poisson requests of one kind to a plane; times in seconds.
 
-    ``reported`` is their class in the results, ``request_class`` and ``level`` what the
-    policy is told. A request can be preempted between ``units`` equal parts; ``rate``
-    is spread over connections that have ``connection_rate`` each. ``service`` is None
-    if the moments were measured.
+    ``reported`` is their class in the results, ``request_class`` and ``level`` are the
+    policy's view. A request can be preempted between ``units`` equal parts; ``rate`` is
+    spread over connections that have ``connection_rate`` each. ``service`` is None if
+    the moments were measured.
     """
 
     reported: str
@@ -92,10 +92,9 @@ class Plane:
 
     ``segment_s`` is the length of the pieces between preemption points: 0 if there is a
     point anywhere, infinite if there is none, None if the pieces are the streams'
-    ``units``. ``true_sizes`` says that the policy is told them. With ``requeues`` every
-    policy is asked between pieces, whether it preempts or not. ``takes_turns`` says
-    that a kernel shares fewer CPUs among threads: means are those of servers, order is
-    not.
+    ``units``. ``true_sizes``: the policy knows them. With ``requeues`` every policy
+    picks again between pieces, whether it preempts or not. With ``takes_turns`` a
+    kernel shares fewer CPUs among threads: means are those of servers, order is not.
     """
 
     name: str
@@ -160,7 +159,7 @@ def _preempts(
 ) -> bool:
     """Return whether a waking control thread always takes the CPU from a data thread.
 
-    So it is with one thread each on one CPU, where control wants less than its half
+    This holds with one thread each on one CPU, where control wants less than its half
     and does not use up a slice before it sleeps again.
     """
     if len(layout.planes) < 2 or settings.cpus > 1 or not settings.wakes:
@@ -273,7 +272,7 @@ def _plane(
 
 
 def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
-    """Return the model's settings; outside the model, those that nobody can choose."""
+    """Return the model's settings; outside the model, the fixed ones."""
     if world == "live":
         return ModelSection()
     if not WORLDS[world].rows:

@@ -21,7 +21,7 @@ from experiments.theory.system import NoClosedForm, Plane, Stream
 
 Waits = list[float | None]
 
-# How fine a quantum or a piece must be, in parts of the mean service, to pass for none.
+# Fraction of the mean service below which a quantum or a piece counts as none.
 _FINE = 20
 
 

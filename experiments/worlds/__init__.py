@@ -1,1 +1,1 @@
-"""Where a trace is replayed: real processes, virtual time, the model, Apache Kafka."""
+"""Worlds of a replay: real processes, virtual time, the model, Apache Kafka."""

@@ -24,7 +24,7 @@ from experiments.worlds.world import RunFiles, RunResult, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadEnd:
-    """How the load ended, on the clock of the stamps, and what went wrong."""
+    """The end of the load, on the clock of the stamps, and its fault."""
 
     origin_ns: int
     ended_ns: int
@@ -35,7 +35,7 @@ class LoadEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What is kept of a run: its tables, and how it went."""
+    """The recorded tables of a run, and its result."""
 
     requests: pa.Table
     samples: pa.Table
@@ -130,7 +130,7 @@ def join(
 
 
 def _unrecorded(results: Results) -> str:
-    """Say how many answered requests the broker has no record of, or say nothing."""
+    """Return a fault if answered requests have no broker record, or ""."""
     answered = results.columns["client_done_ns"] != NEVER
     answered &= results.error_code != NETWORK_EXCEPTION
     missing = int((answered & (results.columns["response_sent_ns"] == NEVER)).sum())

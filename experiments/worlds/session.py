@@ -52,10 +52,10 @@ _FOREVER_NS: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What a broker leaves behind: what went wrong, its record, its own phases.
+    """The remains of a stopped broker: its fault, its record, its own phases.
 
-    A broker that keeps no row per request has no ``record``, but may say by API what
-    its phases took on average.
+    A broker that keeps no row per request has no ``record``, but may report the mean
+    time of its phases by API.
     """
 
     fault: str
@@ -68,13 +68,13 @@ class Host(Protocol):
 
     @property
     def processes(self) -> tuple[Child, ...]:
-        """Return the broker, and what runs beside it."""
+        """Return the broker, and its companion processes."""
 
     def target(self) -> Target:
         """Wait until the broker listens; return where."""
 
     def cpu_time(self) -> CpuTime:
-        """Return what the broker has had of its CPU so far."""
+        """Return the broker's CPU time so far."""
 
     def stop(self) -> Ended:
         """Stop the broker in order."""
@@ -138,11 +138,12 @@ class Session:
         self._traces: dict[str, Path] = {}
 
     def __enter__(self) -> Self:
-        """Start everything; end what was started if something does not start."""
+        """Start everything; end all started processes if one does not start."""
         try:
             self._start()
         except BaseException:
-            # Nobody leaves what was not entered: processes would go on for nobody.
+            # ``__exit__`` does not follow a failed ``__enter__``: processes would keep
+            # running.
             self._stack.close()
             raise
         return self
@@ -223,7 +224,7 @@ class Session:
         return met
 
     def _order(self, trial: Trial, replayed: Trace, out: Path | None) -> dict[str, Any]:
-        """Have the generator play an episode; return what it says of its end."""
+        """Make the generator play an episode; return its report of the end."""
         experiment = trial.experiment
         span_s = experiment.workload.duration_s + experiment.limits.drain_s
         order = Order(
@@ -241,7 +242,7 @@ class Session:
         return summary
 
     def finish(self) -> Iterator[Episode]:
-        """Stop all brokers, then join what they and the generator saw, in order."""
+        """Stop all brokers, then join their records and the generator's, in order."""
         ended = {arm: host.stop() for arm, host in self._alive.items()}
         records = {
             arm: SessionRecord(end.record)
@@ -270,7 +271,7 @@ class Session:
                     joined.result,
                     loop_us=played.loop_us,
                     machine=played.machine,
-                    # Of the whole session, and so told once.
+                    # For the whole session, and reported once.
                     broker_phases_ms=ended[arm].phases_ms if last else {},
                 ),
                 started=played.started,
@@ -298,7 +299,7 @@ def _record(
 ) -> BrokerRecord:
     """Return a broker's record of an episode.
 
-    What it told when it stopped, of the whole session, is its last episode's.
+    Values reported at its stop, for the whole session, go to the last episode.
     """
     found = record.episode(len(replayed), origin_ns, until_ns)
     if until_ns != _FOREVER_NS:

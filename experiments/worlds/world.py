@@ -1,4 +1,4 @@
-"""What a world is: a place where the trace of a block is replayed to one arm.
+"""The contract of a world: a place where the trace of a block is replayed to one arm.
 
 The live world starts processes, the virtual world runs the broker under a mock clock,
 the model world runs its planes on an event heap. The runner knows only this protocol,
@@ -29,8 +29,8 @@ LOAD_AS_CONTROLLER: Final[Mapping[str, str]] = MappingProxyType(
 class Trial:
     """One arm in one block, at its place in the block's shuffled order.
 
-    In a sweep ``experiment`` is the point's, ``point`` its name and ``prefix`` what the
-    names of its runs begin with. ``attempt`` counts earlier runs of the same trial that
+    In a sweep ``experiment`` is the point's, ``point`` its name and ``prefix`` the
+    beginning of its runs' names. ``attempt`` counts earlier runs of the same trial that
     did not count. ``stretch`` is the factor from nominal time to the machine's; a world
     is given trials whose experiment is in the machine's time already.
     """
@@ -51,7 +51,7 @@ class Trial:
 
     @property
     def stem(self) -> str:
-        """Return what the names of all attempts at this trial begin with."""
+        """Return the common beginning of the names of this trial's attempts."""
         return f"{self.prefix}b{self.block:03d}-{self.arm.name}-t"
 
     @property
@@ -73,7 +73,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """Where a run puts its rows. The runner renames them when the run is over.
+    """The files of a run's rows. The runner renames them when the run is over.
 
     Only a run on a cluster has ``attempts``.
     """
@@ -85,19 +85,19 @@ class RunFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run went; its rows are in its files unless ``recorded`` is False.
+    """The result of a run; its rows are in its files unless ``recorded`` is False.
 
-    ``broker_cpu_wait_s`` is how long others kept the broker from its CPU: how quiet
-    the machine was. ``violations`` counts broken laws (``planes.laws``); None if the
-    broker did not come to say. ``accounts`` says what CPU the broker's process used,
-    and what of it was billed to requests and to housekeeping. ``broker_phases_ms`` are
-    means that a broker without rows gives of its own phases, by API. ``late_requests``
-    counts, by class, the requests sent later than ``limits.lateness_p99_ms``.
-    ``loop_us`` is the mean time of the reference loop on the broker's CPU
-    (`processes.idle_probe`), ``machine`` holds the kernel's accounts of the machine
-    (`records.machine`). ``cost_ratio`` is the measured over the calibrated cost of the
-    answered requests (`records.cost_ratio`). The last three are recorded only: no run
-    is discarded by them.
+    ``broker_cpu_wait_s`` is the time that other processes kept the broker from its CPU.
+    ``violations`` counts broken laws (``planes.laws``); None if the broker did not
+    report them. ``accounts`` has the CPU of the broker's process, and its parts billed
+    to requests and to housekeeping. ``broker_phases_ms`` are means that a broker
+    without rows gives of its own phases, by API. ``late_requests`` counts, by class,
+    the requests sent later than ``limits.lateness_p99_ms``. ``loop_us`` is the mean
+    time of the reference loop on the broker's CPU (`processes.idle_probe`), ``machine``
+    holds the kernel's accounts of the machine (`records.machine`). ``cost_ratio`` is
+    the measured over the calibrated cost of the answered requests
+    (`records.cost_ratio`). The last three are recorded only: no run is discarded by
+    them.
     """
 
     valid: bool
@@ -141,7 +141,7 @@ class World(Protocol):
     name: str
 
     def environment(self) -> Mapping[str, Any]:
-        """Return what the manifest's environment should say of this world."""
+        """Return this world's entry for the manifest's environment."""
 
     def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Replay the trace to the trial's arm and write its rows to ``out``.
@@ -152,4 +152,4 @@ class World(Protocol):
         """
 
     def estimate_s(self, experiment: Experiment) -> float:
-        """Say about how long one run takes, for the plan and the progress bar."""
+        """Return the approximate length of a run, for the plan and the progress bar."""

@@ -1,1 +1,1 @@
-"""An election under load: how long until the old leader obeyed, and what it cost."""
+"""An election under load: the delay until the old leader obeyed, and its cost."""

@@ -15,7 +15,7 @@ from spark_analysis.statistics.intervals import Estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentCell:
-    """One measure of one arm: its mean over incidents, and how it compares.
+    """One measure of one arm: its mean over incidents, and its comparison.
 
     ``difference`` is the mean of arm minus baseline, block by block, and ``contrast``
     compares the arm with the baseline, adjusted for all arms of the measure. Both are
@@ -35,7 +35,7 @@ class IncidentCell:
         return None if self.contrast is None else self.contrast.p
 
 
-# What a panel shows of attempts, from top to bottom; the first is before the decision.
+# The lanes of a panel, from top to bottom; the first is before the decision.
 LANES: Final = ("accepted", "in vain", "by the new leader", "not leader", "timed out")
 
 

@@ -1,8 +1,8 @@
-"""What is measured of an election under load: numbers of a run, as SQL over attempts.
+"""Measures of an election under load: numbers of a run, as SQL over attempts.
 
 All are better when lower. *The old leader* is the broker that leads when the load
 begins; *the decision* is the instant at which the controller decides the first of the
-election's partitions. Times that never came to an end in the run are infinite.
+election's partitions. Times without an end in the run are infinite.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ _TOLD: Final = (
 
 
 def measures_of(world: str, margin: float) -> tuple[Measure, ...]:
-    """Return a world's measures in the order in which they are told."""
+    """Return a world's measures in the order of the report."""
     return tuple(
         Measure(**told._asdict(), margin=margin)
         for told in _TOLD
@@ -143,7 +143,7 @@ def of_partition(old_leader: int) -> Mapping[str, str]:
 def of_run(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
     """Return SQL over the attempts of one run, each with ``decided_ns``.
 
-    ``back_ns`` is beside it: when the last partition could be written to again.
+    It adds ``back_ns``: the time when the last partition could be written to again.
     """
     write = f"api_key = {_PRODUCE}"
     after = f"coalesce(client_done_ns, sent_ns + {timeout_ns}) > decided_ns"
@@ -174,10 +174,11 @@ def of_backlog(old_leader: int) -> str:
 
 
 def of_mark(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
-    """Return SQL for what is to be seen of an attempt, and when; null where nothing is.
+    """Return SQL for an attempt's marks, and their times; null where there is none.
 
-    When its records were appended, when it was told NOT_LEADER, when it was given up;
-    and when the old leader had done what the controller said of leaders and clients.
+    The marks are: its records were appended, it received NOT_LEADER, it was given up;
+    and the old leader had carried out the controller's requests about leaders and
+    clients.
     """
     write = f"api_key = {_PRODUCE}"
     given_up = f"coalesce(client_done_ns, sent_ns + {timeout_ns})"

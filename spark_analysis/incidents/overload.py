@@ -1,7 +1,7 @@
-"""Was there an overload: what waited at the old leader when the controller decided.
+"""Overload: writes that waited at the old leader when the controller decided.
 
-Arms differ in what a controller's request waits behind. Where little waits, they are
-alike whatever they do, and their sameness says nothing of the incident.
+Arms differ in the queue before a controller's request. Where little waits, arms are
+alike in any case, so the incident shows nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLACES: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overload:
-    """How many writes waited under the baseline, incident by incident.
+    """Number of writes that waited under the baseline, incident by incident.
 
     ``places`` are those of the old leader's request queue (``queued.max.requests``).
     """

@@ -101,9 +101,9 @@ def _ordered(
 
 
 def _pairs(manifest: Manifest) -> tuple[Pair, ...]:
-    """Return the pairs to compare: those asked for, and in a sweep all rivals too.
+    """Return the pairs to compare: the configured ones, and in a sweep all rivals too.
 
-    Except the arms of a design, of which the effects tell more.
+    The arms of a design are left out: its effects show more.
     """
     asked = tuple(Pair(*names) for names in manifest.options.pairs)
     if len(manifest.points) == 1:

@@ -1,7 +1,7 @@
-"""Laws that a scheduler was seen to break while it ran, as its broker counted them.
+"""Laws that a scheduler broke while it ran, as its broker counted them.
 
 A law that is broken on purpose (strict priority starves) is no fault of the recording;
-it is what the reader must know when the latencies look good.
+the reader must know it when the latencies look good.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spark_analysis.recordings.contract import Manifest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenLaw:
-    """How often an arm broke a law, over how many of its compared runs."""
+    """Number of times that an arm broke a law, and of its compared runs."""
 
     arm: str
     law: str

@@ -50,7 +50,7 @@ class Curve:
 class PhaseMeans:
     """Mean milliseconds in each phase, over answered requests.
 
-    ``slowest`` tells whether they are all answered requests, or those at or beyond the
+    ``slowest`` is False for all answered requests, True for those at or beyond the
     headline quantile.
     """
 

@@ -32,7 +32,7 @@ SESSION_EXCEEDANCES_MIN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """The ratio of an arm to another with its interval, and what tests say of it.
+    """The ratio of an arm to another with its interval, and the results of tests.
 
     ``logs`` are the log-ratios by session, or the jackknife's if they are ``pooled``.
     ``p`` belongs to "the arms do not differ", ``p_same`` to "they differ by more than
@@ -63,7 +63,7 @@ def contrast_of(
 def contrast_from(
     logs: Mapping[int, float], margin: float, rules: Rules, *, pooled: bool = False
 ) -> Contrast:
-    """Return what the values of sessions say of their mean."""
+    """Return the contrast from the values of sessions."""
     values = np.array(list(logs.values()))
     confidence, error = rules.options.confidence, rules.calibration_error
     ratio = ratio_of(log_ratio_interval(values, confidence))

@@ -102,7 +102,7 @@ class DesignEffects:
 def designs_of(manifest: Manifest) -> tuple[Design, ...]:
     """Return the full two-level designs that the compared arms make.
 
-    A factor with several levels beside the reference makes a design with each of them:
+    A factor with several levels besides the reference makes a design with each of them:
     policies of which each is combined with a reader are as many designs of two factors.
     The reference is the first arm's level. A design that lacks an arm is left out.
     """

@@ -74,7 +74,7 @@ def _level_ratio(
     for contrast in contrasts:
         for session, log in contrast.logs.items():
             by_session.setdefault(session, []).append(log)
-    # A session that is missing at some point would change what is averaged.
+    # A session without some point would change the average.
     whole = {
         session: float(np.mean(logs))
         for session, logs in by_session.items()

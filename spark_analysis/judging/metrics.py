@@ -1,4 +1,4 @@
-"""What is compared: latency quantiles, and goodput."""
+"""Compared metrics: latency quantiles, and goodput."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cpu_metric(options: Options) -> Metric:
 
 
 def headline_of(metrics: Sequence[Metric]) -> Metric:
-    """Return the metric that is told first: p99, or the quantile nearest to it."""
+    """Return the headline metric: p99, or the quantile nearest to it."""
     quantiles = [metric for metric in metrics if metric.quantile is not None]
     return min(quantiles, key=lambda m: abs((m.quantile or 0) - Fraction(99, 100)))
 

@@ -13,7 +13,7 @@ from spark_analysis.recordings.contract import Manifest, Options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How the cells of one point are judged.
+    """Rules by which the cells of one point are judged.
 
     ``again`` is the A/A arm. ``primary`` is the configured class and the name of its
     metric. ``calibration_error`` is None in a measured world; in a deterministic one it

@@ -30,7 +30,7 @@ class Study:
 
     @property
     def swept(self) -> bool:
-        """Whether there are points to tell apart."""
+        """Whether the experiment is a sweep."""
         return bool(self.manifest.points[0].name)
 
     def folder(self, index: int) -> str:

@@ -1,5 +1,5 @@
-"""What was recorded, read and checked: the manifest, the rows, and their tally.
+"""Recordings, read and checked: the manifest, the rows, and their tally.
 
-``columns`` says what a row holds, ``contract`` what a manifest says and which runs may
-be compared. Imports nothing else of the analysis but ``statistics``.
+``columns`` has the columns of a row, ``contract`` the content of a manifest and the
+runs that may be compared. Imports nothing else of the analysis but ``statistics``.
 """

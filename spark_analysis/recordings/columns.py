@@ -1,4 +1,4 @@
-"""What the rows of a recording hold, by column: Spark's types, stamps in their order.
+"""Columns of a recording's rows: Spark's types, stamps in their order.
 
 The recorder, in ``experiments/records``, is the other side of this contract; a test
 holds the two equal. Stamps are nanoseconds since the run's origin on one clock, null
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-# When a request was meant to be sent, and what then happened to it, in this order.
+# The intended time of a request, and its later stamps, in this order.
 STAMPS: Final = (
     "intended_ns",
     "sent_ns",
@@ -86,7 +86,7 @@ ATTEMPTS: Final[Mapping[str, str]] = {
         "bigint",
     ),
 }
-# What makes two requests the same one under two arms.
+# Columns that identify the same request under two arms.
 IDENTITY: Final = (
     "request_id",
     "intended_ns",

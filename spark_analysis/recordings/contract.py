@@ -1,11 +1,10 @@
-"""What a run directory holds: its manifest, and which runs may be compared.
+"""The content of a run directory: its manifest, and the runs that may be compared.
 
-The manifest is the only file that says which runs count. A run that its recorder marked
-as not valid (the load generator was late, a process died) is never compared, only
-listed. A block in which some arm has no valid run is left out for every arm, so that
-all arms are judged by the same requests. A sweep is the same experiment at several
-points; ``Manifest.at`` is what is left of it at one of them, and all that is judged is
-judged there.
+The manifest is the only file that lists the runs that count. A run that its recorder
+marked as not valid (the load generator was late, a process died) is never compared,
+only listed. A block in which some arm has no valid run is left out for every arm, so
+that all arms are judged by the same requests. A sweep is the same experiment at several
+points; ``Manifest.at`` is its part at one of them, and all judgements are made there.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 SCHEMA: Final = 1
-# What recordings without the key were made with.
+# The value of recordings without the key.
 MARGIN_WORLDS: Final = 0.25
 
 
@@ -65,8 +64,8 @@ class Point:
     """One point of a sweep: its levels by factor, and what they change.
 
     An experiment without a sweep has one point without a name. ``mean_request_ms`` is
-    what a request costs the broker on average, None where that is not known, and
-    ``stretch`` the factor from the time in which its traces were drawn.
+    the mean cost of a request for the broker, None where unknown, and ``stretch`` the
+    factor from the time in which its traces were drawn.
     """
 
     name: str
@@ -79,10 +78,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to judge, named before the experiment ran.
+    """Rules of judgement, fixed before the experiment ran.
 
-    ``pairs`` are arms to be compared with each other, beside all with the baseline;
-    ``margin_worlds`` is how far ratios of two worlds that agree may be apart.
+    ``pairs`` are arms to be compared with each other, besides all with the baseline;
+    ``margin_worlds`` is the largest distance between ratios of two worlds that agree.
     """
 
     quantiles: tuple[Fraction, ...]
@@ -103,18 +102,18 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One broker process that met one block's requests.
+    """One broker process with one block's requests.
 
-    ``violations`` counts, by law, how often the scheduler was seen to break it.
-    ``billed_share`` is the part of the broker's CPU that was billed to requests or to
-    housekeeping; None where no process was measured, and ``accounts`` says who was
-    billed what, in nanoseconds. ``probes_ns`` are the times of a fixed loop on the
-    broker's CPU meanwhile, ``machine`` what else the kernel tells (steal_s and others_s
-    of watched_s), ``seconds`` how long the run took. Runs on a cluster have a file of
-    ``attempts``. ``cost_ratio`` is what requests cost over what they did when the
-    machine was calibrated. The processes of a ``session`` were started together, one
-    per arm. ``late_requests`` counts, by class, requests sent later than the limit;
-    ``loop_us`` is the mean time of the reference loop.
+    ``violations`` counts, by law, the scheduler's breaches. ``billed_share`` is the
+    part of the broker's CPU that was billed to requests or to housekeeping; None where
+    no process was measured. ``accounts`` are the billed parts in nanoseconds.
+    ``probes_ns`` are the times of a fixed loop on the broker's CPU meanwhile,
+    ``machine`` the kernel's accounts (steal_s and others_s of watched_s), ``seconds``
+    the length of the run. Runs on a cluster have a file of ``attempts``. ``cost_ratio``
+    is the measured cost of requests over the calibrated one. The processes of a
+    ``session`` were started together, one per arm. ``late_requests`` counts, by class,
+    requests sent later than the limit; ``loop_us`` is the mean time of the reference
+    loop.
     """
 
     run_id: str
@@ -147,7 +146,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What the sequential rule of episodes saw when a session was over.
+    """The state of the sequential rule of episodes at the end of a session.
 
     ``half_widths`` are those of the log-ratios to the baseline, by arm; None where
     there was no interval yet.
@@ -162,9 +161,9 @@ class Look:
 class Episodes:
     """The sequential rule of an experiment in rounds, and all its looks.
 
-    ``primary`` is the class whose ``quantile`` decides; a round's arms may differ in
-    the machine's speed by the factor ``speed_band``, and in no part of an episode was
-    it slower than in quiet by ``slowest_band``, if that was asked.
+    ``primary`` is the class whose ``quantile`` decides. A round's arms may differ in
+    the machine's speed by the factor ``speed_band``; if ``slowest_band`` is set, no
+    part of an episode was slower than an idle machine by more than that.
     """
 
     primary: str
@@ -223,7 +222,7 @@ class Manifest:
     location: str = ""
 
     def at(self, point: Point) -> Manifest:
-        """Return what the manifest says of one point."""
+        """Return the manifest of one point."""
         runs = tuple(run for run in self.runs if run.point == point.name)
         return replace(self, points=(point,), runs=runs)
 
@@ -259,9 +258,9 @@ class Manifest:
 
     @property
     def speed_band(self) -> float | None:
-        """By what factor the machine may differ between the arms of what counts.
+        """Factor by which the machine's speed may differ between compared arms.
 
-        None where it was recorded before long runs were held against a band.
+        None in recordings older than this limit.
         """
         if self.episodes is not None:
             band = self.episodes.speed_band

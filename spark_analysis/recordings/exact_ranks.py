@@ -1,10 +1,10 @@
 """Exact quantiles by session: the second pass, over the wanted buckets only.
 
 Inside a bucket the distinct latencies stand in order, each with its count in every
-session. Running sums over that order give, for each latency, how many requests of a
-session, of all sessions, and of all but one lie at or below it. The wanted value is the
-first one whose running sum reaches the rank. All sums are of integers, so neither the
-partitioning nor the number of workers changes a digit.
+session. Running sums over that order give, for each latency, the number of requests of
+a session, of all sessions, and of all but one that lie at or below it. The wanted value
+is the first one whose running sum reaches the rank. All sums are of integers, so
+neither the partitioning nor the number of workers changes a digit.
 """
 
 from __future__ import annotations

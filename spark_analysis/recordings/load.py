@@ -38,7 +38,7 @@ Kind: TypeAlias = Literal["requests", "samples", "attempts"]
 _COLUMNS: Final[Mapping[Kind, Mapping[str, str]]] = MappingProxyType(
     {"requests": REQUESTS, "samples": SAMPLES, "attempts": ATTEMPTS}
 )
-# What Hadoop's patterns of file names give a meaning to.
+# Characters with a meaning in Hadoop's patterns of file names.
 _SPECIAL: Final = re.compile(r"[\\{}\[\]*?,^]")
 QUEUE_BINS: Final = 100
 QUEUE_BIN_NS_MIN: Final = 100_000_000
@@ -113,7 +113,7 @@ def bin_ns(window_ns: tuple[int, int]) -> int:
 
 
 def _runs(spark: SparkSession, manifest: Manifest) -> DataFrame:
-    """Return what a row must know of its run: a small table, sent to every worker."""
+    """Return a row's data about its run: a small table, sent to every worker."""
     indices = {point.name: index for index, point in enumerate(manifest.points)}
     rows = []
     for run in manifest.runs_compared:

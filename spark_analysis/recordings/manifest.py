@@ -1,8 +1,8 @@
-"""Read ``manifest.json``, and refuse what no comparison can be made of.
+"""Reading of ``manifest.json``, with its checks.
 
 Anything that breaks the contract stops the analysis with a sentence that names the
-file, what was found and what was expected. A point of a sweep that has not run yet is
-no breach: it is left out, and the report says so.
+file, the value found and the expected one. A point of a sweep that has not run yet is
+no breach: it is left out, and the report lists it.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ def _planned(sessions: Raw) -> Episodes:
 def _points(raw: Raw) -> tuple[Point, ...]:
     """Return the points in the order of the design.
 
-    What a point does not state is as at the top: always so without a sweep.
+    Values that a point does not state are the top-level ones: always so without a
+    sweep.
     """
     whole = {"point": "", "levels": {}}
     return tuple(
@@ -402,7 +403,7 @@ def _check_unique(manifest: Manifest, path: Path | str) -> None:
 
 
 def _check_names(manifest: Manifest, path: Path | str) -> None:
-    """Hold that what is named is there, and that every window holds something."""
+    """Check that all names exist, and that every window holds something."""
     names = [arm.name for arm in manifest.arms]
     strangers = {run.arm for run in manifest.runs} - set(names)
     if strangers:

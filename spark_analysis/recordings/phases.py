@@ -1,9 +1,9 @@
-"""Where the time of a request goes: ten parts of its latency, from stamp to stamp.
+"""Phases of a request: ten parts of its latency, from stamp to stamp.
 
-Kafka's phases (RequestQueue, Local, Remote, ResponseQueue, ResponseSend), what Kafka
-does not see (the client's lateness, the network, time blocked before the queue), and
-SuspendedTime, which only a preemptive scheduler has. There is one phase between each
-stamp and the next, but for the time with a handler, which is told in two; so they sum
+Kafka's phases (RequestQueue, Local, Remote, ResponseQueue, ResponseSend), parts that
+Kafka does not see (the client's lateness, the network, time blocked before the queue),
+and SuspendedTime, which only a preemptive scheduler has. There is one phase between
+each stamp and the next, except for the time with a handler, which has two; so they sum
 to the latency exactly. Two of them end on a stamp of the other process and may be a
 little below zero: the kernel can hand bytes over before their sender has stamped them.
 """

@@ -29,8 +29,8 @@ _ABSENT: Final = "PATH_NOT_FOUND"
 class Recordings:
     """The manifests of a run, or of several worlds of one experiment.
 
-    ``alone`` tells a run directory from a directory of worlds. ``silent`` says of
-    worlds that cannot be compared why not.
+    ``alone`` is True for a run directory, False for a directory of worlds. ``silent``
+    has the reason for each world that cannot be compared.
     """
 
     manifests: list[Manifest]

@@ -50,8 +50,8 @@ _SETTINGS: Final = {
 }
 # A running server has set all else when it started.
 _CONNECT: Final = {"spark.sql.session.timeZone": "UTC"}
-# With fewer rows Java's optimising compiler takes longer than what it saves (measured:
-# a third of the whole analysis).
+# With fewer rows Java's optimising compiler takes longer than it saves (measured: a
+# third of the whole analysis).
 ROWS_SMALL: Final = 5_000_000
 _LOCAL: Final = {
     # More partitions cost more than all the arithmetic. A cluster has cores to use:
@@ -64,7 +64,7 @@ _LOCAL: Final = {
 
 
 class SparkFailed(Exception):
-    """Spark does not start, or lacks what it needs to go on; the message says what."""
+    """Spark does not start, or lacks something; the message names it."""
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ def spark_session(
                     f"Spark cannot go on: {lacking[0]} (its files are in "
                     f"{tempfile.gettempdir()})"
                 ) from error
-            # What Spark said, kept back so far, may say why.
+            # Spark's output, kept back so far, may have the reason.
             chatter.seek(0)
             sys.stderr.write(chatter.read().decode(errors="replace"))
             raise
@@ -184,7 +184,7 @@ def _of_launcher(before: Mapping[str, str], *, local: bool) -> dict[str, str]:
 
 
 def _telling(text: str) -> str:
-    """Return the line of Java's and Spark's words that says what is wrong."""
+    """Return the line of Java's and Spark's output with the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     faults = [it for it in lines if re.search(r"(Error|Exception|^\[[A-Z_.]+\])", it)]
     return (faults or lines or [""])[0]

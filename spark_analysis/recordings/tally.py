@@ -4,9 +4,9 @@
 phases and costs. All else that concerns whole runs is a sum of its rows.
 
 Each compared run must have the counts of the manifest. All arms of a block must have
-met the same requests, one by one. The phases of every answered request must be there,
-not negative (except two that end on a stamp of the other process), and sum to its
-latency, unless the brokers kept no rows.
+the same requests, one by one. The phases of every answered request must be there, not
+negative (except two that end on a stamp of the other process), and sum to its latency,
+unless the brokers kept no rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_analysis.recordings.phases import PHASES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# What the pass has found of one class in one run, by column.
+# The pass's result for one class in one run, by column.
 Found = Mapping[str, Any]
 
 _RUN: Final = ("run_id", "point_index", "block", "session", "arm")
@@ -111,7 +111,7 @@ def tally(counted: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
 
 
 def check(found: Sequence[Found], manifest: Manifest) -> None:
-    """Hold what was found against the manifest, and runs against each other."""
+    """Compare the tally with the manifest, and runs with each other."""
     of_run: dict[str, list[Found]] = {}
     for each in found:
         of_run.setdefault(each["run_id"], []).append(each)

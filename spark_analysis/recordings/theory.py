@@ -1,7 +1,7 @@
-"""What theory says of an experiment, as ``doorkeeper theory --out`` wrote it.
+"""Predictions for an experiment, as ``doorkeeper theory --out`` wrote them.
 
-A file beside the run directories of its worlds. It is optional: an experiment of which
-no closed form is known has none.
+A file next to the run directories of its worlds. It is optional: an experiment without
+a known closed form has none.
 """
 
 from __future__ import annotations

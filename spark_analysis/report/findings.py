@@ -1,7 +1,7 @@
 """Page of findings: ``docs/results.md``, rendered from the results of experiments.
 
 The template holds the prose. Results, first-screen tables and figures of each
-experiment are kept as files beside the page, so the page can be rendered again without
+experiment are kept as files next to the page, so the page can be rendered again without
 recordings.
 """
 
@@ -65,7 +65,7 @@ class Experiment:
 
 
 def collect(runs: Path, beside: Path) -> list[str]:
-    """Copy each analysed experiment's results to files beside the page.
+    """Copy each analysed experiment's results to files next to the page.
 
     Returns the names of the experiments copied.
     """

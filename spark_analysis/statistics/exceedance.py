@@ -1,10 +1,10 @@
 """Effective exceedances: the weight of a tail, and the gate that it must pass.
 
 A p99 rests on the 1 % of requests beyond it. If those come in clusters (one backlog
-delays five hundred neighbours) they weigh like so many fewer independent ones: the
-variance of their share is inflated by a factor VIF, and N (1 - p) / VIF is the number
-of *effective* exceedances (Kish, *Survey Sampling*, 1965). In the limit of one cluster
-a session it is about the number of sessions.
+delays five hundred neighbours) they weigh like fewer independent ones: the variance of
+their share is inflated by a factor VIF, and N (1 - p) / VIF is the number of
+*effective* exceedances (Kish, *Survey Sampling*, 1965). In the limit of one cluster a
+session it is about the number of sessions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 
 class Tail(NamedTuple):
-    """What lies beyond a quantile: requests there, their clustering, their weight."""
+    """The tail beyond a quantile: its requests, their clustering, their weight."""
 
     exceedances: int
     vif: float

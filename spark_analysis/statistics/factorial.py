@@ -89,7 +89,7 @@ def _difference(
 
 
 def _share(name: str, subsets: Sequence[Combination], count: int) -> Line:
-    """Return the mean of what a factor adds, over all orders of adding factors."""
+    """Return the mean addition of a factor, over all orders of adding factors."""
     weights = dict.fromkeys(subsets, 0.0)
     for subset in subsets:
         if name not in subset:
@@ -111,7 +111,8 @@ def by_session(line: Line, responses: Mapping[Combination, FloatArray]) -> Float
 def part_of_whole(part: FloatArray, whole: FloatArray, confidence: float) -> Estimate:
     """Return mean(part) / mean(whole) over sessions with Fieller's interval.
 
-    Unbounded where the whole cannot be told from zero: any part may be any share of it.
+    Unbounded where the whole is not significantly different from zero: any part may be
+    any share of it.
     """
     sessions = len(part)
     top, bottom = float(np.mean(part)), float(np.mean(whole))

@@ -1,14 +1,14 @@
-"""Tests of one contrast over paired sessions, and the values that they take.
+"""Tests of one contrast over paired sessions, and their values.
 
 The session is the unit of replication: all its rounds share the luck of its processes.
 A contrast is one log-ratio per session, of two arms that met the same requests.
 
 Student's paired t tests its mean, and gives the interval. The sign-flip test is exact
-where both processes of a session could as well have been each other's (Fisher 1935):
-under that hypothesis a log-ratio d is as likely as -d. The p-value of a contrast is the
-larger of the two. So a difference never stands beside an interval that includes 1, the
-level is at most that of the test whose assumption holds, and no p-value is smaller than
-the number of sessions allows.
+where the processes of a session are exchangeable (Fisher 1935): under that hypothesis a
+log-ratio d is as likely as -d. The p-value of a contrast is the larger of the two. So a
+difference never stands beside an interval that includes 1, the level is at most that of
+the test whose assumption holds, and no p-value is smaller than the number of sessions
+allows.
 
 Where a session holds too few requests for the quantile, its values come from the
 jackknife (Tukey 1958): with ``theta`` the log-ratio of the quantiles pooled over all

@@ -2,8 +2,8 @@
 
 A simulated world gives the same answer to the same trace every time: with enough traces
 any difference is significant, so it has no p-values. Its result is a prediction of the
-mean log-ratio that an experiment of as many sessions would measure. Three things make
-that uncertain: the traces that were simulated, those that would be measured, and the
+mean log-ratio that an experiment of as many sessions would measure. It is uncertain for
+three reasons: the traces that were simulated, those that would be measured, and the
 calibration, which is common to all. With ``s`` the standard deviation over ``n``
 sessions and ``c`` the standard error of the log-ratio that is due to the calibration,
 the interval is ``mean +- t sqrt(2 s^2 / n + c^2)`` with n - 1 degrees of freedom (Hahn
@@ -29,8 +29,8 @@ def prediction_interval(
 ) -> Estimate:
     """Return the mean of finite log-ratios, one per session, with its interval.
 
-    Of the ``same_traces`` the variance counts once: that of the log-ratios contains
-    what is measured.
+    With ``same_traces`` the variance counts once: the variance of the log-ratios
+    contains that of the measurement.
     """
     count = len(log_ratios)
     mean = float(np.mean(log_ratios))

@@ -1,10 +1,10 @@
 """The quotient of two independent estimates, from their intervals alone.
 
 The method of variance estimates recovery (Zou and Donner, Statistics in Medicine 27,
-2008): on a logarithmic scale each half of an interval says how far its estimate may be
-off on that side, and the halves that push the quotient the same way add in squares. It
-needs no standard error, keeps an asymmetric interval asymmetric, and is the classical
-interval where both are normal.
+2008): on a logarithmic scale each half of an interval is the possible error of its
+estimate on that side, and the halves that push the quotient the same way add in
+squares. It needs no standard error, keeps an asymmetric interval asymmetric, and is the
+classical interval where both are normal.
 """
 
 from __future__ import annotations

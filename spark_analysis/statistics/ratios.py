@@ -1,7 +1,7 @@
 """Ratios and their logarithms, where either side may be zero or infinite.
 
 A quantile is infinite where too many requests got no answer, and goodput can be zero.
-Such a block still says who was better: its log-ratio is infinite, not missing.
+Such a block still shows the better arm: its log-ratio is infinite, not missing.
 """
 
 from __future__ import annotations

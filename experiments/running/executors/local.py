@@ -1,13 +1,13 @@
 """Trials in processes on this machine, several at a time.
 
-Processes are spawned, not forked: a fork would copy whatever threads and locks this
-process happens to hold. They do not hear the terminal's Ctrl-C, which is for the
-process that writes the files, and die with it (prctl), however it ends.
+Processes are spawned, not forked: a fork would copy this process's threads and locks.
+They ignore the terminal's Ctrl-C, which is for the process that writes the files, and
+die with it (prctl), however it ends.
 
-Each has a pipe of its own, and the one thread here reads them in turn. So a process may
-be killed amid whatever it does, and Ctrl-C may come at any moment: nobody is left
-waiting for the rest of a message, or for a lock. (``concurrent.futures`` shares one
-pipe and one lock among all, which a process may take with it when it is killed.)
+Each has a pipe of its own, and the one thread here reads them in turn. A process may
+therefore be killed at any point, and Ctrl-C may come at any moment: no reader waits for
+the rest of a message, or for a lock. (``concurrent.futures`` shares one pipe and one
+lock among all, which a process may take with it when it is killed.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from experiments.running.executor import Todo
 from experiments.running.playing import attempt
 from experiments.running.trials import Answer, Outcome, TrialFailed, Work, expect
 
-# Besides the one that it runs, each process has one trial waiting.
+# Besides the running one, each process has one trial waiting.
 _UNDER_WAY = 2
 
 
@@ -52,7 +52,7 @@ class Local:
                     assert isinstance(pipe, Connection)
                     yield expect(busy[pipe].receive())
         finally:
-            # After an error or Ctrl-C nobody wants what they are at any more.
+            # After an error or Ctrl-C their results are not wanted any more.
             for worker in workers:
                 worker.process.kill()
             for worker in workers:
@@ -92,7 +92,7 @@ class _Worker:
         self.under_way = 0
 
     def send(self, work: Work) -> None:
-        """Let it run one more trial."""
+        """Hand it one more trial."""
         with _its_death_told():
             self.pipe.send(work)
         self.under_way += 1
@@ -118,7 +118,7 @@ def _its_death_told() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
-    """Let processes that are started meanwhile inherit deafness to Ctrl-C."""
+    """Make processes that are started meanwhile ignore Ctrl-C."""
     # Its own start would lift the block.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

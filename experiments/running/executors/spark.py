@@ -5,9 +5,9 @@ cluster has cores and as many again, so that a core always has work and results 
 by one: a single job over all trials would bring them together, or in turn. A
 trial whose machine is lost is repeated by Spark.
 
-The code travels along; the libraries that it needs (``requirements.lock``) have to be
-installed where the workers run, in a Python of the same version that ``PYSPARK_PYTHON``
-names. A worker that would run other code than this process refuses.
+The code is sent along; its libraries (``requirements.lock``) have to be installed on
+the workers, in a Python of the same version that ``PYSPARK_PYTHON`` names. A worker
+whose code differs from this process refuses.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Spark:
                     lambda: _UNDER_WAY * context.defaultParallelism,
                 )
             except BaseException:
-                # Out of an error or Ctrl-C: the cluster must not go on for nobody.
+                # After an error or Ctrl-C the cluster must not continue.
                 threads.shutdown(wait=False, cancel_futures=True)
                 context.cancelAllJobs()
                 raise
@@ -109,7 +109,7 @@ def attempt_there(code: str, world: str, work: Work) -> Answer:
 
 
 def _job(context: SparkContext, world: str, work: Work) -> Answer:
-    """Have Spark run one trial, and wait for it."""
+    """Run one trial as a Spark job, and wait for it."""
     code = code_sha256()
     try:
         one = context.parallelize([work], 1)
@@ -121,7 +121,7 @@ def _job(context: SparkContext, world: str, work: Work) -> Answer:
 
 
 def _said(error: Exception) -> str:
-    """Return the line of Java's and Python's traces that says what is wrong."""
+    """Return the line of Java's and Python's traces with the error."""
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error: " in line or "Exception: " in line]
     said = (telling or lines or [type(error).__name__])[0]

@@ -1,9 +1,9 @@
 """The world of Apache Kafka 4.1: no ZooKeeper, and no requests of a controller.
 
-Brokers of Kafka 4 learn from the log of their controllers what LeaderAndIsr used to
-tell them, and close a connection that sends it. So of the same trace the controller's
-requests fail here, and what can be compared is the others: what Kafka of today makes of
-them, in one plane, beside Kafka 3.9 and us.
+Brokers of Kafka 4 take the content of LeaderAndIsr from the log of their controllers,
+and close a connection that sends it. Of the same trace the controller's requests
+therefore fail here, and the other requests are compared: in one plane, with Kafka 3.9
+and this broker.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A node of Apache Kafka for one run: its ports, its Java, and when it answers.
+"""A node of Apache Kafka for one run: its ports, its Java, and its readiness.
 
-How a node comes about differs between Kafka 3.9 with ZooKeeper (`zookeeper_mode`) and
-Kafka 4 without (`kraft`); what the world does with it does not. All programs are
-started as their shell scripts would start them, keep what they write in the run's
-directory, and end with it.
+Kafka 3.9 with ZooKeeper (`zookeeper_mode`) and Kafka 4 without (`kraft`) start a node
+differently; the world uses both alike. All programs are started as their shell scripts
+would start them, keep their files in the run's directory, and end with it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from experiments.processes.loopback import HOST, free_ports, wait_for_answer
 from experiments.worlds.kafka import apache_kafka
 
 START_TIMEOUT_S: Final = 60.0
-# What Kafka's own start scripts give to the JVM, but for paths and logging.
+# Options of the JVM in Kafka's own start scripts, but for paths and logging.
 _KAFKA_JVM = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:MaxGCPauseMillis=20"),
     *("-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
@@ -59,7 +58,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A broker that answers, what runs beside it, and where requests go.
+    """A broker that answers, its companion processes, and its addresses.
 
     ``control`` is the listener of its control plane, if it has one.
     """
@@ -73,7 +72,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a node runs: its directory, its CPU, and who wants to hear of time."""
+    """The place of a node: its directory, its CPU, and the callback of time."""
 
     at: Path
     binding: Binding

@@ -1,4 +1,4 @@
-"""Where Kafka itself says that its requests' time went: ``RequestMetrics`` over JMX.
+"""Kafka's own account of its requests' time: ``RequestMetrics`` over JMX.
 
 Kafka keeps a histogram per API and phase: RequestQueue, Local, Remote, Throttle,
 ResponseQueue, ResponseSend, and Total. It keeps no row per request, and its histograms

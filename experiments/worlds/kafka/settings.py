@@ -1,9 +1,8 @@
-"""What an arm of an experiment is as Apache Kafka: one of its topologies, its keys.
+"""An arm of an experiment as Apache Kafka: one of its topologies, and its keys.
 
 ``fifo`` is one plane, ``planes`` adds the control plane of KIP-291, which only 3.9 with
-ZooKeeper has. Kafka has nothing else, and an arm that is more is refused. What the
-experiment sets for all of our brokers alike (a quantum) says nothing of Kafka's, and is
-left out.
+ZooKeeper has. Kafka has nothing else, and an arm that is more is refused. Keys for all
+of our brokers alike (a quantum) do not apply to Kafka, and are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def has_control_plane(arm: Arm) -> bool:
 def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
     """Return an arm's broker keys as a kind of Kafka can have them.
 
-    :raises WorldError: if the arm asks for what it has not.
+    :raises WorldError: if the arm needs a feature that it lacks.
     """
     keys = experiment.broker_keys(arm)
     ours = sorted(key for key in arm.set if key.startswith(_OURS))

@@ -1,9 +1,9 @@
 """The worlds of Apache Kafka: the same trace, the same generator, another broker.
 
 Its brokers are bound to the CPU that the live world gives to ours. A JVM compiles its
-code while it runs, so the load is rehearsed before what counts. Kafka keeps no row per
-request: what it says of its own phases comes by JMX, as means per API; the client's
-side is recorded as ever.
+code while it runs, so the load is rehearsed before it counts. Kafka keeps no row per
+request: its own phases come by JMX, as means per API; the client's side is recorded as
+in other worlds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments.worlds.world import RunFiles, RunResult, Trial
 
 # Both starts and stops, and the tool that reads JMX.
 _OVERHEAD_S: Final = 20.0
-# Encoding, and what the probe takes; a session's start is another matter.
+# Time of encoding and of the probe; a session's start is not in it.
 _BESIDE_EPISODE_S: Final = 0.3
 
 
@@ -43,7 +43,7 @@ class Kafka:
         self._hosts = KafkaHosts(mode, self._pinning, tick)
 
     def environment(self) -> Mapping[str, Any]:
-        """Say which Kafka runs, and where."""
+        """Return the Kafka version, and the CPUs of its processes."""
         return {
             "kafka": self._mode.version,
             "rehearsal_s": self._hosts.rehearsal_s,

@@ -44,7 +44,7 @@ class ZooKeeperMode:
 def properties(
     at: Path, ports: Ports, settings: Mapping[str, str], *, control_plane: bool
 ) -> dict[str, str]:
-    """Return a broker's keys: what the run owns, then the experiment's own."""
+    """Return a broker's keys: the run's own, then the experiment's."""
     listeners = {"PLAINTEXT": ports.data}
     if control_plane:
         listeners["CONTROLLER"] = ports.control

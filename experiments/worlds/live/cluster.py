@@ -1,9 +1,9 @@
 """Several broker processes on the loopback interface, and a scene played to them.
 
-The broker that leads at first has a CPU of its own, for its backlog is what is looked
-at; the others, ZooKeeper, the controller and the clients share the second one, where
-brokers with replicas give way: they have work without end, and all wait for the rest.
-Clients are tasks of this process, on the same monotonic clock as the brokers.
+The broker that leads at first has a CPU of its own, for its backlog is measured. The
+others, ZooKeeper, the controller and the clients share the second one, where brokers
+with replicas give way: they have work without end, and all wait for the rest. Clients
+are tasks of this process, on the same monotonic clock as the brokers.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ClusterRun:
             Node(number=number, data=Address(HOST, port))
             for number, port in enumerate(brokers.ports)
         ]
-        # ZooKeeper tells the time of day, everybody else that of this clock.
+        # ZooKeeper reports the time of day, all others this clock.
         apart_ns = time.time_ns() - time.monotonic_ns()
         stage = Stage(
             nodes=tuple(nodes),

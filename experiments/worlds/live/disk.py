@@ -22,7 +22,7 @@ _UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--mount", "--")
 
 
 def small_disk(at: Path) -> list[str]:
-    """Return what a command is started within to find an empty small disk at ``at``.
+    """Return the prefix of a command that gives it an empty small disk at ``at``.
 
     :raises WorldError: where there can be none.
     """
@@ -44,12 +44,12 @@ def fill(child: Child, at: Path) -> None:
             while True:
                 filler.write(bytes(_PIECE_BYTES))
         except OSError:
-            # That is what was to be reached.
+            # The disk is full, as intended.
             return
 
 
 def free(child: Child, at: Path) -> None:
-    """Have room again on the disk at ``at`` of a process."""
+    """Free space again on the disk at ``at`` of a process."""
     _reached(child, at).unlink(missing_ok=True)
 
 

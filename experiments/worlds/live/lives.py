@@ -1,4 +1,4 @@
-"""The broker processes of a run on a cluster, from life to life, and what befalls them.
+"""The broker processes of a run on a cluster, over all their lives, and their faults.
 
 A broker keeps its ports and its files from one life to the next.
 """
@@ -65,7 +65,7 @@ class LiveBrokers:
         self._filled = {it.broker for it in faults if isinstance(it, Fill)}
         cuts = [it for it in faults if isinstance(it, Cut)]
         self._cuttable = {number for it in cuts for number in it.between}
-        # From whom each broker is cut off now.
+        # The brokers that each is cut off from now.
         self._silent: dict[int, set[int]] = {number: set() for number in self._cuttable}
         self._up: dict[int, Child] = {}
         self._faults: list[str] = []
@@ -105,7 +105,7 @@ class LiveBrokers:
     # ---- lives --------------------------------------------------------------------
 
     async def stop(self, number: int) -> None:
-        """Have a broker stop in order, and wait until it has."""
+        """Stop a broker in order, and wait until it has stopped."""
         child = self._up.pop(number, None)
         if child is not None:
             child.terminate()
@@ -126,7 +126,7 @@ class LiveBrokers:
         await trio.to_thread.run_sync(self._wait, number)
 
     async def cut(self, one: int, other: int, *, apart: bool) -> None:
-        """Have nothing get from one broker to the other, or everything again."""
+        """Cut two brokers off from each other, or connect them again."""
         await trio.lowlevel.checkpoint()
         for number, from_whom in ((one, other), (other, one)):
             if apart:
@@ -137,7 +137,7 @@ class LiveBrokers:
                 self._tell(number, SILENT if apart else HEARD, from_whom)
 
     async def slow(self, number: int, factor: float) -> None:
-        """Let a broker have but its part of the time from now on."""
+        """Leave a broker only its part of the time from now on."""
         await trio.lowlevel.checkpoint()
         if number in self._slowing:
             self._slowing.pop(number).cancel()
@@ -166,7 +166,7 @@ class LiveBrokers:
         await trio.to_thread.run_sync(happens, child, disk)
 
     def cpu_time(self, number: int) -> CpuTime:
-        """Return what a broker has had of its CPU, if it still is in its first life."""
+        """Return a broker's CPU time, if it still is in its first life."""
         lives = sum(it.broker == number for it in self._records)
         if lives > 1 or number not in self._up:
             return UNKNOWN_CPU_TIME
@@ -175,7 +175,7 @@ class LiveBrokers:
     # ---- processes ----------------------------------------------------------------
 
     def _tell(self, number: int, word: str, other: int) -> None:
-        """Tell a broker what of another becomes of its connections to it."""
+        """Send a broker the state of its connections to another."""
         line = f"{word} {self.ports[other]} {self._control_ports[other]}"
         self._up[number].tell(line)
 
@@ -210,7 +210,7 @@ class LiveBrokers:
             self._tell(number, SILENT, other)
 
     def _binding(self, number: int) -> Binding:
-        """Bind who leads to the first CPU, the controller beside the clients."""
+        """Bind the leader to the first CPU, the controller to the clients' CPU."""
         if number == self._cluster.leader:
             return self._pinning.binding(self._pinning.broker)
         if number == self._cluster.brokers:
@@ -218,7 +218,7 @@ class LiveBrokers:
         return self._pinning.behind_generator()
 
     def _wait(self, number: int) -> None:
-        # Who was killed and comes back waits for the end of its last session.
+        # A killed broker that comes back waits for the end of its last session.
         patience_s = _START_S + self._cluster.session_ms / 1000
         count = len(self._listeners)
         brokers.listening(self._trial.arm, self._up[number], count, patience_s)

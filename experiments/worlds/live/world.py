@@ -53,11 +53,11 @@ class Live:
         self._pinning = Pinning.here()
 
     def environment(self) -> Mapping[str, Any]:
-        """Say where the processes run."""
+        """Return the CPUs and files of the processes."""
         return {**self._pinning.environment(), **scratch.environment()}
 
     def estimate_s(self, experiment: Experiment) -> float:
-        """Add to the load's length what a run costs beside it."""
+        """Return the load's length plus the overhead of a run."""
         beside_s = _OVERHEAD_S if experiment.sessions is None else _BESIDE_EPISODE_S
         if experiment.cluster is not None:
             beside_s = _CLUSTER_OVERHEAD_S

@@ -1,8 +1,8 @@
-"""What the model's policies know of a request, and how wrong it may be.
+"""The view of the model's policies of a request, and its errors.
 
-The class follows from the API, unless it is mistaken for control; the expected cost is
-what the broker's own classifier would have learned, or the true one, distorted. Draws
-depend on the seed and the request's number alone, so every arm is told the same.
+The class follows from the API, unless it is mistaken for control. The expected cost is
+the one that the broker's own classifier would have learned, or the true one, distorted.
+Draws depend on the seed and the request's number alone, so every arm has the same ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AVERAGE_SHIFT: Final = 3
 
 
 class Classes:
-    """Makes the tasks of a trace, classified; and learns what they cost."""
+    """Makes the tasks of a trace, classified; and learns their costs."""
 
     def __init__(
         self, config: BrokerConfig, settings: ModelSection, *, flat: bool, seed: str
@@ -90,7 +90,7 @@ class Classes:
         return task
 
     def learn(self, task: ModelTask) -> None:
-        """Learn from a request that is done what it has cost, as the broker does."""
+        """Update the expected cost from a finished request, as the broker does."""
         if self._learns and (task.refusal is None or task.refusal == HOPELESS):
             bucket = task.api_key, task.size_bytes.bit_length()
             cost_ns = task.own_cpu_ns() if task.refusal is None else 0

@@ -1,18 +1,18 @@
 """Discrete events around the broker's own planes: no Trio, no bytes, only decisions.
 
 The engine drives ``PlaneCore`` and its scheduler exactly as the dispatcher does, but
-time is a heap of events and a request is a demand in nanoseconds. A *site* is what
-serves: one plane whose seats are independent servers (M/G/c), one CPU or one pool of
-seats that planes share (``site``), or threads that a kernel preempts (``threads``).
+time is a heap of events and a request is a demand in nanoseconds. A *site* is a place
+of service: one plane whose seats are independent servers (M/G/c), one CPU or one pool
+of seats that planes share (``site``), or threads that a kernel preempts (``threads``).
 
 A task in service is cut at its preemption points: multiples of ``granularity_ns`` of
-its own service, anywhere if that is 0. A policy is asked when ``Scheduler.preempts``
-says that its answer can change: never, when something comes to wait, or also at every
-point (every quantum, if anywhere is a point) while something waits. The policy of a
-lone server is asked nothing before it may say yes, if it tells (``outranked_at_ns``).
-``preemption_ns`` and ``switch_ns`` are overheads that a server pays when it preempts,
-and when it starts anything but the task it left last; they are lost work, billed to
-nobody.
+its own service, anywhere if that is 0. ``outranks`` is called when
+``Scheduler.preempts`` allows a change of its answer: never, when a task comes to wait,
+or also at every point (every quantum, if anywhere is a point) while one waits. For a
+lone server it is not called before it may be true, if the policy predicts that
+(``outranked_at_ns``). ``preemption_ns`` and ``switch_ns`` are overheads that a server
+pays when it preempts, and when it starts anything but the task it left last; they are
+lost work, and not billed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from planes import PlaneCore
 
 
 class Arrivals(Protocol):
-    """Where tasks come from, and where they go when they are done.
+    """The source of tasks, and the receiver of finished ones.
 
     ``tasks`` are those of the run in the order of ``received_ns``, each made when the
     one before it has arrived; ``hears_room`` says whether ``room`` must be called.
@@ -40,19 +40,19 @@ class Arrivals(Protocol):
     hears_room: bool
 
     def arrive(self, task: ModelTask, now_ns: int) -> bool:
-        """Let a task in; False if it cannot be, which is an error."""
+        """Admit a task; False if it cannot be, which is an error."""
 
     def done(self, task: ModelTask) -> None:
         """Take a task that has just been served."""
 
     def room(self, plane: PlaneCore, now_ns: int) -> None:
-        """Hear that a task has left a queue."""
+        """Called when a task has left a queue."""
 
 
 class Engine:
     """Runs sites from event to event until nothing is left, or until a deadline.
 
-    ``refusal_ns`` is what it takes to turn a task away.
+    ``refusal_ns`` is the cost of a rejection.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class Engine:
     ) -> None:
         self.now_ns = 0
         self.sites = tuple(sites)
-        # Threads see to themselves: of what a site does, only `wake` is asked of them.
+        # Threads manage themselves: of a site's methods, only `wake` is called.
         self._site_of = {
             plane: cast(Site, it) for it in self.sites for plane in it.planes
         }
-        # Time, serial number, and what it is about; the last one never comes.
+        # Time, serial number, and subject; the last event never comes.
         self._events: list[tuple[int, int, Any]] = [(NEVER_NS, 0, None)]
         self._serial = 0
         self.quantum_ns = quantum_ns
         self.refusal_ns = refusal_ns
         self._locks = Locks(self._stir)
-        # What the run's source wants to hear.
+        # The callbacks of the run's source.
         self._done: Callable[[ModelTask], None]
         self._room: Callable[[PlaneCore, int], None]
         self._hears_room = False
@@ -78,7 +78,7 @@ class Engine:
             site.begin(self)
 
     def run(self, source: Arrivals, *, until_ns: int = NEVER_NS - 1) -> None:
-        """Serve what the source lets in. Cost: O(log n) an event."""
+        """Serve the source's tasks. Cost: O(log n) an event."""
         self._done, self._room = source.done, source.room
         self._hears_room = source.hears_room
         arrive, events = source.arrive, self._events
@@ -94,7 +94,7 @@ class Engine:
         self._advance(until_ns)
 
     def _advance(self, until_ns: int) -> None:
-        """Let all happen that is due by then."""
+        """Handle all events that are due by then."""
         events = self._events
         while events[0][0] <= until_ns:
             now_ns, serial, it = heappop(events)
@@ -116,12 +116,12 @@ class Engine:
         self._push(at_ns, call)
 
     def took(self, task: ModelTask, now_ns: int) -> None:
-        """Hear from a site that it has picked a task."""
+        """Called by a site that has picked a task."""
         if self._hears_room and task.dequeued_ns == now_ns:
             self._room(task.plane, now_ns)
 
     def served(self, task: ModelTask) -> None:
-        """Hear from a site that a task is done."""
+        """Called by a site when a task is done."""
         self._done(task)
 
     def offer(self, task: ModelTask, now_ns: int) -> bool:
@@ -210,7 +210,7 @@ class Engine:
         return left_ns
 
     def _overhead_ns(self, site: Site, task: ModelTask) -> int:
-        """Return what the server pays before it starts a task."""
+        """Return the server's overhead before it starts a task."""
         cost_ns = site.overheads.switch_ns if site.last is not task else 0
         if site.preempted:
             cost_ns += site.overheads.preemption_ns
@@ -219,7 +219,7 @@ class Engine:
         return cost_ns
 
     def _end(self, task: ModelTask, now_ns: int) -> None:
-        """Let a task go that has had its demand, and start the next."""
+        """Finish a task that has had its demand, and start the next."""
         site = task.site
         used_ns = now_ns - task.charged_ns
         if task.runner is not None:
@@ -355,7 +355,7 @@ class Engine:
         if (
             attained_ns % every_ns
             or not begun_ns == now_ns > task.charged_ns
-            # Where others waited before, this very point is over.
+            # Where other tasks waited before, this very point is over.
             or (site.outranked_at_ns is not None and site.waiting() > 1)
         ):
             attained_ns += 1

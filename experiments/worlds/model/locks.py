@@ -1,13 +1,13 @@
-"""Tasks of the model that share a lock: who runs in whose turn, and until when.
+"""Tasks of the model that share a lock: the runner of each turn, and its end.
 
 A task that locks takes the lock when it starts and holds it for the first part of its
 demand, its *section*. One that finds it held does as the dispatcher's tasks do
-(``planes.lock``): with inheritance its turn is the holder's, else it sleeps until the
-lock is handed to it. Where seats are servers of their own, the holder may be running on
-another; then there is nothing to lend, and the waiter sleeps until that run ends.
+(``planes.lock``): with inheritance its turn is the holder's, otherwise it sleeps until
+the lock is handed to it. Where seats are separate servers, the holder may be running on
+another; there is then nothing to lend, and the waiter sleeps until that run ends.
 
-What runs in a turn is billed to its owner, so the owner's demand grows by what it lends
-and the runner's shrinks: a demand less the service attained is what is left.
+The work in a turn is billed to its owner, so the owner's demand grows by the lent time
+and the runner's shrinks: demand less attained service is the remaining work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from planes.lock import TaskLock, lend
 
 
 class Locks:
-    """``wake`` is told of tasks that wait for a server again."""
+    """The locks of a run; ``wake`` receives tasks that wait for a server again."""
 
     def __init__(self, wake: Callable[[ModelTask, int], None]) -> None:
         self._wake = wake
@@ -42,7 +42,7 @@ class Locks:
         return None
 
     def _runner(self, task: ModelTask, lock: TaskLock) -> ModelTask | None:
-        """Return who runs in the turn of a task; None if it waits to be handed over."""
+        """Return the runner in a task's turn; None if it waits for a handover."""
         if lock.holder is task:
             return task
         waits = task.locking is not None and task.locking.waits_for is lock

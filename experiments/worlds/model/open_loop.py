@@ -29,4 +29,4 @@ class OpenLoop:
         self.arrive = engine.offer
 
     def room(self, plane: PlaneCore, now_ns: int) -> None:
-        """Ignore it: nobody waits outside."""
+        """Do nothing: no task waits outside."""

@@ -14,9 +14,9 @@ from schedulers import Job
 class OwnQueue:
     """Two bounds: ``own_capacity`` for ``owners``, ``capacity`` for all others.
 
-    A plane has one queue. Counted apart, its two halves are two queues, each of which
-    is full by itself. Nothing is judged; ``judge`` is where a task is heard to leave.
-    Cost: O(1).
+    A plane has one queue. Counted apart, its two halves are two queues, each with its
+    own bound. No task is rejected; ``judge`` only counts a task that leaves. Cost:
+    O(1).
     """
 
     capacity: int

@@ -1,7 +1,7 @@
 """The planes of an arm: the broker's own topology, or the parts of KIP-291 one by one.
 
 KIP-291 gave control requests three things at once: a reader, a queue and a worker. The
-model can give them any subset, which is what the headline experiment varies.
+model can give them any subset, which the ablation experiment varies.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from schedulers import SchedulerConfig, make
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Planes, which plane a request goes to, and who reads the control connections.
+    """Planes, the plane of each request, and the reader of control connections.
 
-    With ``flat_levels`` a policy by level is told of two only: control, and the rest.
+    With ``flat_levels`` a policy by level sees only two: control, and the rest.
     """
 
     planes: Sequence[PlaneCore]

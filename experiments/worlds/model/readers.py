@@ -38,7 +38,7 @@ class Connection:
 
 
 class Processor:
-    """One network thread; ``blocked`` is what it waits to put, if it is blind."""
+    """One network thread; ``blocked`` is the request that a blind one waits to put."""
 
     __slots__ = ("blocked", "blocked_ns", "blocked_since_ns", "ready", "responses")
 
@@ -79,7 +79,7 @@ class Readers:
         self._aside: dict[PlaneCore, list[tuple[int, int, ModelTask]]] = {}
 
     def arrive(self, task: ModelTask, now_ns: int) -> bool:
-        """Let a request reach its connection's socket."""
+        """Put a request into its connection's socket."""
         connection = self._connections[task.connection]
         connection.pending.append(task)
         if not connection.busy and len(connection.pending) == 1:
@@ -98,7 +98,7 @@ class Readers:
             processor.responses.append(task)
 
     def room(self, plane: PlaneCore, now_ns: int) -> None:
-        """Let in who waits for room: first what was put aside, by urgency."""
+        """Admit requests that wait for room: first those put aside, by urgency."""
         aside = self._aside.get(plane)
         while aside:
             _, _, first = aside[0]
@@ -166,7 +166,7 @@ class Readers:
         self._read(connection.processor, now_ns)
 
     def _sent(self, task: ModelTask, connection: Connection, now_ns: int) -> None:
-        """Let a request go, and unmute the connection, unless it is throttled."""
+        """Finish a request, and unmute the connection, unless it is throttled."""
         task.response_sent_ns = now_ns
         if task.throttled_until_ns > now_ns:
             self._engine.at(

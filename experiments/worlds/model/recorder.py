@@ -1,4 +1,4 @@
-"""What is kept of a run in the model world, in the shape of every recording."""
+"""Recording of a run in the model world, in the shape of every recording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from experiments.worlds.model.readers import Processor, Readers
 from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 
-# A row of what `Recorder.record` keeps; what clients know follows from it.
+# A row of `Recorder.record`; the client's columns follow from it.
 _ROW = ("request_id", *BROKER_STAMPS, *MEASURES, "error_code")
 _stamps = attrgetter(*BROKER_STAMPS)
 
@@ -52,7 +52,7 @@ class Recorder:
         )
 
     def results(self, intended_ns: Int64s, ended_ns: int) -> Results:
-        """Return what was found out about each request, in the trace's order.
+        """Return the measurements of each request, in the trace's order.
 
         A client sends when it means to; it has its answer as soon as that is sent.
         """
@@ -117,7 +117,7 @@ class Recorder:
 
 
 def _error_code(task: ModelTask) -> int:
-    """Return what the answer says: Kafka's code if the request was turned away."""
+    """Return the answer's error code: Kafka's if the request was rejected."""
     return (
         0 if task.refusal is None else int(error_of(APIS[task.api_key], task.refusal))
     )

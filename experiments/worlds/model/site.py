@@ -1,9 +1,9 @@
-"""What serves in the model world: one plane's servers, or what planes share.
+"""Sites of the model world: one plane's servers, or servers that planes share.
 
 A *site* is one plane whose seats are independent servers (M/G/c), one CPU at which all
-planes take turns (``planes.Cpu``), or one pool of seats that they lend each other.
-Here stands what never changes of it, worked out once, beside its state; what happens
-at it is the engine's (``engine``).
+planes take turns (``planes.Cpu``), or one pool of seats that they lend each other. Its
+constants, computed once, are here together with its state; the engine (``engine``)
+handles its events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEVER_NS: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overheads:
-    """Where tasks may be preempted, and what that costs a server."""
+    """The preemption points of tasks, and a server's overheads."""
 
     granularity_ns: int = 0
     preemption_ns: int = 0
@@ -30,7 +30,7 @@ class Overheads:
 
 
 class Run(Protocol):
-    """What a site wants to know of the run that it is part of."""
+    """A site's view of its run."""
 
     quantum_ns: int
 
@@ -67,7 +67,7 @@ class Site:
         self.costs = overheads.preemption_ns + overheads.switch_ns > 0
         preempts = {plane.scheduler.preempts for plane in self.planes}
         self.watches = not lone or IN_SERVICE in preempts
-        # What other servers and planes do may change the answer too.
+        # Other servers and planes may change the answer too.
         policy = first.scheduler
         hinted = self.watches and lone and self.free == 1
         self.outranked_at_ns: Callable[[ModelTask], int | None] | None = (
@@ -85,7 +85,7 @@ class Site:
         self.anywhere = overheads.granularity_ns == 0
         self.at_once = self.anywhere and not self.watches
         self.check_every_ns = overheads.granularity_ns
-        # How many tasks wait here: of one plane, the length of its queue.
+        # Number of waiting tasks: of one plane, the length of its queue.
         lengths = [plane.scheduler.__len__ for plane in self.planes]
         self.waiting: Callable[[], int] = (
             lengths[0] if len(lengths) == 1 else lambda: sum(it() for it in lengths)

@@ -17,14 +17,14 @@ class ModelTask(Task):
     """A task that needs ``demand_ns`` of service; its number is its row of the trace.
 
     No handler serves it: ``serve``, ``done``, ``coroutine``, ``go_on`` and
-    ``service_ns`` are never set (what it was served is ``own_cpu_ns``). The rest is the
+    ``service_ns`` are never set (its service is ``own_cpu_ns``). The rest is the
     engine's, and set when a turn begins. ``charged_ns`` is when the present slice was
     last billed, ``ends_ns`` when it will end if nothing interrupts it. ``end_serial``
-    is the number of the event of that end, ``check_serial`` that of the event which
-    asks whether the task must give way (0: there is none), because it may have to with
-    ``check_from_ns`` of service; all others mean nothing any more. With a ``lock``,
-    ``section_ns`` is how long it still has to be held; the ``runner`` is who runs in
-    the present turn, begun at ``turn_began_ns`` of service (`locks`).
+    is the number of the event of that end. ``check_serial`` is the number of the event
+    that checks whether the task must give way, which it may from ``check_from_ns`` of
+    service on (0: there is none). Other events are void. With a ``lock``,
+    ``section_ns`` is the remaining time to hold it; the ``runner`` runs in the present
+    turn, begun at ``turn_began_ns`` of service (`locks`).
 
     The initialiser is written out because a run makes millions of tasks, and that of a
     dataclass would take so many defaults as arguments.

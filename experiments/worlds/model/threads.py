@@ -1,15 +1,15 @@
-"""Planes as Kafka has them: handler threads, and a kernel that shares CPUs among them.
+"""Planes of handler threads as in Kafka, and a kernel that shares CPUs among them.
 
 A seat is a thread. It takes a request from its plane's queue and keeps it to the end;
-no policy can take the request from it, but the kernel can take the CPU: in the middle
-of anything, at the end of a *slice*, or because another thread wakes. So a request of
-the control plane need not wait for one of the data plane, although none ever yields.
+no policy can take the request from it, but the kernel can take the CPU: anywhere, at
+the end of a *slice*, or because another thread wakes. A request of the control plane
+therefore need not wait for one of the data plane, although none ever yields.
 
 The rule is that of Linux' CFS for threads of equal weight, over one queue for all CPUs.
 The thread that has received least goes next. One that wakes is placed a slice behind
 the least of the others, so that it goes before them, but cannot save up more than that
 while it sleeps. Without ``wakes`` (as Linux' EEVDF, which lets a slice run out) it is
-placed beside them, and waits for the end of a slice.
+placed level with them, and waits for the end of a slice.
 
 Time between a request's first turn and its end that it has no CPU is suspended. Wake-up
 costs nothing but the switch.
@@ -30,7 +30,7 @@ from planes import PlaneCore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """How CPUs are shared: how many, how long a turn lasts, whether waking preempts."""
+    """Sharing of CPUs: their number, the length of a turn, preemption at wake-up."""
 
     cpus: int
     slice_ns: int
@@ -38,7 +38,7 @@ class Kernel:
 
 
 class Events(Protocol):
-    """What a site asks of the run that it is part of; the engine's."""
+    """A site's interface to its run, the engine."""
 
     now_ns: int
     refusal_ns: int
@@ -47,16 +47,16 @@ class Events(Protocol):
         """Call something at a moment of the run."""
 
     def took(self, task: ModelTask, now_ns: int) -> None:
-        """Hear that a task may have left its queue."""
+        """Called when a task may have left its queue."""
 
     def served(self, task: ModelTask) -> None:
-        """Hear that a task is done."""
+        """Called when a task is done."""
 
 
 class Thread:
-    """A handler thread; without a ``task`` it sleeps, or looks for one.
+    """A handler thread; without a ``task`` it sleeps, or picks one.
 
-    ``received_ns`` is what the kernel counts for it, up to ``charged_ns``; its turn
+    ``received_ns`` is the kernel's count of its service, up to ``charged_ns``; its turn
     ends at ``turn_ends_ns`` if another thread is as entitled to the CPU. ``serial`` is
     the number of the one event that still concerns it, due at ``due_ns``.
     """
@@ -74,7 +74,7 @@ class Thread:
         self.due_ns = NEVER_NS
 
     def count_ns(self, now_ns: int) -> int:
-        """Return what a running thread has received by now."""
+        """Return a running thread's service by now."""
         return self.received_ns + max(0, now_ns - self.charged_ns)
 
 
@@ -118,7 +118,7 @@ class Threads:
         self._events = events
 
     def wake(self, plane: PlaneCore) -> None:
-        """Have idle threads of a plane take what has come to wait there."""
+        """Wake idle threads of a plane for its waiting requests."""
         now_ns, idle = self._events.now_ns, self._idle[plane]
         while idle:
             thread = idle.popleft()
@@ -130,7 +130,7 @@ class Threads:
     # ---- a thread and its requests ----------------------------------------------
 
     def _take(self, thread: Thread, now_ns: int) -> bool:
-        """Let a thread take a request off its queue; say whether there was one."""
+        """Give a thread the next request of its queue; return whether there was one."""
         plane = thread.plane
         task = plane.pick(now_ns)
         if task is None:
@@ -144,7 +144,7 @@ class Threads:
         return True
 
     def _end(self, thread: Thread, now_ns: int) -> None:
-        """Let a request go that has had its demand; take the next one, or sleep."""
+        """Finish a request that has had its demand; take the next one, or sleep."""
         task = thread.task
         assert task is not None
         used_ns = now_ns - thread.charged_ns
@@ -203,7 +203,7 @@ class Threads:
                 self._plan(each)
 
     def _turn_over(self, thread: Thread, now_ns: int) -> None:
-        """Let the thread that has received least have the CPU."""
+        """Give the CPU to the thread that has received least."""
         self._bill(thread, now_ns)
         least = min(self._ready, key=_received, default=None)
         if least is None or least.received_ns > thread.received_ns:

@@ -2,9 +2,9 @@
 
 Planes, policies, admission and locks are the broker's own objects, built from the same
 keys; connections, processors and handlers are a few lines each (``readers``,
-``engine``). What is left out: bytes, partitions, disks, purgatory, and the network's
-own time. So a run of a million requests takes seconds, and where this world differs
-from the live one, what is left out is the reason, not the policy.
+``engine``). Bytes, partitions, disks, purgatory, and the network's own time are left
+out. A run of a million requests therefore takes seconds, and differences to the live
+world come from the omitted parts, not from the policy.
 
 The file reads as the table of contents of a run.
 """
@@ -59,7 +59,7 @@ class Model:
         self._tick = tick
 
     def environment(self) -> Mapping[str, Any]:
-        """Say nothing: the model depends on no machine."""
+        """Return nothing: the model depends on no machine."""
         return {}
 
     def estimate_s(self, experiment: Experiment) -> float:

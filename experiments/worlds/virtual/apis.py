@@ -18,7 +18,7 @@ from broker.log.upkeep.chore import Calls
 from experiments.worlds.virtual.determinism import VirtualClock
 from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 
-# What the broker's wall clock says when virtual time begins.
+# The broker's wall clock at the start of virtual time.
 START_MS = 1_700_000_000_000
 
 

@@ -3,14 +3,13 @@
 Every broker is the whole one, with its own disk, over one network in memory, and a
 member of one ZooKeeper in memory; the first of them holds no replica and is the
 controller. A request waits for its demand at a device, holding a seat (``devices``), so
-that one broker's work takes no time from another's: each seat of each plane is a server
-of its own, as a handler thread of Kafka's is on a machine with CPUs enough. Computing
-is free; what a request has of a device is billed to it as CPU, which is what policies
-share.
+one broker's work takes no time from another's: each seat of each plane is a separate
+server, as a handler thread of Kafka is on a machine with CPUs enough. Computing is
+free; a request's time at a device is billed to it as CPU, which policies share.
 
-A PRODUCE costs what the trace drew for it, as often as it is tried; one for a partition
-that the broker does not lead is turned away for ``virtual.refusal_us``. Everything else
-(followers' fetches, metadata) costs what ``virtual.slice_us`` says of its class, and a
+Each attempt of a PRODUCE has the cost that the trace drew for it; one for a partition
+that the broker does not lead is rejected for ``virtual.refusal_us``. Everything else
+(followers' fetches, metadata) costs ``virtual.slice_us`` of its class, and a
 controller's request ``cluster.control_us``.
 """
 
@@ -73,7 +72,7 @@ def run_cluster(
 
 @dataclass(slots=True, kw_only=True)
 class VirtualBroker:
-    """A broker, from life to life: its host, its disk, and what becomes of it."""
+    """A broker over all its lives: its host, its disk, and its state."""
 
     number: int
     host: Host
@@ -169,7 +168,7 @@ class ClusterRun:
         await self._serving.start(self._live, broker)
 
     async def stop(self, number: int) -> None:
-        """Have a broker stop in order, and wait until it has."""
+        """Stop a broker in order, and wait until it has stopped."""
         broker = self._brokers[number]
         if broker.server is not None:
             broker.server.stop()
@@ -189,7 +188,7 @@ class ClusterRun:
         await self._start(self._brokers[number])
 
     async def cut(self, one: int, other: int, *, apart: bool) -> None:
-        """Have nothing get from one broker to the other, or everything again."""
+        """Cut two brokers off from each other, or connect them again."""
         await trio.lowlevel.checkpoint()
         names = [self._brokers[number].host.name for number in (one, other)]
         links = between(names[:1], names[1:])
@@ -199,7 +198,7 @@ class ClusterRun:
             self._network.hear(links)
 
     async def slow(self, number: int, factor: float) -> None:
-        """Have requests cost a broker ``factor`` times as much from now on."""
+        """Multiply the cost of a broker's requests by ``factor`` from now on."""
         await trio.lowlevel.checkpoint()
         self._brokers[number].factor = factor
 

@@ -1,6 +1,6 @@
 """CPU time in the virtual world: a fixed cost of reading, then slices of handlers.
 
-A request costs what the trace drew for it. The calibrated read cost
+A request has the cost that the trace drew for it. The calibrated read cost
 (`experiments.design.calibration.Calibration.read`) is spent when the broker reads it
 from its socket, before any policy has seen it; without a calibration that is zero. The
 handler spends the rest, in slices that a policy orders. Writing the answer and the
@@ -24,10 +24,10 @@ from planes.clock import NowNs
 class TraceCosts:
     """The CPU time of a slice: a share of its request's demand, or its class's slice.
 
-    A request with a drawn demand spends what reading has left of it in equal parts over
-    its units of work (partitions), one per slice; what a handler does beyond them costs
-    nothing. The slice after a preemption costs ``preemption_us`` more, whichever
-    request runs it: that is when the CPU is lost.
+    A request with a drawn demand spends the rest after reading in equal parts over its
+    units of work (partitions), one per slice; a handler's other work costs nothing. The
+    slice after a preemption costs ``preemption_us`` more, whichever request runs it:
+    that is when the CPU is lost.
     """
 
     def __init__(self, experiment: Experiment, trace: Trace) -> None:
@@ -60,7 +60,7 @@ class TraceCosts:
         return cost_ns
 
     def _overhead_ns(self) -> int:
-        """Return what was lost since the last slice, if its task was preempted."""
+        """Return the time lost since the last slice, if its task was preempted."""
         last = self._last
         if last is None or last.preemptions == self._preempted:
             return 0
@@ -85,10 +85,10 @@ class TraceCosts:
 
 
 class ClientsTime:
-    """The time of clients and the network, which compute beside the broker.
+    """The time of clients and the network, which compute in parallel to the broker.
 
-    The broker's computing moves the clock at once. What they did meanwhile is done
-    afterwards, one thing after the other, and ``at_ns`` is when it was.
+    The broker's computing moves the clock at once. Their events of that time are
+    handled afterwards, one after the other, with ``at_ns`` as their time.
     """
 
     def __init__(self, now_ns: NowNs) -> None:
@@ -143,7 +143,7 @@ class _Costly(MemoryConnection):
         self._costs = network
 
     def recv(self, size: int, /) -> bytes:
-        """Return some of what has arrived, and let the time pass that this takes."""
+        """Return some of the arrived bytes, and spend the time of reading."""
         chunk = super().recv(size)
         if chunk:
             self._costs.read()

@@ -1,13 +1,14 @@
-"""How Trio is made deterministic, and a clock of whole nanoseconds: one seed, one run.
+"""Determinism of Trio, and a clock of whole nanoseconds: one seed, one run.
 
 Trio shuffles every batch of runnable tasks with a private generator, and sorts it first
 only when a private flag is set (Hypothesis sets it); ``MockClock`` alone leaves both as
 they are, and six runs give six traces. `deterministic` sets both and puts them back.
 The names are private, so Trio's version is bounded; a test fails when they change.
 
-Time is an integer count of nanoseconds to everybody but Trio, whose clock is a float of
-seconds. Every reading is rounded to the nanosecond, and every jump is computed from
-integers, so no error accumulates (a double holds nanoseconds exactly up to 100 days).
+Time is an integer count of nanoseconds everywhere except in Trio, whose clock is a
+float of seconds. Every reading is rounded to the nanosecond, and every jump is computed
+from integers, so no error accumulates (a double holds nanoseconds exactly up to 100
+days).
 
 No threads run in virtual time: the clock would jump past them.
 """
@@ -55,7 +56,7 @@ class VirtualClock:
         return self.now_ns() // 1_000_000
 
     def jump(self, duration_ns: int) -> None:
-        """Let time pass for everybody at once, as computing does under the GIL."""
+        """Advance time for all tasks at once, as computing does under the GIL."""
         assert duration_ns >= 0, duration_ns
         if duration_ns:
             target_s = (self.now_ns() + duration_ns) / _NS
@@ -73,7 +74,7 @@ class VirtualClock:
 
 
 class CostModel(Protocol):
-    """How long slices of handlers take."""
+    """The cost of slices of handlers."""
 
     def slice_ns(self, task: Task) -> int:
         """Return the cost of the slice that ``task`` has just run."""
@@ -92,7 +93,7 @@ class CostPerClass:
 
 
 def spender(clock: VirtualClock, costs: CostModel) -> Callable[[Task], None]:
-    """Return what a dispatcher calls after each slice: it charges the slice's cost."""
+    """Return the dispatcher's callback that charges each slice's cost."""
 
     def spend(task: Task) -> None:
         clock.jump(costs.slice_ns(task))

@@ -1,13 +1,13 @@
-"""Independent servers in the virtual world: a demand is waited for, as for a device.
+"""Independent servers in the virtual world: a request waits for its demand at a device.
 
-The broker has one CPU, and in virtual time a slice moves the clock for everybody. Where
-Kafka's handler threads run on as many cores, ``server = "seats"`` has a handler wait
-for its request's demand at a device of its own, holding its seat, before it answers.
-So the whole broker becomes as many servers as it has seats, which theory knows (M/M/c).
+The broker has one CPU, and in virtual time a slice moves the clock for all. To model
+Kafka's handler threads on as many cores, ``server = "seats"`` makes a handler wait for
+its request's demand at a device of its own, holding its seat, before it answers. The
+whole broker then becomes as many servers as it has seats, which theory covers (M/M/c).
 
-A wait is in pieces of the model's length. What comes back from a piece is picked again
-by its policy, so a request can lose its seat there and only there; and one that has had
-all its demand still needs a seat to answer.
+A wait is in pieces of the model's length. After a piece the request is picked again by
+its policy, so it can lose its seat there and only there; and one that has had all its
+demand still needs a seat to answer.
 
 Where there are fewer CPUs than workers (``server = "threads"``) the wait is for a
 kernel that shares them (``kernel``).
@@ -32,8 +32,8 @@ Wait: TypeAlias = Callable[[Request, int], Awaitable[None]]
 class OnDevices:
     """Kafka's handlers, each of which first waits for the demand of its request.
 
-    ``needs_ns`` says what a request demands, when its turn comes; ``wait`` is what it
-    does until it has had that. It is an ``Application``, as what it wraps.
+    ``needs_ns`` returns a request's demand, at its first turn; ``wait`` waits for that
+    time. It is an ``Application``, as is the wrapped one.
     """
 
     def __init__(self, apis: KafkaApis, needs_ns: Needs, *, wait: Wait) -> None:

@@ -1,15 +1,11 @@
-"""Planes as Kafka has them, in the virtual world: handler threads on shared CPUs.
+"""Planes of handler threads on shared CPUs, as in Kafka, in the virtual world.
 
 With ``server = "threads"`` a handler computes nothing, but asks a kernel for its
 request's demand and holds its seat, which is its thread, until it has had that. The
-kernel takes CPUs from threads in the middle of anything: at the end of a slice, or when
-another thread wakes. So the whole broker stands on such planes, reader, queues,
-admission and all; the rule is that of the model's threads (``worlds/model/threads``),
-Linux' CFS over one queue, and shares no code with it: each is a test of the other.
-
-A handler that ends and the next one that its thread takes fall on one instant of
-virtual time. So the kernel decides once all that happens at an instant has happened,
-and a thread without a request then has gone to sleep.
+kernel takes CPUs from threads anywhere: at the end of a slice, or when another thread
+wakes. The whole broker runs on such planes, reader, queues, admission and all. The rule
+is that of the model's threads (``worlds/model/threads``), Linux' CFS over one queue,
+and shares no code with it: each is a test of the other.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """How CPUs are shared, in nanoseconds; what a switch and a preemption lose.
+    """Sharing of CPUs, in nanoseconds; the losses of a switch and a preemption.
 
     Without ``wakes`` a thread that wakes waits for the end of a slice (EEVDF, about).
     """
@@ -54,7 +50,7 @@ def sharing(settings: VirtualKernel) -> Sharing:
 
 
 class _Demand:
-    """What a handler waits for."""
+    """A handler's wait for its demand."""
 
     def __init__(self, needs_ns: int) -> None:
         self.left_ns = needs_ns
@@ -64,8 +60,8 @@ class _Demand:
 class _Thread:
     """A handler thread; without a demand it sleeps.
 
-    What it has received counts up to ``charged_ns``; its turn lasts to
-    ``turn_ends_ns`` if another thread is as entitled to the CPU.
+    Its service is counted up to ``charged_ns``; its turn lasts to ``turn_ends_ns`` if
+    another thread is as entitled to the CPU.
     """
 
     def __init__(self, plane: object) -> None:
@@ -103,7 +99,7 @@ class Kernel:
         self._base_ns = 0
 
     def resize(self, seats: Mapping[Any, int]) -> None:
-        """Have as many threads as ``seats`` says from now on.
+        """Change the number of threads to ``seats`` from now on.
 
         A thread that goes serves its request to the end first (Kafka:
         ``resizeThreadPool``); those that come are asleep.
@@ -131,7 +127,7 @@ class Kernel:
             now_ns = self._now_ns()
             self._bill(now_ns)
             if self._meet():
-                # Who was served may take the next request at this very instant.
+                # A served thread may take the next request at this very instant.
                 continue
             self._seat(now_ns)
             self._turn(now_ns)
@@ -155,7 +151,7 @@ class Kernel:
                 thread.demand.left_ns -= used_ns
 
     def _meet(self) -> bool:
-        """Let go whose demand is met; say whether there was any."""
+        """Release threads whose demand is met; return whether there were any."""
         met = [
             thread
             for thread in self._running
@@ -192,7 +188,7 @@ class Kernel:
             thread.demand = demand
             self._wake_up(thread, now_ns)
         for plane, idle in self._idle.items():
-            # Only now: who had a seat when it went has asked by now, too.
+            # Only now: a thread that had a seat at that time has asked by now, too.
             while self._ending[plane] and idle:
                 idle.pop()
                 self._ending[plane] -= 1
@@ -218,7 +214,7 @@ class Kernel:
                 most.turn_ends_ns = max(now_ns, most.charged_ns)
 
     def _renew(self, now_ns: int) -> None:
-        """Nobody has waited until now: a turn that was over became the next one."""
+        """Renew turns that ended without a waiting thread."""
         slice_ns = self._sharing.slice_ns
         for thread in self._running:
             over_ns = now_ns - thread.turn_ends_ns

@@ -1,9 +1,9 @@
 """A network in memory: bounded buffers, seeded latency, cuts. For virtual time.
 
-It offers what ``broker.network.transport`` asks for, with the habits of TCP that matter
-to a broker: a full buffer pushes back, bytes arrive later than they were sent and in
-order, a peer can finish sending, vanish, or be cut off in the middle of a frame. It
-passes the same contract tests as real sockets.
+It implements ``broker.network.transport``, with the behaviour of TCP that matters to a
+broker: a full buffer pushes back, bytes arrive later than they were sent and in order,
+a peer can finish sending, vanish, or be cut off in the middle of a frame. It passes the
+same contract tests as real sockets.
 
 Latency is drawn per chunk, for each direction of each connection. Without latency
 (``latency_ns=(0, 0)``) bytes arrive at once, and `MemoryNetwork.run` is not needed.
@@ -131,7 +131,7 @@ class MemoryNetwork:
 
 
 class MemoryConnection:
-    """One end of a connection, at ``address``; ``on_event`` hears of its readiness."""
+    """One end of a connection, at ``address``; ``on_event`` receives its readiness."""
 
     peer: MemoryConnection
 
@@ -163,7 +163,7 @@ class MemoryConnection:
         return self._fileno
 
     def recv(self, size: int, /) -> bytes:
-        """Return some of what has arrived."""
+        """Return some of the arrived bytes."""
         self._check_open()
         if not self._incoming:
             if self._peer_finished:
@@ -178,7 +178,7 @@ class MemoryConnection:
         return chunk
 
     def recv_into(self, buffer: memoryview, size: int = 0, /) -> int:
-        """Put some of what has arrived into ``buffer``."""
+        """Put some of the arrived bytes into ``buffer``."""
         chunk = self.recv(size or len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
@@ -203,7 +203,7 @@ class MemoryConnection:
             self._network.carry(self.peer, None)
 
     def close(self) -> None:
-        """Let go of this end; what was sent still arrives."""
+        """Close this end; sent bytes still arrive."""
         if not self._closed:
             self._closed = True
             self.on_event = None
@@ -236,7 +236,7 @@ class MemoryConnection:
             self.notify(BROKEN | READABLE | WRITABLE)
 
     def notify(self, events: int) -> None:
-        """Tell whoever waits that this end has become ready."""
+        """Report that this end has become ready."""
         if self.on_event is not None:
             self.on_event(self, events)
 
@@ -290,7 +290,7 @@ class MemorySelector:
         return ready
 
     async def wait(self) -> None:
-        """Wait until something is ready or somebody calls ``wakeup``."""
+        """Wait until a connection is ready or ``wakeup`` is called."""
         if self._ready or self._woken:
             await trio.lowlevel.checkpoint()
         else:
@@ -298,7 +298,7 @@ class MemorySelector:
         self._woken = False
 
     def wakeup(self) -> None:
-        """Let the present ``wait``, or else the next one, return."""
+        """End the present ``wait``, or else the next one."""
         self._woken = True
         self._lot.unpark()
 
@@ -342,12 +342,12 @@ class MemoryListener:
         return self._pending.popleft()
 
     def push(self, connection: MemoryConnection, address: str) -> None:
-        """Let a connection wait to be accepted."""
+        """Queue a connection to be accepted."""
         self._pending.append((connection, address))
         self._lot.unpark()
 
     def close(self) -> None:
-        """Free the port; who was not accepted is cut off."""
+        """Free the port; unaccepted connections are cut off."""
         self._network.forget(self.port)
         for connection, _ in self._pending:
             self._network.cut(connection)

@@ -3,13 +3,13 @@
 The same broker as in the live world, with its sockets, files and clock exchanged for an
 in-memory network, an in-memory disk and a clock that moves when computing is charged to
 it. Bytes travel, queues fill and processors block as they do live; only the costs are
-given instead of measured: reading a request has the calibrated fixed cost, and each
+given instead of measured. Reading a request has the calibrated fixed cost, and each
 slice of a handler costs its share of the demand that the trace drew for the request, or
-what the config's ``[virtual]`` says for its class (`costs.py`).
+the cost of its class in the config's ``[virtual]`` (`costs.py`).
 
-Computing moves the clock for everybody, so what clients do during a slice is done at
-its end, as of when it was; a broker with one CPU could not have read it earlier.
-What clients do costs nothing here.
+Computing moves the clock for all, so clients' events during a slice are handled at its
+end, with their own times; a broker with one CPU could not have read them earlier.
+Clients' work costs nothing here.
 
 No thread and no real clock: two runs of a trial are the same to the nanosecond.
 """
@@ -67,7 +67,7 @@ _DATA, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
 
 
 def make(tick: Callable[[], None]) -> Virtual:
-    """Return this world; its runs are too short to tell of."""
+    """Return this world; its runs are too short for ``tick``."""
     return Virtual()
 
 
@@ -77,7 +77,7 @@ class Virtual:
     name = "virtual"
 
     def environment(self) -> Mapping[str, Any]:
-        """Say that no process is pinned, because there is but one."""
+        """Return that no process is pinned, because there is but one."""
         return {"pinned": False, "cpus": None, "nice": None}
 
     def estimate_s(self, experiment: Experiment) -> float:
@@ -116,10 +116,10 @@ class MemoryLink:
         return self._connection.recv(_RECEIVE_BYTES)
 
     def watch(self, *, readable: bool, writable: bool) -> None:
-        """Do nothing: the network tells of every change."""
+        """Do nothing: the network reports every change."""
 
     def close(self) -> None:
-        """Tell of this connection no more."""
+        """Report no more events of this connection."""
         self._connection.on_event = None
 
 
@@ -220,17 +220,17 @@ class Replay:
         return server
 
     def _compute(self, clock: VirtualClock, cost_ns: int) -> None:
-        """Let the time of computing pass; at devices, computing is free."""
+        """Spend the time of computing; at devices, computing is free."""
         if not self._at_devices:
             clock.jump(cost_ns)
-        # What fell due meanwhile is in the sockets before they are next polled.
+        # Bytes that fell due meanwhile are in the sockets before the next poll.
         if self._player is not None:
             self._player.catch_up()
         if self._network is not None:
             self._network.catch_up()
 
     async def _wait(self, request: Request, needs_ns: int) -> None:
-        """Wait where this world's servers are for what a request needs."""
+        """Wait for a request's service at this world's servers."""
         if self._kernel is not None:
             await self._kernel.receive(request.plane, needs_ns)
         else:

@@ -21,7 +21,7 @@ def digits(value: float | None) -> str:
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    # The exponent of what is written: 9.999 is 10.0, and has one digit fewer behind.
+    # The exponent of the written value: 9.999 is 10.0, and has one digit fewer behind.
     places = max(0, 2 - int(f"{value:.2e}".partition("e")[2]))
     return f"{value:,.{places}f}".replace(",", THIN_SPACE)
 
@@ -81,7 +81,7 @@ def agreeing(number: int, one: str, many: str) -> str:
 
 
 def counted(number: int, word: str) -> str:
-    """Return how many there are of what a word names.
+    """Return a number with the singular or plural of a word.
 
     >>> counted(1, "block"), counted(8, "block")
     ('1 block', '8 blocks')

@@ -164,7 +164,7 @@ def comparison_table(found: Results) -> Table:
 
 
 def _pivoted(rows: Sequence[Row], primary: str) -> Iterable[dict[str, object]]:
-    """Yield one row per place, the metrics' values as keys beside the primary's row."""
+    """Yield the primary's row of each place, with all metrics' values as keys."""
     for _, group in groupby(rows, key=_place):
         of = {row["metric"]: row for row in group}
         values = {name: row["value"] for name, row in of.items()}
