@@ -121,7 +121,7 @@ def test_a_figure_stands_beside_the_command_that_makes_it_again(page: Path) -> N
 # Words of a page; a page without a line here has the last bound.
 BUDGETS = {
     "README.md": 700,
-    "ARCHITECTURE.md": 3000,
+    "ARCHITECTURE.md": 2000,
     "DECISIONS.md": 5000,
     "CHANGELOG.md": 5000,
     # Generated lists.
