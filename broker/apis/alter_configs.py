@@ -17,24 +17,31 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.config_resources import configs_to_alter, replace_configs
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: AlterConfigsRequest, broker: Broker
+) -> AlterConfigsResponse:
     """Alter the resources, one after the other."""
     rows = []
     for resource in body.resources:
         kind, name = resource.resource_type, resource.resource_name
-        outcome = {"error_code": ErrorCode.none, "error_message": None}
+        outcome = NO_ERROR
         try:
             configs_to_alter(kind, name, broker)
             await replace_configs(
@@ -45,13 +52,20 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 validate_only=body.validate_only,
             )
         except KafkaError as error:
-            outcome = failure(error)
-        rows.append(Row(resource_type=kind, resource_name=name, **outcome))
+            outcome = error
+        rows.append(
+            AlterConfigsResourceResponse(
+                resource_type=kind,
+                resource_name=name,
+                error_code=outcome.code,
+                error_message=outcome.message,
+            )
+        )
         await preempt()
-    return answer(responses=rows)
+    return AlterConfigsResponse(responses=rows)
 
 
-async def _wanted(resource: Entity) -> dict[str, str]:
+async def _wanted(resource: AlterConfigsResource) -> dict[str, str]:
     wanted: dict[str, str] = {}
     async for config in in_steps(resource.configs):
         if config.name in wanted:

@@ -21,15 +21,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
+from broker.apis.common.answer import NO_ID
 from broker.apis.common.api import Api
 from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.leadership import Leadership
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.entitlement import Role
 from broker.requests.request import Request
@@ -42,13 +48,15 @@ _NOTHING: Final = Leadership(
 )
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: AlterPartitionRequest, broker: Broker
+) -> AlterPartitionResponse:
     """Answer what the controller makes of each proposal."""
     coordinator = broker.coordinator
     pace = Pace()
     try:
         names = [
-            coordinator.topic_name(topic.topic_id)
+            coordinator.topic_name(topic.topic_id or NO_ID)
             async for topic in pace.over(body.topics)
         ]
         judgements = await coordinator.alter_partition(
@@ -64,9 +72,9 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             },
         )
     except KafkaError as refused:
-        return answer(error_code=refused.code, topics=())
+        return AlterPartitionResponse(error_code=refused.code, topics=())
     topics = [
-        Row(
+        ResponseTopicData(
             topic_id=topic.topic_id,
             partitions=[
                 _row(
@@ -80,10 +88,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         )
         async for name, topic in pace.over(zip(names, body.topics, strict=True))
     ]
-    return answer(error_code=ErrorCode.none, topics=topics)
+    return AlterPartitionResponse(error_code=ErrorCode.none, topics=topics)
 
 
-def _proposal(each: Entity, version: int) -> IsrProposal:
+def _proposal(each: RequestPartitionData, version: int) -> IsrProposal:
     isr = (
         [broker.broker_id for broker in each.new_isr_with_epochs]
         if version >= _WITH_EPOCHS
@@ -97,12 +105,15 @@ def _proposal(each: Entity, version: int) -> IsrProposal:
     )
 
 
-def _row(index: int, judgement: Judgement) -> Row:
-    accepted = isinstance(judgement, Leadership)
-    held = judgement if isinstance(judgement, Leadership) else _NOTHING
-    return Row(
+def _row(index: int, judgement: Judgement) -> ResponsePartitionData:
+    error, held = ErrorCode.none, _NOTHING
+    if isinstance(judgement, Leadership):
+        held = judgement
+    else:
+        error = judgement
+    return ResponsePartitionData(
         partition_index=index,
-        error_code=ErrorCode.none if accepted else judgement,
+        error_code=error,
         leader_id=held.leader,
         leader_epoch=held.leader_epoch,
         isr=held.isr,

@@ -16,19 +16,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import Pace
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: AlterPartitionReassignmentsRequest, broker: Broker
+) -> AlterPartitionReassignmentsResponse:
     """Answer for each partition."""
     pace = Pace()
     wanted = {
@@ -41,12 +48,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     try:
         refusals = await broker.coordinator.alter_partition_reassignments(wanted)
     except KafkaError as refused:
-        return answer(**failure(refused), responses=[])
-    return answer(
+        return AlterPartitionReassignmentsResponse(
+            error_code=refused.code, error_message=refused.message, responses=[]
+        )
+    return AlterPartitionReassignmentsResponse(
         error_code=ErrorCode.none,
         error_message=None,
         responses=[
-            Row(
+            ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
                     _row(
@@ -61,11 +70,11 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     )
 
 
-def _row(index: int, refusal: KafkaError | None) -> Row:
-    outcome = {"error_code": ErrorCode.none, "error_message": None}
-    if refusal is not None:
-        outcome = failure(refusal)
-    return Row(partition_index=index, **outcome)
+def _row(index: int, refusal: KafkaError | None) -> ReassignablePartitionResponse:
+    outcome = NO_ERROR if refusal is None else refusal
+    return ReassignablePartitionResponse(
+        partition_index=index, error_code=outcome.code, error_message=outcome.message
+    )
 
 
 API: Final = Api(

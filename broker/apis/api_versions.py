@@ -24,12 +24,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity, encode
+from broker.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from broker.protocol.wire.codec import encode
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request, Response
 
@@ -39,7 +43,9 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.
 def declare(apis: Mapping[int, Api]) -> Api:
     """Return the API that lists all ``apis``, itself among them once it is there."""
 
-    async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    async def handle(
+        request: Request, body: ApiVersionsRequest, broker: Broker
+    ) -> ApiVersionsResponse:
         if request.api_version >= 3 and not (
             _SOFTWARE.fullmatch(body.client_software_name)
             and _SOFTWARE.fullmatch(body.client_software_version)
@@ -66,11 +72,11 @@ def declare(apis: Mapping[int, Api]) -> Api:
     return listing
 
 
-def _answer(error: ErrorCode, listed: Iterable[Api]) -> Row:
-    return answer(
+def _answer(error: ErrorCode, listed: Iterable[Api]) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
         error_code=error,
         api_keys=[
-            Row(
+            ApiVersion(
                 api_key=int(api.key),
                 min_version=api.advertised[0],
                 max_version=api.advertised[1],

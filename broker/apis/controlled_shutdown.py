@@ -27,14 +27,14 @@ from broker.protocol.schemas.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from broker.protocol.schemas.message import Versioned
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.entitlement import Role
 from broker.requests.request import Request
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned:
     """Answer which partitions the broker still leads."""
     command = ControlledShutdownRequest.from_wire(body)
     error = ErrorCode.none

@@ -14,22 +14,39 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.no_authorizer import SECURITY_DISABLED, check_known
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: CreateAclsRequest, broker: Broker
+) -> CreateAclsResponse:
     """Create none."""
-    await check_known(body.creations)
-    return answer(
-        results=[Row(**SECURITY_DISABLED) async for _ in in_steps(body.creations)]
+    async for acl in in_steps(body.creations):
+        check_known(
+            resource_type=acl.resource_type,
+            resource_pattern_type=acl.resource_pattern_type,
+            operation=acl.operation,
+            permission_type=acl.permission_type,
+        )
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(
+                error_code=SECURITY_DISABLED.code,
+                error_message=SECURITY_DISABLED.message,
+            )
+            async for _ in in_steps(body.creations)
+        ]
     )
 
 

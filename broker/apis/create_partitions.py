@@ -19,29 +19,36 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, failure, to_ms
+from broker.apis.common.answer import NO_ERROR, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.placement import Assignment, check_replicas, place
 from broker.config.bounds import PARTITIONS_MAX
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: CreatePartitionsRequest, broker: Broker
+) -> CreatePartitionsResponse:
     """Add the partitions, topic by topic."""
     named: Counter[str] = Counter()
-    by_name: dict[str, Entity] = {}
+    by_name: dict[str, CreatePartitionsTopic] = {}
     async for topic in in_steps(body.topics):
         named[topic.name] += 1
         by_name[topic.name] = topic
     rows = []
     for topic in by_name.values():
-        outcome = {"error_code": ErrorCode.none, "error_message": None}
+        outcome = NO_ERROR
         try:
             if named[topic.name] > 1:
                 raise KafkaError(
@@ -50,13 +57,19 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             broker.coordinator.check_is_controller()
             await _extend(topic, body, broker)
         except KafkaError as error:
-            outcome = failure(error)
-        rows.append(Row(name=topic.name, **outcome))
+            outcome = error
+        rows.append(
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=outcome.code, error_message=outcome.message
+            )
+        )
         await preempt()
-    return answer(results=rows)
+    return CreatePartitionsResponse(results=rows)
 
 
-async def _extend(topic: Entity, body: Entity, broker: Broker) -> None:
+async def _extend(
+    topic: CreatePartitionsTopic, body: CreatePartitionsRequest, broker: Broker
+) -> None:
     """Give one topic its partitions; raise if it cannot have them."""
     while True:
         first, assignment = _added(topic, broker)
@@ -67,7 +80,7 @@ async def _extend(topic: Entity, body: Entity, broker: Broker) -> None:
         # Another request has changed their number: is this one still right?
 
 
-def _added(topic: Entity, broker: Broker) -> tuple[int, Assignment]:
+def _added(topic: CreatePartitionsTopic, broker: Broker) -> tuple[int, Assignment]:
     """Return the first new partition, and the replicas of all; or raise."""
     known = broker.coordinator.topics.get(topic.name)
     if known is None:

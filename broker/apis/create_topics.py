@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from broker.apis.common.answer import NO_ID, Row, answer, failure, to_ms
+from broker.apis.common.answer import NO_ID, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.placement import (
     Assignment,
@@ -42,7 +42,13 @@ from broker.coordination.coordinator import BrokerRack, NewTopic
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
@@ -50,10 +56,12 @@ from planes.slices import in_steps, preempt
 _DEFAULT = -1
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: CreateTopicsRequest, broker: Broker
+) -> CreateTopicsResponse:
     """Create the topics one after the other."""
     named: Counter[str] = Counter()
-    by_name: dict[str, Entity] = {}
+    by_name: dict[str, CreatableTopic] = {}
     asked = 0
     async for topic in in_steps(body.topics):
         named[topic.name] += 1
@@ -79,17 +87,19 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         except KafkaError as error:
             rows.append(_refused(topic.name, error))
         await preempt()
-    return answer(topics=rows)
+    return CreateTopicsResponse(topics=rows)
 
 
-async def _create(topic: Entity, body: Entity, broker: Broker) -> Row:
+async def _create(
+    topic: CreatableTopic, body: CreateTopicsRequest, broker: Broker
+) -> CreatableTopicResult:
     new = await _checked(topic, broker)
     topic_id = NO_ID
     if not body.validate_only:
         timeout_ms = max(to_ms(body.timeout), 1)
         created = await broker.coordinator.create_topic(new, timeout_ms)
         topic_id = created.topic_id
-    return Row(
+    return CreatableTopicResult(
         name=new.name,
         topic_id=topic_id,
         error_code=ErrorCode.none,
@@ -98,7 +108,7 @@ async def _create(topic: Entity, body: Entity, broker: Broker) -> Row:
         num_partitions=len(new.assignment),
         replication_factor=len(new.assignment[0]),
         configs=[
-            Row(
+            CreatableTopicConfigs(
                 name=entry.key.name,
                 value=entry.value,
                 read_only=False,
@@ -110,19 +120,20 @@ async def _create(topic: Entity, body: Entity, broker: Broker) -> Row:
     )
 
 
-def _refused(name: str, error: KafkaError) -> Row:
-    return Row(
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
         name=name,
         topic_id=NO_ID,
         topic_config_error_code=0,
         num_partitions=-1,
         replication_factor=-1,
         configs=(),
-        **failure(error),
+        error_code=error.code,
+        error_message=error.message,
     )
 
 
-async def _checked(topic: Entity, broker: Broker) -> NewTopic:
+async def _checked(topic: CreatableTopic, broker: Broker) -> NewTopic:
     """Return what is to be created, or raise why it cannot be."""
     check_new_name(topic.name, broker)
     configs: dict[str, str] = {}
@@ -135,10 +146,10 @@ async def _checked(topic: Entity, broker: Broker) -> NewTopic:
     return NewTopic(name=topic.name, assignment=assignment, configs=configs)
 
 
-def _assignment(topic: Entity, broker: Broker) -> Assignment:
+def _assignment(topic: CreatableTopic, broker: Broker) -> Assignment:
     brokers = broker.coordinator.live_brokers()
-    partitions: int = topic.num_partitions
-    replicas: int = topic.replication_factor
+    partitions = topic.num_partitions
+    replicas = topic.replication_factor
     if topic.assignments:
         if (partitions, replicas) != (_DEFAULT, _DEFAULT):
             raise KafkaError(
@@ -159,7 +170,9 @@ def _assignment(topic: Entity, broker: Broker) -> Assignment:
     return place(brokers, partitions, replicas, broker.rng)
 
 
-def _given_assignment(topic: Entity, brokers: Sequence[BrokerRack]) -> Assignment:
+def _given_assignment(
+    topic: CreatableTopic, brokers: Sequence[BrokerRack]
+) -> Assignment:
     """Return the assignment of the request, partitions 0 to n - 1, or raise."""
     by_index = {each.partition_index: each.broker_ids for each in topic.assignments}
     if sorted(by_index) != list(range(len(topic.assignments))):

@@ -14,24 +14,40 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.no_authorizer import SECURITY_DISABLED, check_known
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DeleteAclsRequest, broker: Broker
+) -> DeleteAclsResponse:
     """Delete none."""
-    await check_known(body.filters)
+    async for each in in_steps(body.filters):
+        check_known(
+            resource_type_filter=each.resource_type_filter,
+            pattern_type_filter=each.pattern_type_filter,
+            operation=each.operation,
+            permission_type=each.permission_type,
+        )
     rows = [
-        Row(matching_acls=(), **SECURITY_DISABLED) async for _ in in_steps(body.filters)
+        DeleteAclsFilterResult(
+            error_code=SECURITY_DISABLED.code,
+            error_message=SECURITY_DISABLED.message,
+            matching_acls=(),
+        )
+        async for _ in in_steps(body.filters)
     ]
-    return answer(filter_results=rows)
+    return DeleteAclsResponse(filter_results=rows)
 
 
 API: Final = Api(

@@ -18,27 +18,32 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.group_common import answer_to
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import preempt
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DeleteGroupsRequest, broker: Broker
+) -> DeleteGroupsResponse:
     """Delete each group, in the order named."""
     results = []
     for group_id in await distinct(body.groups_names):
         error = await _delete(group_id, broker)
-        results.append(Row(group_id=group_id, error_code=error))
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         await preempt()
-    return answer(results=results)
+    return DeleteGroupsResponse(results=results)
 
 
 async def _delete(group_id: str, broker: Broker) -> ErrorCode:

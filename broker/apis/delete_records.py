@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, to_ms
+from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.waiting import wait_in
 from broker.cluster.delayed.delete_records import DelayedDeleteRecords, Outcome
@@ -29,8 +29,13 @@ from broker.log.trimming import delete_records_before
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import Pace, in_steps, preempt
@@ -39,7 +44,9 @@ _HIGH_WATERMARK: Final = -1
 _NS_PER_MS: Final = 1_000_000
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DeleteRecordsRequest, broker: Broker
+) -> DeleteRecordsResponse:
     """Delete here, then wait for the followers."""
     pace = Pace()
     # Kafka collects them in a map, too: of a partition named twice the last counts.
@@ -57,17 +64,20 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         await preempt()
     await _keep(wanted, outcomes, broker)
     delayed = await _waited(request, wanted, to_ms(body.timeout), broker)
-    topics: dict[str, list[Row]] = {}
+    topics: dict[str, list[DeleteRecordsPartitionResult]] = {}
     async for key in in_steps(offsets):
         outcome = outcomes.get(key) or delayed.outcome_of(key)
         topics.setdefault(key.topic, []).append(_row(key.partition, outcome))
-    return answer(
-        topics=[Row(name=name, partitions=rows) for name, rows in topics.items()]
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(name=name, partitions=rows)
+            for name, rows in topics.items()
+        ]
     )
 
 
-def _row(index: int, outcome: Outcome) -> Row:
-    return Row(
+def _row(index: int, outcome: Outcome) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
         partition_index=index,
         low_watermark=outcome.low_watermark,
         error_code=outcome.error,

@@ -24,13 +24,17 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
-from broker.apis.common.answer import NO_ID, Row, answer, failure, to_ms
+from broker.apis.common.answer import NO_ID, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.config import DELETE_TOPIC_ENABLE
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
@@ -39,7 +43,9 @@ from planes.slices import in_steps, preempt
 Wanted = tuple[str | None, UUID]
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DeleteTopicsRequest, broker: Broker
+) -> DeleteTopicsResponse:
     """Delete the topics one after the other."""
     if request.api_version >= 6:
         wanted = [
@@ -56,10 +62,17 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 name, topic_id, request.api_version, to_ms(body.timeout), broker
             )
         except KafkaError as error:
-            rows.append(Row(name=name, topic_id=topic_id, **failure(error)))
+            rows.append(
+                DeletableTopicResult(
+                    name=name,
+                    topic_id=topic_id,
+                    error_code=error.code,
+                    error_message=error.message,
+                )
+            )
         else:
             rows.append(
-                Row(
+                DeletableTopicResult(
                     name=name,
                     topic_id=topic_id,
                     error_code=ErrorCode.none,
@@ -67,10 +80,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 )
             )
         await preempt()
-    return answer(responses=rows)
+    return DeleteTopicsResponse(responses=rows)
 
 
-async def _once(wanted: list[Wanted], broker: Broker) -> tuple[list[Wanted], list[Row]]:
+async def _once(
+    wanted: list[Wanted], broker: Broker
+) -> tuple[list[Wanted], list[DeletableTopicResult]]:
     """Return what was asked for once, and rows that refuse the rest."""
     times: Counter[Wanted] = Counter()
     async for each in in_steps(wanted):
@@ -88,7 +103,12 @@ async def _once(wanted: list[Wanted], broker: Broker) -> tuple[list[Wanted], lis
     return (
         [each async for each, count in in_steps(times.items()) if count == 1],
         [
-            Row(name=name, topic_id=topic_id, **failure(refusal))
+            DeletableTopicResult(
+                name=name,
+                topic_id=topic_id,
+                error_code=refusal.code,
+                error_message=refusal.message,
+            )
             async for (name, topic_id), count in in_steps(times.items())
             if count > 1
         ],

@@ -14,20 +14,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api
 from broker.apis.common.no_authorizer import SECURITY_DISABLED, check_known
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.describe_acls import (
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DescribeAclsRequest, broker: Broker
+) -> DescribeAclsResponse:
     """Say that there are no ACLs."""
-    await check_known([body])
-    return answer(resources=(), **SECURITY_DISABLED)
+    check_known(
+        resource_type_filter=body.resource_type_filter,
+        pattern_type_filter=body.pattern_type_filter,
+        operation=body.operation,
+        permission_type=body.permission_type,
+    )
+    return DescribeAclsResponse(
+        error_code=SECURITY_DISABLED.code,
+        error_message=SECURITY_DISABLED.message,
+        resources=(),
+    )
 
 
 API: Final = Api(

@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import CLUSTER_OPERATIONS, NOT_ASKED, Row, answer
+from broker.apis.common.answer import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 
@@ -27,9 +31,11 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DescribeClusterRequest, broker: Broker
+) -> DescribeClusterResponse:
     """Describe the cluster."""
-    endpoint_type = getattr(body, "endpoint_type", _BROKERS)
+    endpoint_type = body.endpoint_type
     error, message = ErrorCode.none, None
     if endpoint_type == _CONTROLLERS:
         error = ErrorCode.mismatched_endpoint_type
@@ -40,14 +46,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     cache = broker.metadata_cache
     reached = cache.on_listener(request.peer.listener) if message is None else []
     asked = body.include_cluster_authorized_operations and message is None
-    return answer(
+    return DescribeClusterResponse(
         error_code=error,
         error_message=message,
         endpoint_type=_BROKERS,
-        cluster_id=broker.cluster_id if message is None else "",
+        cluster_id=(broker.cluster_id or "") if message is None else "",
         controller_id=cache.controller_id if message is None else -1,
         brokers=[
-            Row(
+            DescribeClusterBroker(
                 broker_id=each.broker.id,
                 host=each.host,
                 port=each.port,

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
@@ -36,32 +36,49 @@ from broker.config import KEYS, ConfigType, Key, find_key
 from broker.config.alterable import is_alterable
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.errors import KafkaError
+from broker.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import preempt
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DescribeConfigsRequest, broker: Broker
+) -> DescribeConfigsResponse:
     """Describe the resources, one after the other."""
     rows = []
     for resource in body.resources:
         kind, name = resource.resource_type, resource.resource_name
-        outcome: dict[str, Any] = {"error_code": ErrorCode.none, "error_message": None}
-        configs: list[Row] = []
+        outcome = NO_ERROR
+        configs: list[DescribeConfigsResourceResult] = []
         try:
             configs = await _configs(resource, body, broker)
         except KafkaError as error:
-            outcome = failure(error)
+            outcome = error
         rows.append(
-            Row(resource_type=kind, resource_name=name, configs=configs, **outcome)
+            DescribeConfigsResult(
+                resource_type=kind,
+                resource_name=name,
+                configs=configs,
+                error_code=outcome.code,
+                error_message=outcome.message,
+            )
         )
         await preempt()
-    return answer(results=rows)
+    return DescribeConfigsResponse(results=rows)
 
 
-async def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
+async def _configs(
+    resource: DescribeConfigsResource, body: DescribeConfigsRequest, broker: Broker
+) -> list[DescribeConfigsResourceResult]:
     kind, name = resource.resource_type, resource.resource_name
     present = present_configs(kind, name, broker)
     if kind == ResourceType.TOPIC:
@@ -88,9 +105,13 @@ async def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
             if find_key(key) is not None
         ]
     wanted = await distinct(resource.configuration_keys or ())
-    documented = getattr(body, "include_documentation", False)
     return [
-        _row(config, kind, synonyms=body.include_synonyms, documented=documented)
+        _row(
+            config,
+            kind,
+            synonyms=body.include_synonyms,
+            documented=body.include_documentation,
+        )
         for config in found
         if not wanted or config.key.name in wanted
     ]
@@ -118,18 +139,18 @@ def _as_written(name: str, places: Sequence[Synonym]) -> DescribedConfig:
 
 def _row(
     config: DescribedConfig, kind: int, *, synonyms: bool, documented: bool
-) -> Row:
+) -> DescribeConfigsResourceResult:
     key = config.key
     secret = key.type is ConfigType.PASSWORD
     dynamic = kind == ResourceType.TOPIC or is_alterable(key.name)
-    return Row(
+    return DescribeConfigsResourceResult(
         name=key.name,
         value=None if secret else config.value,
         read_only=not dynamic,
         config_source=int(config.source),
         is_sensitive=secret,
         synonyms=[
-            Row(
+            DescribeConfigsSynonym(
                 name=each.name,
                 value=None if secret else each.value,
                 source=int(each.source),

@@ -20,14 +20,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.apis.common.answer import NOT_ASKED, Row, answer
+from broker.apis.common.answer import NOT_ASKED
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.groups.state.group import Group
 from broker.groups.state.transitions import GroupState
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
@@ -36,20 +41,21 @@ from planes.slices import in_steps, preempt
 GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8))
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DescribeGroupsRequest, broker: Broker
+) -> DescribeGroupsResponse:
     """Describe each group that was named."""
-    asked = getattr(body, "include_authorized_operations", False)
     described = []
     for group_id in body.groups:
         row = await _describe(group_id, broker)
-        if asked and row.error_code is ErrorCode.none:
+        if body.include_authorized_operations and row.error_code is ErrorCode.none:
             row.authorized_operations = GROUP_OPERATIONS
         described.append(row)
         await preempt()
-    return answer(groups=described)
+    return DescribeGroupsResponse(groups=described)
 
 
-async def _describe(group_id: str, broker: Broker) -> Row:
+async def _describe(group_id: str, broker: Broker) -> DescribedGroup:
     try:
         group = broker.groups.describe(group_id)
     except KafkaError as refused:
@@ -73,9 +79,9 @@ def _row(
     state: str = "",
     protocol_type: str = "",
     protocol: str = "",
-    members: Sequence[Row] = (),
-) -> Row:
-    return Row(
+    members: Sequence[DescribedGroupMember] = (),
+) -> DescribedGroup:
+    return DescribedGroup(
         error_code=error,
         group_id=group_id,
         group_state=state,
@@ -86,9 +92,11 @@ def _row(
     )
 
 
-async def _members(group: Group, protocol: str | None) -> Sequence[Row]:
+async def _members(
+    group: Group, protocol: str | None
+) -> Sequence[DescribedGroupMember]:
     return [
-        Row(
+        DescribedGroupMember(
             member_id=member.member_id,
             group_instance_id=member.instance_id,
             client_id=member.client_id,

@@ -17,20 +17,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api
 from broker.apis.common.collecting import in_order
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import Pace, in_steps, preempt
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DescribeLogDirsRequest, broker: Broker
+) -> DescribeLogDirsResponse:
     """Describe the directories."""
     wanted: set[TopicPartition] | None = None
     if body.topics is not None:
@@ -44,13 +51,13 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     for directory in broker.config.log_dirs:
         rows.append(await _row(directory, wanted, broker))
         await preempt()
-    return answer(error_code=ErrorCode.none, results=rows)
+    return DescribeLogDirsResponse(error_code=ErrorCode.none, results=rows)
 
 
 async def _row(
     directory: str, wanted: set[TopicPartition] | None, broker: Broker
-) -> Row:
-    topics: dict[str, list[Row]] = {}
+) -> DescribeLogDirsResult:
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
     logs = broker.logs.logs
     async for key in in_steps(await in_order(tuple(logs))):
         log = logs.get(key)
@@ -59,19 +66,22 @@ async def _row(
         if wanted is not None and key not in wanted:
             continue
         topics.setdefault(key.topic, []).append(
-            Row(
+            DescribeLogDirsPartition(
                 partition_index=key.partition,
                 partition_size=log.size_bytes,
                 offset_lag=0,
                 is_future_key=False,
             )
         )
-    return Row(
+    return DescribeLogDirsResult(
         error_code=ErrorCode.kafka_storage_error
         if directory in broker.log_dirs.offline
         else ErrorCode.none,
         log_dir=directory,
-        topics=[Row(name=name, partitions=found) for name, found in topics.items()],
+        topics=[
+            DescribeLogDirsTopic(name=name, partitions=found)
+            for name, found in topics.items()
+        ],
         total_bytes=-1,
         usable_bytes=-1,
     )

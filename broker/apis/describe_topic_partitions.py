@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from broker.apis.common.answer import NO_ID, NOT_ASKED, TOPIC_OPERATIONS, Row, answer
+from broker.apis.common.answer import NO_ID, NOT_ASKED, TOPIC_OPERATIONS
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct, in_order
 from broker.apis.common.partition_row import partition_row
@@ -28,7 +28,13 @@ from broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
@@ -37,7 +43,9 @@ from planes.slices import in_steps, preempt
 _METADATA_VERSION: Final = 12
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: DescribeTopicPartitionsRequest, broker: Broker
+) -> DescribeTopicPartitionsResponse:
     """Describe one page."""
     cache = broker.metadata_cache.view()
     names = await distinct(topic.name for topic in body.topics)
@@ -48,17 +56,19 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     if cursor is not None:
         topic_name, index = cursor.topic_name, cursor.partition_index
     if index < 0 or (cursor is not None and body.topics and topic_name not in names):
-        return answer(topics=await _refused(body), next_cursor=None)
+        return DescribeTopicPartitionsResponse(
+            topics=await _refused(body), next_cursor=None
+        )
     bound = broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]
     left = min(max(body.response_partition_limit, 1), bound)
-    rows: list[Row] = []
+    rows: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor = None
     behind = [name async for name in in_steps(names) if name >= topic_name]
     async for name in in_steps(await in_order(behind)):
         topic = cache.topic(name)
         first = index if name == topic_name else 0
         if not left:
-            next_cursor = Row(topic_name=name, partition_index=first)
+            next_cursor = ResponseCursor(topic_name=name, partition_index=first)
             break
         if topic is None:
             rows.append(_unknown(name))
@@ -67,14 +77,16 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         del indexes[: bisect_left(indexes, first)]
         rows.append(await _described(request, topic, indexes[:left], cache))
         if len(indexes) > left:
-            next_cursor = Row(topic_name=name, partition_index=indexes[left])
+            next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
         await preempt()
-    return answer(topics=rows, next_cursor=next_cursor)
+    return DescribeTopicPartitionsResponse(topics=rows, next_cursor=next_cursor)
 
 
-async def _refused(body: Entity) -> list[Row]:
+async def _refused(
+    body: DescribeTopicPartitionsRequest,
+) -> list[DescribeTopicPartitionsResponseTopic]:
     """Say of each topic that the cursor points nowhere."""
     rows = []
     async for topic in in_steps(body.topics):
@@ -84,7 +96,7 @@ async def _refused(body: Entity) -> list[Row]:
     return rows
 
 
-def _unknown(name: str) -> Row:
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     error = ErrorCode.unknown_topic_or_partition
     try:
         check_name(name)
@@ -95,21 +107,36 @@ def _unknown(name: str) -> Row:
 
 async def _described(
     request: Request, topic: TopicMetadata, indexes: list[int], cache: MetadataView
-) -> Row:
+) -> DescribeTopicPartitionsResponseTopic:
     listener = request.peer.listener
     partitions = []
     async for index in in_steps(indexes):
-        row = partition_row(topic.partitions[index], listener, _METADATA_VERSION, cache)
-        row.eligible_leader_replicas = ()
-        row.last_known_elr = ()
-        partitions.append(row)
+        found = partition_row(
+            topic.partitions[index], listener, _METADATA_VERSION, cache
+        )
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=found.error_code,
+                partition_index=index,
+                leader_id=found.leader_id,
+                leader_epoch=found.leader_epoch,
+                replica_nodes=found.replica_nodes,
+                isr_nodes=found.isr_nodes,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=found.offline_replicas,
+            )
+        )
     return _row(topic.name, ErrorCode.none, topic, partitions)
 
 
 def _row(
-    name: str, error: ErrorCode, topic: TopicMetadata | None, partitions: list[Row]
-) -> Row:
-    return Row(
+    name: str,
+    error: ErrorCode,
+    topic: TopicMetadata | None,
+    partitions: list[DescribeTopicPartitionsResponsePartition],
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
         error_code=error,
         name=name,
         topic_id=NO_ID if topic is None else topic.topic_id,

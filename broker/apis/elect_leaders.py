@@ -19,14 +19,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, to_ms
+from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.controller.elections import ElectionType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import Pace, in_steps
@@ -41,9 +46,11 @@ _MESSAGES: Final = {
 }
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: ElectLeadersRequest, broker: Broker
+) -> ElectLeadersResponse:
     """Answer for each partition."""
-    number = getattr(body, "election_type", ElectionType.PREFERRED)
+    number = body.election_type
     everyone = body.topic_partitions is None
     wanted = None if everyone else await _named(body)
     if number in tuple(ElectionType):
@@ -52,36 +59,39 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         try:
             outcomes = await broker.coordinator.elect_leaders(wanted, kind, timeout_ms)
         except KafkaError as refused:
-            return answer(error_code=refused.code, replica_election_results=[])
+            return ElectLeadersResponse(
+                error_code=refused.code, replica_election_results=[]
+            )
         error = ErrorCode.none
     else:
         error = ErrorCode.invalid_request if wanted != [] else ErrorCode.none
         outcomes = {key: error async for key in in_steps(wanted or ())}
-    topics: dict[str, list[Row]] = {}
+    topics: dict[str, list[PartitionResult]] = {}
     # Whoever names a partition twice is answered twice, as by Kafka.
     async for key in in_steps(outcomes if wanted is None else wanted):
         outcome = outcomes[key]
         if not (everyone and outcome is ErrorCode.election_not_needed):
             topics.setdefault(key.topic, []).append(
-                Row(
+                PartitionResult(
                     partition_id=key.partition,
                     error_code=outcome,
                     error_message=_MESSAGES.get(outcome, outcome.name),
                 )
             )
-    return answer(
+    return ElectLeadersResponse(
         error_code=error,
         replica_election_results=[
-            Row(topic=topic, partition_result=rows) for topic, rows in topics.items()
+            ReplicaElectionResult(topic=topic, partition_result=rows)
+            for topic, rows in topics.items()
         ],
     )
 
 
-async def _named(body: Entity) -> list[TopicPartition]:
+async def _named(body: ElectLeadersRequest) -> list[TopicPartition]:
     pace = Pace()
     return [
         TopicPartition(each.topic, index)
-        async for each in pace.over(body.topic_partitions)
+        async for each in pace.over(body.topic_partitions or ())
         async for index in pace.over(each.partitions)
     ]
 

@@ -37,7 +37,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED, Row, to_ms
+from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.fetch_targets import forgotten, targets, uses_ids
 from broker.apis.common.load import Occasion, Shape, at_least
@@ -52,9 +52,10 @@ from broker.log.reading import aborted_in
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages import fetch as messages
+from broker.protocol.messages.fetch import FetchRequest
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire import replica_ids
-from broker.protocol.wire.codec import Entity
 from broker.protocol.wire.hot import (
     EpochEnd,
     FetchPartition,
@@ -76,7 +77,7 @@ _LEADER_TOLD: Final = frozenset(
 )
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Response:
+async def handle(request: Request, body: FetchRequest, broker: Broker) -> Response:
     """Read what there is; if that is too little, wait and read again."""
     fetch = _Fetch(request, body, broker)
     if fetch.is_follower and not request.peer.entitlement.grants(Role.BROKER):
@@ -111,12 +112,12 @@ class _Fetch:
         "request",
     )
 
-    def __init__(self, request: Request, body: Entity, broker: Broker) -> None:
+    def __init__(self, request: Request, body: FetchRequest, broker: Broker) -> None:
         self.request = request
         self.body = body
         self.broker = broker
         version = request.api_version
-        self.replica_id: int = (
+        self.replica_id = (
             body.replica_state.replica_id if version >= 15 else body.replica_id
         )
         self.is_follower = self.replica_id > _CONSUMER
@@ -128,14 +129,15 @@ class _Fetch:
 
     async def context(self) -> Context:
         """Return what the request and its session want; raise their errors."""
-        body, version = self.body, self.request.api_version
+        body = self.body
+        uses_topic_ids = uses_ids(self.request.api_version)
         return await preemptibly(
             self.broker.fetch_sessions.context(
-                body.session_id if version >= 7 else 0,
-                body.session_epoch if version >= 7 else -1,
-                await targets(body, version),
-                await forgotten(body, version),
-                uses_topic_ids=uses_ids(version),
+                body.session_id,
+                body.session_epoch,
+                await targets(body, uses_ids=uses_topic_ids),
+                await forgotten(body, uses_ids=uses_topic_ids),
+                uses_topic_ids=uses_topic_ids,
                 is_follower=self.is_follower,
                 now_ns=self.broker.now_ns(),
             )
@@ -399,29 +401,20 @@ class Load(Shape):
         """How many bytes each of them has to hold before the run."""
         return self.partition_max_bytes
 
-    def body(self, on: Occasion) -> Row:
+    def body(self, on: Occasion) -> FetchRequest:
         """Return a consumer's request without a session."""
         wanted = [
-            Row(
+            messages.FetchPartition(
                 partition=index,
-                current_leader_epoch=-1,
                 fetch_offset=0,
-                log_start_offset=-1,
                 partition_max_bytes=self.partition_max_bytes,
             )
             for index in range(self.partitions)
         ]
-        return Row(
-            replica_id=_CONSUMER,
+        return FetchRequest(
             max_wait=timedelta(milliseconds=self.max_wait_ms),
             min_bytes=self.min_bytes,
-            max_bytes=2**31 - 1,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[Row(topic=on.topic, partitions=wanted)],
-            forgotten_topics_data=[],
-            rack_id="",
+            topics=[messages.FetchTopic(topic=on.topic, partitions=wanted)],
         )
 
 
@@ -433,7 +426,6 @@ API: Final = Api(
     replica_id=replica_ids.of_fetch,
     handle=handle,
     load=Load,
-    encodes=True,
     error_answer=ErrorAnswer(
         rows={"responses": ("topics",), "partitions": ("partitions",)},
         rows_last=12,

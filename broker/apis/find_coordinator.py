@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from broker.apis.common.answer import Row, answer, failure
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.topic_creation import auto_create
 from broker.apis.common.transactions import transactions_not_served
@@ -26,7 +25,11 @@ from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 from planes.slices import preempt
@@ -44,25 +47,46 @@ class _Coordinator(NamedTuple):
     port: int
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: FindCoordinatorRequest, broker: Broker
+) -> FindCoordinatorResponse:
     """Find the coordinator of each key."""
     batched = request.api_version >= _BATCHED
     keys = body.coordinator_keys if batched else (body.key,)
-    kind = getattr(body, "key_type", _GROUP)
-    rows: list[Row] = []
+    rows: list[Coordinator] = []
     for key in keys:
         if rows:
             await preempt()
-        rows.append(await _coordinator(key, kind, request.peer.listener, broker))
-    return answer(coordinators=rows) if batched else answer(**vars(rows[0]))
+        rows.append(
+            await _coordinator(key, body.key_type, request.peer.listener, broker)
+        )
+    if batched:
+        return FindCoordinatorResponse(coordinators=rows)
+    (only,) = rows
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
 
 
-async def _coordinator(key: str, kind: int, listener: str, broker: Broker) -> Row:
+async def _coordinator(
+    key: str, kind: int, listener: str, broker: Broker
+) -> Coordinator:
     try:
         found = await _find(key, kind, listener, broker)
     except KafkaError as error:
-        return Row(key=key, node_id=-1, host="", port=-1, **failure(error))
-    return Row(
+        return Coordinator(
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=error.code,
+            error_message=error.message,
+        )
+    return Coordinator(
         key=key,
         node_id=found.node_id,
         host=found.host,

@@ -16,25 +16,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: HeartbeatRequest, broker: Broker
+) -> HeartbeatResponse:
     """Put off the end of the member's session."""
     error = broker.groups.heartbeat(
         body.group_id,
         body.member_id,
-        getattr(body, "group_instance_id", None),
+        body.group_instance_id,
         body.generation_id,
     )
-    return answer(error_code=error)
+    return HeartbeatResponse(error_code=error)
 
 
 API: Final = Api(

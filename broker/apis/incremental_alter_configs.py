@@ -20,7 +20,7 @@ import enum
 from functools import partial
 from typing import Any, Final
 
-from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
@@ -33,7 +33,13 @@ from broker.config import KEYS, ConfigType, Key
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
@@ -48,12 +54,14 @@ class Operation(enum.IntEnum):
     SUBTRACT = 3
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: IncrementalAlterConfigsRequest, broker: Broker
+) -> IncrementalAlterConfigsResponse:
     """Alter the resources, one after the other."""
     rows = []
     for resource in body.resources:
         kind, name = resource.resource_type, resource.resource_name
-        outcome = {"error_code": ErrorCode.none, "error_message": None}
+        outcome = NO_ERROR
         try:
             await replace_configs(
                 kind,
@@ -63,13 +71,20 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 validate_only=body.validate_only,
             )
         except KafkaError as error:
-            outcome = failure(error)
-        rows.append(Row(resource_type=kind, resource_name=name, **outcome))
+            outcome = error
+        rows.append(
+            AlterConfigsResourceResponse(
+                resource_type=kind,
+                resource_name=name,
+                error_code=outcome.code,
+                error_message=outcome.message,
+            )
+        )
         await preempt()
-    return answer(responses=rows)
+    return IncrementalAlterConfigsResponse(responses=rows)
 
 
-async def _altered(resource: Entity, broker: Broker) -> dict[str, str]:
+async def _altered(resource: AlterConfigsResource, broker: Broker) -> dict[str, str]:
     """Return the configs of a resource once the operations are done."""
     kind, name = resource.resource_type, resource.resource_name
     names = await distinct(entry.name for entry in resource.configs)
@@ -81,7 +96,9 @@ async def _altered(resource: Entity, broker: Broker) -> dict[str, str]:
     return configs
 
 
-def _alter(configs: dict[str, str], entry: Entity, kind: int, broker: Broker) -> None:
+def _alter(
+    configs: dict[str, str], entry: AlterableConfig, kind: int, broker: Broker
+) -> None:
     try:
         operation = Operation(entry.config_operation)
     except ValueError:

@@ -21,20 +21,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.transactions import transactions_not_served
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 
 _NONE: Final = -1
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: InitProducerIdRequest, broker: Broker
+) -> InitProducerIdResponse:
     """Give out the next id."""
     try:
         if not _is_whole(body):
@@ -45,15 +49,17 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             raise transactions_not_served()
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
-        return answer(error_code=error.code, producer_id=-1, producer_epoch=-1)
-    return answer(error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0)
+        return InitProducerIdResponse(
+            error_code=error.code, producer_id=-1, producer_epoch=-1
+        )
+    return InitProducerIdResponse(
+        error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0
+    )
 
 
-def _is_whole(body: Entity) -> bool:
+def _is_whole(body: InitProducerIdRequest) -> bool:
     """Return whether the producer's present id and epoch are both given, or neither."""
-    producer_id = getattr(body, "producer_id", _NONE)
-    epoch = getattr(body, "producer_epoch", _NONE)
-    return (producer_id == _NONE) == (epoch == _NONE)
+    return (body.producer_id == _NONE) == (body.producer_epoch == _NONE)
 
 
 API: Final = Api(

@@ -19,14 +19,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, to_ms
+from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.groups.state.messages import GroupProtocol, JoinAnswer, JoinRequest
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
@@ -39,7 +43,9 @@ _PROTOCOLS_MAX: Final = 1_000
 _MEMBERS_PER_SLICE: Final = 512
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: JoinGroupRequest, broker: Broker
+) -> JoinGroupResponse:
     """Join, and wait for the generation."""
     version = request.api_version
     session_timeout_ms = to_ms(body.session_timeout)
@@ -60,7 +66,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             rebalance_timeout_ms=rebalance_timeout_ms,
             protocol_type=body.protocol_type,
             protocols=tuple(protocols),
-            instance_id=getattr(body, "group_instance_id", None),
+            instance_id=body.group_instance_id,
             requires_known_member_id=version >= _KNOWN_ID_SINCE,
             supports_skipping_assignment=version >= _SKIPPING_SINCE,
         )
@@ -68,14 +74,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     return await _row(await answer_to(waiting, request), version)
 
 
-async def _row(joined: JoinAnswer, version: int) -> Row:
+async def _row(joined: JoinAnswer, version: int) -> JoinGroupResponse:
     protocol_name = joined.protocol_name
     if protocol_name is None and version < _NULL_PROTOCOL_SINCE:
         protocol_name = ""
     members = []
     for number, member in enumerate(joined.members, 1):
         members.append(
-            Row(
+            JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 metadata=member.metadata,
@@ -83,7 +89,7 @@ async def _row(joined: JoinAnswer, version: int) -> Row:
         )
         if not number % _MEMBERS_PER_SLICE:
             await preempt()
-    return answer(
+    return JoinGroupResponse(
         error_code=joined.error,
         generation_id=joined.generation,
         protocol_type=joined.protocol_type,

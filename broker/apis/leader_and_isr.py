@@ -27,7 +27,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from broker.apis.common.answer import Row
 from broker.apis.common.api import Api
 from broker.apis.common.load import Occasion, OwnPartitions
 from broker.apis.common.log_steps import preemptibly
@@ -36,18 +35,21 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
 )
+from broker.protocol.schemas.message import Versioned
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.entitlement import Role
 from broker.requests.request import Request
 from planes.slices import in_steps
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned:
     """Change the state of the partitions named."""
     command = await preemptibly(LeaderAndIsrRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
@@ -80,15 +82,31 @@ async def _new_topics(command: LeaderAndIsrRequest, broker: Broker) -> list[str]
 class Load(OwnPartitions):
     """LEADER_AND_ISR for ``partitions`` partitions that the connection owns."""
 
-    def body(self, on: Occasion) -> Row:
+    def body(self, on: Occasion) -> LeaderAndIsrRequest:
         """Return a request that makes the broker leader of them in a new epoch."""
-        leader = Row(broker_id=on.broker_id, host_name=on.host, port=on.port)
-        return Row(
+        states = tuple(
+            LeaderAndIsrPartitionState(
+                partition_index=index,
+                controller_epoch=on.controller_epoch,
+                leader=on.broker_id,
+                leader_epoch=on.leader_epoch,
+                isr=(on.broker_id,),
+                partition_epoch=on.leader_epoch,
+                replicas=(on.broker_id,),
+            )
+            for index in self.indexes(on)
+        )
+        return LeaderAndIsrRequest(
             controller_id=on.broker_id,
             controller_epoch=on.controller_epoch,
-            broker_epoch=-1,
-            topic_states=self.topic_states(on),
-            live_leaders=[leader],
+            topic_states=(
+                LeaderAndIsrTopicState(topic_name=on.topic, partition_states=states),
+            ),
+            live_leaders=(
+                LeaderAndIsrLiveLeader(
+                    broker_id=on.broker_id, host_name=on.host, port=on.port
+                ),
+            ),
         )
 
 

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.groups.state.messages import LeftMember, MemberIdentity
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
@@ -31,7 +34,9 @@ _BATCHES_SINCE: Final = 3
 _LEAVERS_PER_STEP: Final = 64
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: LeaveGroupRequest, broker: Broker
+) -> LeaveGroupResponse:
     """Remove the members."""
     batch = request.api_version >= _BATCHES_SINCE
     if batch:
@@ -52,10 +57,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         error = refused.code
     if not batch and left:
         error = left[0].error
-    return answer(
+    return LeaveGroupResponse(
         error_code=error,
         members=[
-            Row(
+            MemberResponse(
                 member_id=one.member_id,
                 group_instance_id=one.instance_id,
                 error_code=one.error,

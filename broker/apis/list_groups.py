@@ -16,27 +16,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.groups.coordinator import CLASSIC
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: ListGroupsRequest, broker: Broker
+) -> ListGroupsResponse:
     """List the groups that pass the filters."""
-    error, groups = broker.groups.list_groups(
-        getattr(body, "states_filter", ()), getattr(body, "types_filter", ())
-    )
-    return answer(
+    error, groups = broker.groups.list_groups(body.states_filter, body.types_filter)
+    return ListGroupsResponse(
         error_code=error,
         groups=[
-            Row(
+            ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
                 group_state=group.state.value,

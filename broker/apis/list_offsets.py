@@ -27,7 +27,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED, Row, answer
+from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
@@ -40,9 +40,16 @@ from broker.log.times import (
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire import replica_ids
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 from planes.slices import Pace, preempt
@@ -61,7 +68,9 @@ _DEBUGGING_CONSUMER: Final = -2
 NOTHING: Final = TimestampOffset(-1, -1, -1)
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: ListOffsetsRequest, broker: Broker
+) -> ListOffsetsResponse:
     """Look the offsets up, partition by partition."""
     topics = []
     pace = Pace()
@@ -78,35 +87,45 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             row = await _row(request, body, topic.name, wanted, broker)
             rows.append(row)
             await preempt()
-        topics.append(Row(name=topic.name, partitions=rows))
-    return answer(topics=topics)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+    return ListOffsetsResponse(topics=topics)
 
 
 async def _row(
-    request: Request, body: Entity, topic: str, wanted: Entity, broker: Broker
-) -> Row:
-    index: int = wanted.partition_index
-    replica_id: int = body.replica_id
+    request: Request,
+    body: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    broker: Broker,
+) -> ListOffsetsPartitionResponse:
+    index, replica_id = wanted.partition_index, body.replica_id
     try:
         _check_special(wanted.timestamp, request.api_version)
         if replica_id == _CONSUMER:
-            _check_isolation(getattr(body, "isolation_level", 0))
+            _check_isolation(body.isolation_level)
         if replica_id == _DEBUGGING_CONSUMER:
             partition = broker.replicas.get(TopicPartition(topic, index))
         else:
-            epoch = getattr(wanted, "current_leader_epoch", -1)
-            partition = broker.replicas.leader(TopicPartition(topic, index), epoch)
+            partition = broker.replicas.leader(
+                TopicPartition(topic, index), wanted.current_leader_epoch
+            )
         found = await _find(
             broker,
             partition,
             wanted.timestamp,
             request.api_version,
             is_follower=replica_id >= 0,
-            committed=getattr(body, "isolation_level", 0) == READ_COMMITTED,
+            committed=body.isolation_level == READ_COMMITTED,
         )
     except KafkaError as error:
         return _refused(wanted, error.code)
-    return Row(partition_index=index, error_code=ErrorCode.none, **found._asdict())
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.none,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
 
 
 def _check_isolation(level: int) -> None:
@@ -114,9 +133,17 @@ def _check_isolation(level: int) -> None:
         raise KafkaError(ErrorCode.invalid_request, f"isolation level {level}")
 
 
-def _refused(wanted: Entity, error: ErrorCode) -> Row:
+def _refused(
+    wanted: ListOffsetsPartition, error: ErrorCode
+) -> ListOffsetsPartitionResponse:
     index = wanted.partition_index
-    return Row(partition_index=index, error_code=error, **NOTHING._asdict())
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=error,
+        timestamp=NOTHING.timestamp,
+        offset=NOTHING.offset,
+        leader_epoch=NOTHING.leader_epoch,
+    )
 
 
 def _check_special(timestamp: int, version: int) -> None:
@@ -183,16 +210,18 @@ class Load(Shape):
         """Return the partitions that are asked for."""
         return self.partitions
 
-    def body(self, on: Occasion) -> Row:
+    def body(self, on: Occasion) -> ListOffsetsRequest:
         """Return a consumer's request."""
         wanted = [
-            Row(partition_index=index, current_leader_epoch=-1, timestamp=LATEST)
+            ListOffsetsPartition(
+                partition_index=index, current_leader_epoch=-1, timestamp=LATEST
+            )
             for index in range(self.partitions)
         ]
-        return Row(
+        return ListOffsetsRequest(
             replica_id=_CONSUMER,
             isolation_level=0,
-            topics=[Row(name=on.topic, partitions=wanted)],
+            topics=[ListOffsetsTopic(name=on.topic, partitions=wanted)],
         )
 
 

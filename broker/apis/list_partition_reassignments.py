@@ -14,25 +14,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, failure
 from broker.apis.common.api import Api
 from broker.apis.common.collecting import in_order
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import Pace, in_steps
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: ListPartitionReassignmentsRequest, broker: Broker
+) -> ListPartitionReassignmentsResponse:
     """List them by topic."""
     try:
         under_way = broker.coordinator.reassignments()
     except KafkaError as refused:
-        return answer(**failure(refused), topics=[])
+        return ListPartitionReassignmentsResponse(
+            error_code=refused.code, error_message=refused.message, topics=[]
+        )
     wanted = None
     if body.topics is not None:
         pace = Pace()
@@ -41,22 +49,25 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             async for topic in pace.over(body.topics)
             async for index in pace.over(topic.partition_indexes)
         }
-    topics: dict[str, list[Row]] = {}
+    topics: dict[str, list[OngoingPartitionReassignment]] = {}
     async for key in in_steps(await in_order(tuple(under_way))):
         assignment = under_way[key]
         if wanted is None or key in wanted:
             topics.setdefault(key.topic, []).append(
-                Row(
+                OngoingPartitionReassignment(
                     partition_index=key.partition,
                     replicas=assignment.replicas,
                     adding_replicas=assignment.adding,
                     removing_replicas=assignment.removing,
                 )
             )
-    return answer(
+    return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.none,
         error_message=None,
-        topics=[Row(name=name, partitions=rows) for name, rows in topics.items()],
+        topics=[
+            OngoingTopicReassignment(name=name, partitions=rows)
+            for name, rows in topics.items()
+        ],
     )
 
 

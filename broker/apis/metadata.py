@@ -29,7 +29,7 @@ in Kafka.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from broker.apis.common.answer import (
@@ -37,8 +37,6 @@ from broker.apis.common.answer import (
     NO_ID,
     NOT_ASKED,
     TOPIC_OPERATIONS,
-    Row,
-    answer,
 )
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape
@@ -50,7 +48,14 @@ from broker.config import AUTO_CREATE_TOPICS_ENABLE
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
@@ -59,64 +64,63 @@ from planes.slices import in_steps, preempt
 _PAGE: Final = 100
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: MetadataRequest, broker: Broker
+) -> MetadataResponse:
     """Answer for all topics, or for those that are named."""
     cache = broker.metadata_cache.view()
     if cache.controller_id == NO_CONTROLLER:
-        return answer(
-            **{**cluster(request, cache, broker), "brokers": ()},
+        return MetadataResponse(
+            brokers=(),
+            cluster_id=broker.cluster_id,
+            controller_id=cache.controller_id,
             topics=(),
-            cluster_authorized_operations=NOT_ASKED,
         )
-    topics: list[Row] = []
+    topics: list[MetadataResponseTopic] = []
     if body.topics is None or (request.api_version == 0 and not body.topics):
         for known in cache.topics():
             topics.append(await _described(request, body, known, cache))
             await preempt()
     else:
         # Kafka tells a topic once, however often it is named.
-        distinct: dict[tuple[str | None, UUID | None], Entity] = {}
+        distinct: dict[tuple[str | None, UUID | None], MetadataRequestTopic] = {}
         async for wanted in in_steps(body.topics):
-            key = wanted.name, getattr(wanted, "topic_id", None)
-            distinct.setdefault(key, wanted)
+            distinct.setdefault((wanted.name, wanted.topic_id), wanted)
         for wanted in distinct.values():
             topics.append(await _wanted(request, body, wanted, cache, broker))
             await preempt()
-    asked = getattr(body, "include_cluster_authorized_operations", False)
-    return answer(
-        **cluster(request, cache, broker),
+    asked = body.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=_brokers(request, cache),
+        cluster_id=broker.cluster_id,
+        controller_id=cache.controller_id,
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
 
 
-def cluster(request: Request, cache: MetadataView, broker: Broker) -> dict[str, Any]:
-    """Return what the answer says of the cluster, whatever becomes of the topics."""
-    return {
-        "brokers": [
-            Row(
-                node_id=each.broker.id,
-                host=each.host,
-                port=each.port,
-                rack=each.broker.rack,
-            )
-            for each in cache.on_listener(request.peer.listener)
-        ],
-        "cluster_id": broker.cluster_id,
-        "controller_id": cache.controller_id,
-    }
+def _brokers(request: Request, cache: MetadataView) -> list[MetadataResponseBroker]:
+    return [
+        MetadataResponseBroker(
+            node_id=each.broker.id,
+            host=each.host,
+            port=each.port,
+            rack=each.broker.rack,
+        )
+        for each in cache.on_listener(request.peer.listener)
+    ]
 
 
 async def _wanted(
     request: Request,
-    body: Entity,
-    wanted: Entity,
+    body: MetadataRequest,
+    wanted: MetadataRequestTopic,
     cache: MetadataView,
     broker: Broker,
-) -> Row:
+) -> MetadataResponseTopic:
     """Describe one topic that was named, or say why that cannot be done."""
-    name: str | None = wanted.name
-    topic_id = getattr(wanted, "topic_id", None) or NO_ID
+    name = wanted.name
+    topic_id = wanted.topic_id or NO_ID
     try:
         if topic_id == NO_ID:
             topic = await _by_name(name, body, cache, broker)
@@ -140,7 +144,7 @@ def _by_id(topic_id: UUID, cache: MetadataView) -> TopicMetadata:
 
 
 async def _by_name(
-    name: str | None, body: Entity, cache: MetadataView, broker: Broker
+    name: str | None, body: MetadataRequest, cache: MetadataView, broker: Broker
 ) -> TopicMetadata:
     if name is None:
         raise KafkaError(ErrorCode.invalid_request, "neither a name nor an id")
@@ -148,8 +152,9 @@ async def _by_name(
     if topic is not None:
         return topic
     check_name(name)
-    allowed = getattr(body, "allow_auto_topic_creation", True)
-    if not (allowed and broker.config[AUTO_CREATE_TOPICS_ENABLE]):
+    if not (
+        body.allow_auto_topic_creation and broker.config[AUTO_CREATE_TOPICS_ENABLE]
+    ):
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     try:
         error = await auto_create(name, broker)
@@ -162,8 +167,8 @@ async def _by_name(
 
 
 async def _described(
-    request: Request, body: Entity, topic: TopicMetadata, cache: MetadataView
-) -> Row:
+    request: Request, body: MetadataRequest, topic: TopicMetadata, cache: MetadataView
+) -> MetadataResponseTopic:
     listener, version = request.peer.listener, request.api_version
     rows = []
     for number, index in enumerate(sorted(topic.partitions), 1):
@@ -176,9 +181,9 @@ async def _described(
     return _row(topic.name, topic_id, ErrorCode.none, rows, operations)
 
 
-def _operations(body: Entity) -> int:
+def _operations(body: MetadataRequest) -> int:
     """Return what is allowed on a topic, known or not, if that was asked."""
-    asked = getattr(body, "include_topic_authorized_operations", False)
+    asked = body.include_topic_authorized_operations
     return TOPIC_OPERATIONS if asked else NOT_ASKED
 
 
@@ -186,10 +191,10 @@ def _row(
     name: str | None,
     topic_id: UUID,
     error: ErrorCode,
-    partitions: list[Row],
+    partitions: list[MetadataResponsePartition],
     operations: int,
-) -> Row:
-    return Row(
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
         error_code=error,
         name=name,
         topic_id=topic_id,
@@ -199,7 +204,9 @@ def _row(
     )
 
 
-def _add_cluster(request: Request, body: Entity, answer: Row, broker: Broker) -> None:
+def _add_cluster(
+    request: Request, body: MetadataRequest, answer: MetadataResponse, broker: Broker
+) -> None:
     """Tell the brokers even where topics fail: librdkafka forgets those left out.
 
     Where no topic was named there is no place for an error, and the answer is to be
@@ -207,20 +214,21 @@ def _add_cluster(request: Request, body: Entity, answer: Row, broker: Broker) ->
     with brokers would say that there are no topics.
     """
     if body.topics:
-        vars(answer).update(cluster(request, broker.metadata_cache, broker))
+        cache = broker.metadata_cache
+        answer.brokers = _brokers(request, cache)
+        answer.cluster_id = broker.cluster_id
+        answer.controller_id = cache.controller_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Shape):
     """METADATA of every topic."""
 
-    def body(self, on: Occasion) -> Row:
+    def body(self, on: Occasion) -> MetadataRequest:
         """Return a request that creates no topic."""
-        return Row(
+        return MetadataRequest(
             topics=None,
             allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
         )
 
 

@@ -18,18 +18,22 @@ consumer protocol (KIP-848).
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, to_ms
+from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.groups.commits import CommitRequest, Position
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
 from planes.slices import Pace, preempt
@@ -37,12 +41,13 @@ from planes.slices import Pace, preempt
 _MISSING_GROUP_SINCE: Final = 9
 # Offsets written and answered in one step.
 _OFFSETS_PER_BATCH: Final = 128
-_BROKERS_RETENTION: Final = timedelta(milliseconds=-1)
 
 Outcomes = dict[TopicPartition, ErrorCode]
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: OffsetCommitRequest, broker: Broker
+) -> OffsetCommitResponse:
     """Commit what exists, and answer for all partitions."""
     outcomes: Outcomes = {}
     positions: dict[TopicPartition, Position] = {}
@@ -56,7 +61,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 continue
             positions[target] = Position(
                 partition.committed_offset,
-                getattr(partition, "committed_leader_epoch", -1),
+                partition.committed_leader_epoch,
                 partition.committed_metadata,
             )
     # In pieces, each of them a batch in the log: Kafka writes one, of any size.
@@ -70,7 +75,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 
 async def _commit(
     request: Request,
-    body: Entity,
+    body: OffsetCommitRequest,
     broker: Broker,
     positions: dict[TopicPartition, Position],
 ) -> Outcomes:
@@ -82,8 +87,8 @@ async def _commit(
         group_id=body.group_id,
         member_id=body.member_id,
         generation=body.generation_id_or_member_epoch,
-        instance_id=getattr(body, "group_instance_id", None),
-        retention_ms=to_ms(getattr(body, "retention_time", _BROKERS_RETENTION)),
+        instance_id=body.group_instance_id,
+        retention_ms=to_ms(body.retention_time),
         positions=positions,
         missing_group_error=missing,
     )
@@ -95,14 +100,16 @@ async def _commit(
     return dict(committed)
 
 
-async def _answer(body: Entity, outcomes: Outcomes) -> Row:
+async def _answer(
+    body: OffsetCommitRequest, outcomes: Outcomes
+) -> OffsetCommitResponse:
     pace = Pace()
-    return answer(
+    return OffsetCommitResponse(
         topics=[
-            Row(
+            OffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    Row(
+                    OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
                         error_code=outcomes[
                             TopicPartition(topic.name, partition.partition_index)

@@ -16,21 +16,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to, by_topic
 from broker.groups.commits import OFFSETS_PER_STEP
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import Pace, in_steps, preempt
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: OffsetDeleteRequest, broker: Broker
+) -> OffsetDeleteResponse:
     """Delete what exists; an error of the group leaves no topics in the answer."""
     outcomes: dict[TopicPartition, ErrorCode] = {}
     pace = Pace()
@@ -56,13 +62,16 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             outcomes |= deleted
             await preempt()
     except KafkaError as refused:
-        return answer(error_code=refused.code, topics=[])
-    topics = await by_topic(outcomes.items(), _row)
-    return answer(error_code=ErrorCode.none, topics=topics)
+        return OffsetDeleteResponse(error_code=refused.code, topics=[])
+    topics = [
+        OffsetDeleteResponseTopic(name=name, partitions=rows)
+        for name, rows in (await by_topic(outcomes.items(), _row)).items()
+    ]
+    return OffsetDeleteResponse(error_code=ErrorCode.none, topics=topics)
 
 
-def _row(index: int, error: ErrorCode) -> Row:
-    return Row(partition_index=index, error_code=error)
+def _row(index: int, error: ErrorCode) -> OffsetDeleteResponsePartition:
+    return OffsetDeleteResponsePartition(partition_index=index, error_code=error)
 
 
 API: Final = Api(

@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import in_order
 from broker.apis.common.group_common import by_topic
@@ -30,8 +29,18 @@ from broker.groups.commits import OFFSETS_PER_STEP, FetchedOffset
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
 from planes.slices import Pace, preempt
@@ -40,28 +49,47 @@ _GROUP_ERROR_SINCE: Final = 2
 _GROUPS_SINCE: Final = 8
 
 Fetched = dict[TopicPartition, FetchedOffset]
+_Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: OffsetFetchRequest, broker: Broker
+) -> OffsetFetchResponse:
     """Look up the offsets of one group, or of many."""
-    stable = getattr(body, "require_stable", False)
+    stable = body.require_stable
     if request.api_version < _GROUPS_SINCE:
         error, fetched = await _fetch(broker, body.group_id, body.topics, stable)
         if error is not ErrorCode.none and request.api_version < _GROUP_ERROR_SINCE:
             failed = FetchedOffset(error=error)
-            fetched = dict.fromkeys(await _targets(body.topics), failed)
-        return answer(topics=await by_topic(fetched.items(), _row), error_code=error)
+            fetched = dict.fromkeys(await _targets(body.topics or ()), failed)
+        topics = await by_topic(fetched.items(), _row)
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(name=name, partitions=rows)
+                for name, rows in topics.items()
+            ],
+            error_code=error,
+        )
     groups = []
     for group in body.groups:
         error, fetched = await _fetch(broker, group.group_id, group.topics, stable)
-        topics = await by_topic(fetched.items(), _row)
-        groups.append(Row(group_id=group.group_id, topics=topics, error_code=error))
+        of_group = await by_topic(fetched.items(), _row_of_many)
+        groups.append(
+            OffsetFetchResponseGroup(
+                group_id=group.group_id,
+                topics=[
+                    OffsetFetchResponseTopics(name=name, partitions=rows)
+                    for name, rows in of_group.items()
+                ],
+                error_code=error,
+            )
+        )
         await preempt()
-    return answer(groups=groups)
+    return OffsetFetchResponse(groups=groups)
 
 
 async def _fetch(
-    broker: Broker, group_id: str, topics: Iterable[Entity] | None, stable: bool
+    broker: Broker, group_id: str, topics: Iterable[_Topic] | None, stable: bool
 ) -> tuple[ErrorCode, Fetched]:
     """Return the error of the group, or its offsets; null topics: all of them."""
     offsets = broker.groups.offsets
@@ -84,7 +112,7 @@ async def _fetch(
     return ErrorCode.none, fetched
 
 
-async def _targets(topics: Iterable[Entity]) -> dict[TopicPartition, None]:
+async def _targets(topics: Iterable[_Topic]) -> dict[TopicPartition, None]:
     pace = Pace()
     return {
         TopicPartition(topic.name, partition): None
@@ -93,8 +121,18 @@ async def _targets(topics: Iterable[Entity]) -> dict[TopicPartition, None]:
     }
 
 
-def _row(index: int, one: FetchedOffset) -> Row:
-    return Row(
+def _row(index: int, one: FetchedOffset) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=one.error,
+    )
+
+
+def _row_of_many(index: int, one: FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=one.offset,
         committed_leader_epoch=one.leader_epoch,

@@ -16,21 +16,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.log.epochs import UNKNOWN_END
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire import replica_ids
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 from planes.slices import preempt
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: OffsetForLeaderEpochRequest, broker: Broker
+) -> OffsetForLeaderEpochResponse:
     """Answer for each partition."""
     topics = []
     for topic in body.topics:
@@ -38,11 +45,13 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         for wanted in topic.partitions:
             rows.append(_row(topic.topic, wanted, broker))
             await preempt()
-        topics.append(Row(topic=topic.topic, partitions=rows))
-    return answer(topics=topics)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _row(topic: str, wanted: Entity, broker: Broker) -> Row:
+def _row(
+    topic: str, wanted: OffsetForLeaderPartition, broker: Broker
+) -> EpochEndOffset:
     error, found = ErrorCode.none, UNKNOWN_END
     try:
         key = TopicPartition(topic, wanted.partition)
@@ -50,7 +59,7 @@ def _row(topic: str, wanted: Entity, broker: Broker) -> Row:
         found = partition.epoch_end_offset(wanted.leader_epoch)
     except KafkaError as refused:
         error = refused.code
-    return Row(
+    return EpochEndOffset(
         error_code=error,
         partition=wanted.partition,
         leader_epoch=found.epoch,

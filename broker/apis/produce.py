@@ -27,9 +27,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from broker.apis.common.answer import Row, to_ms
+from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
@@ -43,6 +43,11 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
+from broker.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from broker.protocol.records.batch import (
     CODEC_AT,
     CODEC_MASK,
@@ -123,7 +128,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     )
 
 
-async def handle(request: Request, body: Any, broker: Broker) -> Response:
+async def handle(request: Request, body: ProduceRequest, broker: Broker) -> Response:
     """Append each partition's batch, wait as ``acks`` says, and answer."""
     produce = _Produce(request, body.acks, broker)
     for key, records in (await _batches(body)).items():
@@ -152,7 +157,7 @@ async def handle(request: Request, body: Any, broker: Broker) -> Response:
     return (await preemptibly(encoding),)
 
 
-async def _batches(body: Any) -> dict[TopicPartition, Buffer]:
+async def _batches(body: ProduceRequest) -> dict[TopicPartition, Buffer]:
     """Return the batch of each partition: of several the last, as in Kafka's map."""
     batches: dict[TopicPartition, Buffer] = {}
     pace = Pace()
@@ -240,6 +245,10 @@ class _Produce:
             )
 
 
+def _is_answered(body: ProduceRequest) -> bool:
+    return body.acks != 0
+
+
 def _refused(
     broker: Broker, version: int, key: TopicPartition, error: KafkaError
 ) -> ProducePartition:
@@ -285,7 +294,7 @@ class Load(Shape):
         """Whether the broker answers."""
         return self.acks != 0
 
-    def body(self, on: Occasion) -> Row:
+    def body(self, on: Occasion) -> ProduceRequest:
         """Return a request to the connection's share of the topic."""
         batch = on.batch(self.records, self.record_bytes)
         first = on.position * self.partitions
@@ -293,12 +302,11 @@ class Load(Shape):
             (first + offset) % self.topic_partitions
             for offset in range(self.partitions)
         )
-        data = [Row(index=index, records=batch) for index in indexes]
-        return Row(
-            transactional_id=None,
+        data = [PartitionProduceData(index=index, records=batch) for index in indexes]
+        return ProduceRequest(
             acks=self.acks,
             timeout=timedelta(seconds=30),
-            topic_data=[Row(name=on.topic, partition_data=data)],
+            topic_data=[TopicProduceData(name=on.topic, partition_data=data)],
         )
 
 
@@ -310,13 +318,12 @@ API: Final = Api(
     handle=handle,
     load=Load,
     handle_at_once=handle_at_once,
-    encodes=True,
     keeps_frame=True,
     error_answer=ErrorAnswer(
         rows={
             "responses": ("topic_data",),
             "partition_responses": ("partition_data",),
         },
-        is_answered=lambda body: body.acks != 0,
+        is_answered=_is_answered,
     ),
 )

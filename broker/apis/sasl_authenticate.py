@@ -12,30 +12,28 @@ Left out: SASL listeners.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
-from kio.static.primitive import i64Timedelta
-
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 
-_NO_SESSION: Final = i64Timedelta.parse(timedelta(0))
 
-
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: SaslAuthenticateRequest, broker: Broker
+) -> SaslAuthenticateResponse:
     """Refuse: the connection is past authentication."""
-    return answer(
+    return SaslAuthenticateResponse(
         error_code=ErrorCode.illegal_sasl_state,
         error_message="SaslAuthenticate request received after authentication",
         auth_bytes=b"",
-        session_lifetime=_NO_SESSION,
     )
 
 

@@ -14,19 +14,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: SaslHandshakeRequest, broker: Broker
+) -> SaslHandshakeResponse:
     """Refuse: the connection is past authentication."""
-    return answer(error_code=ErrorCode.illegal_sasl_state, mechanisms=())
+    return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=())
 
 
 API: Final = Api(

@@ -27,17 +27,17 @@ from broker.apis.common.log_steps import preemptibly
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.message import Versioned
 from broker.protocol.schemas.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.entitlement import Role
 from broker.requests.request import Request
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned:
     """Stop the replicas named."""
     command = await preemptibly(StopReplicaRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):

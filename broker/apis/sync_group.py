@@ -16,27 +16,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.groups.state.messages import SyncAnswer, SyncRequest
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
 
 _PROTOCOL_SINCE: Final = 5
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+async def handle(
+    request: Request, body: SyncGroupRequest, broker: Broker
+) -> SyncGroupResponse:
     """Sync, and wait for the assignment."""
-    protocol_type = getattr(body, "protocol_type", None)
-    protocol_name = getattr(body, "protocol_name", None)
     if request.api_version >= _PROTOCOL_SINCE and None in (
-        protocol_type,
-        protocol_name,
+        body.protocol_type,
+        body.protocol_name,
     ):
         error = ErrorCode.inconsistent_group_protocol
         return _row(SyncAnswer(error=error))
@@ -45,17 +44,17 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             group_id=body.group_id,
             member_id=body.member_id,
             generation=body.generation_id,
-            instance_id=getattr(body, "group_instance_id", None),
-            protocol_type=protocol_type,
-            protocol_name=protocol_name,
+            instance_id=body.group_instance_id,
+            protocol_type=body.protocol_type,
+            protocol_name=body.protocol_name,
             assignments={one.member_id: one.assignment for one in body.assignments},
         )
     )
     return _row(await answer_to(waiting, request))
 
 
-def _row(synced: SyncAnswer) -> Row:
-    return answer(
+def _row(synced: SyncAnswer) -> SyncGroupResponse:
+    return SyncGroupResponse(
         error_code=synced.error,
         protocol_type=synced.protocol_type,
         protocol_name=synced.protocol_name,

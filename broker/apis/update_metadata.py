@@ -18,24 +18,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from broker.apis.common.answer import Row
 from broker.apis.common.api import Api
 from broker.apis.common.load import Occasion, OwnPartitions
 from broker.apis.common.log_steps import preemptibly
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.message import Versioned
 from broker.protocol.schemas.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
+    UpdateMetadataTopicState,
 )
-from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.entitlement import Role
 from broker.requests.request import Request
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned:
     """Take over what the controller says."""
     command = await preemptibly(UpdateMetadataRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
@@ -50,17 +53,32 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
 class Load(OwnPartitions):
     """UPDATE_METADATA for ``partitions`` partitions that the connection owns."""
 
-    def body(self, on: Occasion) -> Row:
+    def body(self, on: Occasion) -> UpdateMetadataRequest:
         """Return a request that names the broker as their leader in a new epoch."""
-        endpoint = Row(
+        states = tuple(
+            UpdateMetadataPartitionState(
+                partition_index=index,
+                controller_epoch=on.controller_epoch,
+                leader=on.broker_id,
+                leader_epoch=on.leader_epoch,
+                isr=(on.broker_id,),
+                zk_version=on.leader_epoch,
+                replicas=(on.broker_id,),
+            )
+            for index in self.indexes(on)
+        )
+        endpoint = UpdateMetadataEndpoint(
             port=on.port, host=on.host, listener="PLAINTEXT", security_protocol=0
         )
-        return Row(
+        return UpdateMetadataRequest(
             controller_id=on.broker_id,
             controller_epoch=on.controller_epoch,
-            broker_epoch=-1,
-            topic_states=self.topic_states(on),
-            live_brokers=[Row(id=on.broker_id, endpoints=[endpoint], rack=None)],
+            topic_states=(
+                UpdateMetadataTopicState(topic_name=on.topic, partition_states=states),
+            ),
+            live_brokers=(
+                UpdateMetadataBroker(id=on.broker_id, endpoints=(endpoint,)),
+            ),
         )
 
 

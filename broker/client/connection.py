@@ -22,10 +22,16 @@ import trio
 
 from broker.client.failures import disconnected
 from broker.client.signals import Signal
-from broker.client.versions import HANDSHAKE, Row, chosen_versions, decode_handshake
+from broker.client.versions import (
+    HANDSHAKE,
+    Entity,
+    Row,
+    chosen_versions,
+    decode_handshake,
+)
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
-from broker.protocol.wire.codec import Entity, decode_response, encode_request
+from broker.protocol.wire.codec import decode_response, encode_request
 
 # Kafka's socket.request.max.bytes, for the other direction.
 FRAME_MAX: Final = 104_857_600

@@ -22,11 +22,10 @@ from broker.client.config import (
 from broker.client.failures import timed_out
 from broker.client.network_client import Address, NetworkClient
 from broker.client.signals import Changes, Signal
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 
 # A topic that is being created, or whose leader is being elected, is worth a wait.
 _PASSING: Final = frozenset(

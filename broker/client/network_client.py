@@ -26,10 +26,9 @@ from broker.client.config import (
 from broker.client.connection import Answer, Connection, Done, Stream, Written
 from broker.client.failures import disconnected, timed_out
 from broker.client.signals import Changes
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
-from broker.protocol.wire.codec import Entity
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[Stream]]
 _NO_TIME: Final = timedelta(0)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
-from broker.protocol.wire.codec import Entity, decode_response
+from broker.protocol.wire.codec import decode_response
 
 # A request is a row of named fields: all that any version of it has.
 Row = SimpleNamespace
+Entity: TypeAlias = Any
 
 SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
     {

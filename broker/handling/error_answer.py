@@ -25,13 +25,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from broker.apis.common.answer import Row
 from broker.apis.common.api import Api
 from broker.log.steps import Steps
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.message import Message
 from broker.protocol.wire.codec import (
-    Entity,
     encode_in_steps,
     request_type,
     response_type,
@@ -69,14 +68,14 @@ def error_of(api: Api, refusal: str) -> ErrorCode:
     return api.error_answer.try_again
 
 
-def refuse(api: Api, request: Request, body: Entity, broker: Broker) -> Steps[Response]:
+def refuse(api: Api, request: Request, body: object, broker: Broker) -> Steps[Response]:
     """Answer a request that admission has turned away, in steps. Cost: O(rows)."""
     assert request.refusal is not None, request
     return error_answer(api, request, body, error_of(api, request.refusal), broker)
 
 
 def error_answer(
-    api: Api, request: Request, body: Entity, error: ErrorCode, broker: Broker
+    api: Api, request: Request, body: object, error: ErrorCode, broker: Broker
 ) -> Steps[Response]:
     """Answer with ``error``, in steps, for each thing that ``body`` asks about."""
     request.error_code = int(error)
@@ -111,8 +110,8 @@ def whole_error(
     return (yield from bare_error(api, request, error, broker))
 
 
-def _encoded(request: Request, answer: Row, broker: Broker) -> Steps[Response]:
-    answer.throttle_time = throttle_time(request, broker.now_ns())
+def _encoded(request: Request, answer: Message, broker: Broker) -> Steps[Response]:
+    vars(answer).update(throttle_time=throttle_time(request, broker.now_ns()))
     key, version = request.api_key, request.api_version
     return (yield from encode_in_steps(key, version, request.correlation_id, answer))
 
@@ -132,9 +131,9 @@ class _Form(NamedTuple):
     messages: tuple[str, ...]
     arrays: tuple[tuple[str, str, _Form], ...]
 
-    def row(self, asked: Any, error: ErrorCode) -> Steps[Row]:
+    def row(self, asked: Any, error: ErrorCode) -> Steps[Message]:
         """Return the answer to ``asked``, in steps."""
-        row = Row(**self.constants)
+        row = Message(**self.constants)
         for name, source in self.copied:
             setattr(row, name, getattr(asked, source))
         if self.itself is not None:
@@ -144,7 +143,7 @@ class _Form(NamedTuple):
         for name in self.messages:
             setattr(row, name, _MESSAGES.get(error, _OVERLOADED))
         for name, source, form in self.arrays:
-            rows: list[Row] = []
+            rows: list[Message] = []
             for number, item in enumerate(getattr(asked, source) or (), 1):
                 rows.append((yield from form.row(item, error)))
                 if not number % _STEP_ROWS:
@@ -171,8 +170,8 @@ class _Nothing:
 
 
 def _form_of(
-    answer: type[Entity],
-    asked: type[Entity] | None,
+    answer: type[Any],
+    asked: type[Any] | None,
     mirrored: Mapping[str, tuple[str, ...]],
 ) -> _Form:
     """Plan a struct; ``asked`` None means that its counterpart is a plain value."""
@@ -206,7 +205,7 @@ def _form_of(
     )
 
 
-def _fields(struct: type[Entity] | None) -> tuple[dataclasses.Field[Any], ...]:
+def _fields(struct: type[Any] | None) -> tuple[dataclasses.Field[Any], ...]:
     return () if struct is None else dataclasses.fields(struct)
 
 

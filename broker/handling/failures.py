@@ -21,7 +21,7 @@ from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity, decode_in_steps
+from broker.protocol.wire.codec import decode_in_steps
 from broker.requests.request import CLOSE, Request, Response
 
 logger = getLogger(__name__)
@@ -39,7 +39,7 @@ class Failures:
         request: Request,
         broker: Broker,
         error: Exception,
-        body: Entity | None = None,
+        body: object | None = None,
     ) -> Steps[Response]:
         """Return, in steps, the answer to a request whose handler raised ``error``.
 
@@ -78,7 +78,7 @@ class Failures:
 
 
 def _repeating(
-    body: Entity | None, api: Api, request: Request, error: ErrorCode, broker: Broker
+    body: object | None, api: Api, request: Request, error: ErrorCode, broker: Broker
 ) -> Steps[Response]:
     if body is None:
         body = yield from decode_in_steps(

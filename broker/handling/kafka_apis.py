@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
@@ -30,9 +30,10 @@ from broker.node.replication_shell import side_by_side
 from broker.observation.metric import Metric
 from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.messages.message import ResponseMessage
+from broker.protocol.schemas.message import Versioned
 from broker.protocol.wire.codec import (
     ONE_STEP_BYTES,
-    Entity,
     decode,
     decode_in_steps,
     encode_in_steps,
@@ -44,18 +45,20 @@ from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time, throttled
 from planes.task import BrokenRule
 
+_MESSAGES: Final = (ResponseMessage, Versioned)
+
 
 def _encoded(
-    request: Request, answer: Any, broker: Broker
+    request: Request, answer: ResponseMessage | Versioned, broker: Broker
 ) -> Generator[None, None, Response]:
     key, version = request.api_key, request.api_version
     request.error_code = yield from first_error(key, version, answer)
-    if request.throttled_until_ns:
+    if request.throttled_until_ns and isinstance(answer, ResponseMessage):
         answer.throttle_time = throttle_time(request, broker.now_ns())
     return (yield from encode_in_steps(key, version, request.correlation_id, answer))
 
 
-async def _decoded(api: Api, request: Request) -> Entity:
+async def _decoded(api: Api, request: Request) -> object:
     """Return the request's body, decoded in steps if that takes long."""
     key, version, frame = request.api_key, request.api_version, request.frame
     at, bound = request.body_offset, api.items_bound(request)
@@ -130,10 +133,10 @@ class KafkaApis:
                 response = await preemptibly(refuse(api, request, body, broker))
             else:
                 answer = await api.handle(request, body, broker)
-                if api.encodes:
-                    response = answer
-                else:
+                if isinstance(answer, _MESSAGES):
                     response = await preemptibly(_encoded(request, answer, broker))
+                else:
+                    response = answer
         except (MalformedFrame, ConnectionGone):
             return CLOSE
         except BrokenRule:

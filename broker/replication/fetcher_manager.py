@@ -22,7 +22,7 @@ import trio
 from broker.client.config import COMMON, ClientConfig, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.cluster.blocking import Blocking, carried_out
 from broker.cluster.partition import Partition
 from broker.cluster.replication_quota import Quota
@@ -39,7 +39,6 @@ from broker.observation.supervisor import Supervisor
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.replication.replica_fetcher import (
     EARLIEST,
     LATEST,

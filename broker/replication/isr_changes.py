@@ -21,12 +21,11 @@ import trio
 from broker.client.backoff import Backoff
 from broker.client.network_client import Address, NetworkClient
 from broker.client.signals import Signal
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.cluster.partition import Partition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 
 # Kafka's pause before a proposal is sent again; it grows without an answer.
 RETRY_S, RETRY_MAX_S = 0.05, 1.0

@@ -24,7 +24,7 @@ from datetime import timedelta
 from logging import getLogger
 from typing import Final, NamedTuple, Protocol
 
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.cluster.partition import Partition
 from broker.cluster.replication_quota import Quota
 from broker.config import (
@@ -43,7 +43,6 @@ from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import HEADER_SIZE, parse_header
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 from broker.replication.truncation import truncation_offset
 
 logger = getLogger(__name__)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from kio.static.primitive import i32Timedelta
-
 from broker.requests.request import CloseConnection, Request, Response, Throttled
 
 _NS_PER_MS: Final = 1_000_000
@@ -21,10 +19,9 @@ def throttle_ms(request: Request, now_ns: int) -> int:
     return -(-max(0, request.throttled_until_ns - now_ns) // _NS_PER_MS)
 
 
-def throttle_time(request: Request, now_ns: int) -> i32Timedelta:
+def throttle_time(request: Request, now_ns: int) -> timedelta:
     """Return the same as the field of an answer."""
-    told = timedelta(milliseconds=throttle_ms(request, now_ns))
-    return i32Timedelta.parse(told)
+    return timedelta(milliseconds=throttle_ms(request, now_ns))
 
 
 def throttled(request: Request, now_ns: int, response: Response) -> Response:

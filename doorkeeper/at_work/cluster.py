@@ -14,9 +14,9 @@ from typing import Final
 
 import click
 
-from broker.apis.common.answer import Row
 from broker.config import BrokerConfig
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.metadata import MetadataRequest
 from broker.requests.topology import has_control_plane
 from doorkeeper.at_work.cluster_control import (
     ControlError,
@@ -259,12 +259,7 @@ class _Cluster:
 
 
 def _names_all(port: int, count: int) -> bool:
-    asked = Row(
-        topics=(),
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
+    asked = MetadataRequest(topics=(), allow_auto_topic_creation=False)
     frame = requests.encode(ApiKey.METADATA, 1, "doorkeeper-cluster", asked)
     try:
         answer = requests.decoded(ApiKey.METADATA, ask(port, frame))

@@ -26,7 +26,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from broker.apis.common.answer import Row
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.disk.files import RealStorage
 from broker.disk.log_dirs import LogDirs
@@ -37,6 +36,10 @@ from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.manager import LogManager
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
 from broker.protocol.records.records import new_batch
 from broker.protocol.schemas.composing import ControllerRequests
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
@@ -179,8 +182,8 @@ class _Connection:
 
     def coordinator_error(self) -> ErrorCode:
         """Return the error of an OffsetFetch of a group of the partition."""
-        topics = [Row(name="committed", partition_indexes=[0])]
-        body = Row(group_id="group-0", topics=topics)
+        topics = [OffsetFetchRequestTopic(name="committed", partition_indexes=[0])]
+        body = OffsetFetchRequest(group_id="group-0", topics=topics)
         return ErrorCode(self._ask(ApiKey.OFFSET_FETCH, 5, body).error_code)
 
     def lead(self, leader: int, leader_epoch: int) -> None:

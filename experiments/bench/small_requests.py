@@ -16,8 +16,12 @@ from contextlib import contextmanager
 from datetime import timedelta
 from itertools import accumulate
 
-from broker.apis.common.answer import Row
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from broker.protocol.records.records import new_batch
 from experiments.bench.brokers import Running
 from experiments.load.exchange import NEVER, Schedule
@@ -174,11 +178,15 @@ def check_produced(answer: bytes) -> None:
 def produce_frame(acks: int = LEADER) -> bytes:
     """Return the frame of a Produce of one record to `TOPIC`."""
     batch = new_batch([(time.time_ns() // 1_000_000, None, b"x" * 100)])
-    body = Row(
-        transactional_id=None,
+    body = ProduceRequest(
         acks=acks,
         timeout=timedelta(seconds=30),
-        topic_data=[Row(name=TOPIC, partition_data=[Row(index=0, records=batch)])],
+        topic_data=[
+            TopicProduceData(
+                name=TOPIC,
+                partition_data=[PartitionProduceData(index=0, records=batch)],
+            )
+        ],
     )
     return encode(ApiKey.PRODUCE, 0, "bench", body)
 

@@ -16,14 +16,25 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
-from broker.apis.common.answer import Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.message import RequestMessage, ResponseMessage
+from broker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+)
+from broker.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from broker.protocol.records.records import new_batch
 from experiments.cluster.book import Book, Try
 from experiments.cluster.stage import LOST, Stage
@@ -33,6 +44,8 @@ from experiments.load import requests
 from experiments.load.frames import topic_of
 from experiments.load.senders import Sender
 from experiments.records.attempts import NO_REQUEST
+
+A = TypeVar("A", bound=ResponseMessage)
 
 _NS, _NS_PER_MS = 1_000_000_000, 1_000_000
 KEY_BYTES = 8
@@ -95,7 +108,7 @@ class Client(ABC):
     async def _send(self, request_id: int, intended_ns: int) -> None:
         """Send an offered request, from the first attempt to the last."""
 
-    async def _tried(self, attempt: Try, body: Row) -> Any:
+    async def _tried(self, attempt: Try, body: RequestMessage[A]) -> A | None:
         """Make an attempt; return the answer, None if none came in time."""
         key = attempt.api_key
         frame = requests.encode(key, attempt.number, self._client_id, body)
@@ -109,7 +122,8 @@ class Client(ABC):
                 attempt.error_code = int(ErrorCode.network_exception)
             else:
                 attempt.client_done_ns = self._stage.now_ns()
-                return requests.decoded(key, answer)
+                decoded: A = requests.decoded(key, answer)
+                return decoded
         if patience.cancelled_caught:
             attempt.error_code = int(ErrorCode.request_timed_out)
         if wire is not None:
@@ -125,15 +139,12 @@ class Client(ABC):
 
     async def _ask_for_leader(
         self, topic: str, intended_ns: int, request_id: int = NO_REQUEST
-    ) -> Any:
+    ) -> Sequence[MetadataResponsePartition] | None:
         """Ask a random broker for the leader of a topic; None without an answer."""
         broker = self._rng.randrange(len(self._stage.nodes))
         attempt = self._book.begin(ApiKey.METADATA, broker, intended_ns, request_id)
-        body = Row(
-            topics=[Row(name=topic)],
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
+        body = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
         answer = await self._tried(attempt, body)
         # A broker without metadata from a controller names no topic.
@@ -204,18 +215,19 @@ class Producer(Client):
             if int(row.partition_index) == self._partition and leads:
                 self._leader = int(row.leader_id)
 
-    def _body(self, attempt: Try) -> Row:
+    def _body(self, attempt: Try) -> ProduceRequest:
         key = attempt.number.to_bytes(KEY_BYTES)
         at_ms = self._stage.timestamp_ms
         batch = new_batch([(at_ms, key, value) for value in self._values])
-        return Row(
-            transactional_id=None,
+        return ProduceRequest(
             acks=self._shape.acks,
             timeout=timedelta(milliseconds=self._cluster.request_timeout_ms),
             topic_data=[
-                Row(
+                TopicProduceData(
                     name=self._topic,
-                    partition_data=[Row(index=self._partition, records=batch)],
+                    partition_data=[
+                        PartitionProduceData(index=self._partition, records=batch)
+                    ],
                 )
             ],
         )

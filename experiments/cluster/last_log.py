@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
-from typing import Any
 
-from broker.apis.common.answer import Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from broker.protocol.records.batch import split_batches
 from broker.protocol.records.records import iter_records
 from experiments.cluster.stage import Address, Stage
@@ -56,26 +61,20 @@ async def _read(wire: Wire, topic: str, partition: int) -> Counter[int]:
     return found
 
 
-async def _fetched(wire: Wire, topic: str, partition: int, offset: int) -> Any:
-    wanted = Row(
+async def _fetched(
+    wire: Wire, topic: str, partition: int, offset: int
+) -> PartitionData:
+    wanted = FetchPartition(
         partition=partition,
-        current_leader_epoch=-1,
         fetch_offset=offset,
-        log_start_offset=-1,
         partition_max_bytes=_FETCH_BYTES,
     )
-    body = Row(
-        replica_id=_CONSUMER,
+    body = FetchRequest(
         max_wait=timedelta(0),
         min_bytes=0,
         max_bytes=_FETCH_BYTES,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[Row(topic=topic, partitions=[wanted])],
-        forgotten_topics_data=[],
-        rack_id="",
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )
     frame = requests.encode(ApiKey.FETCH, _NUMBER, _CLIENT_ID, body)
-    answer = requests.decoded(ApiKey.FETCH, await wire.ask(frame))
+    answer: FetchResponse = requests.decoded(ApiKey.FETCH, await wire.ask(frame))
     return answer.responses[0].partitions[0]

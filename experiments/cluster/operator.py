@@ -8,18 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
-from typing import Any
+from typing import TypeVar
 
 import trio
 
-from broker.apis.common.answer import Row
 from broker.controller.elections import ElectionType
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from broker.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from broker.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    TopicPartitions,
+)
+from broker.protocol.messages.message import RequestMessage, ResponseMessage
+from broker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request
 from experiments.cluster.stage import LOST, Stage
 from experiments.processes.children import RunFailed
+
+A = TypeVar("A", bound=ResponseMessage)
 
 _CLIENT_ID = "operator"
 _TIMEOUT = timedelta(seconds=30)
@@ -67,47 +84,51 @@ class Operator:
                 await trio.sleep(_PAUSE_S)
         raise RunFailed(f"the brokers are no cluster after {_PATIENCE_S:.0f} s")
 
-    async def _metadata(self) -> Any:
-        body = Row(topics=[], allow_auto_topic_creation=False)
+    async def _metadata(self) -> MetadataResponse | None:
         try:
-            return await self._ask(ApiKey.METADATA, body)
+            return await self._ask(
+                MetadataRequest(topics=[], allow_auto_topic_creation=False)
+            )
         except LOST:
             return None
 
     async def create(self, replicas: Sequence[int]) -> None:
         """Create all topics, with these replicas; the first is to lead."""
         topics = [
-            Row(
+            CreatableTopic(
                 name=topic,
                 num_partitions=-1,
                 replication_factor=-1,
                 assignments=[
-                    Row(partition_index=index, broker_ids=list(replicas))
+                    CreatableReplicaAssignment(
+                        partition_index=index, broker_ids=list(replicas)
+                    )
                     for index in range(count)
                 ],
                 configs=[],
             )
             for topic, count in self._topics.items()
         ]
-        body = Row(topics=topics, timeout=_TIMEOUT, validate_only=False)
-        answer = await self._ask(ApiKey.CREATE_TOPICS, body)
+        answer = await self._ask(CreateTopicsRequest(topics=topics, timeout=_TIMEOUT))
         for row in answer.topics:
             _expect(row.error_code, f"creating {row.name}")
 
     async def reassign(self, replicas: Sequence[int]) -> None:
         """Give all partitions these replicas, the preferred first."""
         wanted = [
-            Row(
+            ReassignableTopic(
                 name=topic,
                 partitions=[
-                    Row(partition_index=index, replicas=list(replicas))
+                    ReassignablePartition(
+                        partition_index=index, replicas=list(replicas)
+                    )
                     for index in range(count)
                 ],
             )
             for topic, count in self._topics.items()
         ]
         answer = await self._ask(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS, Row(timeout=_TIMEOUT, topics=wanted)
+            AlterPartitionReassignmentsRequest(timeout=_TIMEOUT, topics=wanted)
         )
         _expect(answer.error_code, "reassigning")
         for topic in answer.responses:
@@ -127,30 +148,35 @@ class Operator:
         wanted = None
         if keys is not None:
             wanted = [
-                Row(topic=topic, partitions=[key.partition for key in of_topic])
+                TopicPartitions(
+                    topic=topic, partitions=[key.partition for key in of_topic]
+                )
                 for topic, of_topic in groupby(keys, key=lambda key: key.topic)
             ]
         answer = await self._ask(
-            ApiKey.ELECT_LEADERS,
-            Row(
+            ElectLeadersRequest(
                 election_type=int(ElectionType.PREFERRED),
                 topic_partitions=wanted,
                 timeout=_TIMEOUT,
-            ),
+            )
         )
         _expect(answer.error_code, "an election")
         for topic in answer.replica_election_results:
             for row in topic.partition_result:
                 _expect(row.error_code, f"an election of {topic.topic}", _UNCHANGED)
 
-    async def _ask(self, key: ApiKey, body: Row) -> Any:
+    async def _ask(self, request: RequestMessage[A]) -> A:
+        key = request.api_key
         version = _VERSIONS[key]
         wire = await self._stage.wire(self._stage.controller.data)
         try:
-            answer = await wire.ask(encode_request(key, version, 0, _CLIENT_ID, body))
+            answer = await wire.ask(
+                encode_request(key, version, 0, _CLIENT_ID, request)
+            )
         finally:
             await wire.close()
-        return decode_response(key, version, answer)[1]
+        answered: A = decode_response(key, version, answer)[1]
+        return answered
 
 
 def _expect(

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from broker.apis.common.answer import Row
 from broker.handling.registry import APIS
 from broker.log.steps import run
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.protocol.wire import codec
 from broker.protocol.wire.first_error import first_error
 
@@ -29,7 +29,7 @@ class SetupRequest(NamedTuple):
     """One request that prepares a broker for a load."""
 
     api_key: int
-    body: Row
+    body: object
 
     def frame(self, correlation_id: int) -> bytes:
         """Return its bytes."""
@@ -42,7 +42,7 @@ def version(api_key: int) -> int:
     return max(first, min(last, FIRST_FLEXIBLE[api_key] - 1))
 
 
-def encode(api_key: int, correlation_id: int, client_id: str, body: Row) -> bytes:
+def encode(api_key: int, correlation_id: int, client_id: str, body: object) -> bytes:
     """Return a request's whole frame."""
     return codec.encode_request(
         api_key, version(api_key), correlation_id, client_id, body
@@ -58,15 +58,15 @@ def error_of(api_key: int, answer: bytes) -> int:
     return run(first_error(api_key, version(api_key), decoded(api_key, answer)))
 
 
-def decoded(api_key: int, answer: bytes) -> codec.Entity:
-    """Return an answer's fields."""
+def decoded(api_key: int, answer: bytes) -> Any:
+    """Return an answer, of the response class of its API."""
     return codec.decode_response(api_key, version(api_key), answer)[1]
 
 
 def create_topics(partitions: Mapping[str, int]) -> SetupRequest:
     """Return what creates topics, each with so many partitions, unreplicated."""
     topics = [
-        Row(
+        CreatableTopic(
             name=name,
             num_partitions=count,
             replication_factor=1,
@@ -75,5 +75,5 @@ def create_topics(partitions: Mapping[str, int]) -> SetupRequest:
         )
         for name, count in partitions.items()
     ]
-    body = Row(topics=topics, timeout=timedelta(seconds=30), validate_only=False)
+    body = CreateTopicsRequest(topics=topics, timeout=timedelta(seconds=30))
     return SetupRequest(ApiKey.CREATE_TOPICS, body)

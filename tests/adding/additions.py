@@ -68,7 +68,10 @@ ADDITIONS = (
     Addition(
         title="An API of Kafka's",
         name="list_config_resources",
-        files=("broker/apis/list_config_resources.py",),
+        files=(
+            "broker/protocol/messages/list_config_resources.py",
+            "broker/apis/list_config_resources.py",
+        ),
     ),
     Addition(
         title="A policy",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace as Row
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from broker.apis.common.answer import Row
 from broker.protocol.wire.codec import encode_request, request_type
 from broker.protocol.wire.introspect import FieldKind, kind_of
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import trio
 
-from broker.apis.common.answer import Row
 from broker.coordination.zookeeper import membership
 from broker.disk.storage import read_whole
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.metadata import MetadataRequestTopic
 from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.virtual.members import (
     SESSION_S,
@@ -30,7 +30,7 @@ from tests.virtual.members import (
 NONE = ErrorCode.none
 EVERYBODY = {0, 1, 2}
 METADATA_OF_T = {
-    "topics": [Row(topic_id=None, name="t")],
+    "topics": [MetadataRequestTopic(name="t")],
     "allow_auto_topic_creation": False,
     "include_cluster_authorized_operations": False,
     "include_topic_authorized_operations": False,

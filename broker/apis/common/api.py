@@ -14,31 +14,33 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from broker.apis.common.answer import Row
 from broker.apis.common.load import Shape
 from broker.node.broker import Broker
 from broker.protocol.api_keys import NEVER, ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.message import ResponseMessage
+from broker.protocol.schemas.message import Versioned
 from broker.protocol.wire.codec import (
     CLIENT_ITEMS_MAX,
     CLUSTER_ITEMS_MAX,
     CLUSTER_NUMBERS,
-    Entity,
 )
 from broker.requests.classifier import CONTROL, REPLICATION
 from broker.requests.entitlement import Role
 from broker.requests.request import ReplicaId, Request, Response
 
-# Returns the fields of the answer; or a `Response`, if the API encodes its own.
-Handle: TypeAlias = Callable[[Request, Entity, Broker], Awaitable[Any]]
+# A message to be encoded; or a whole response.
+Answer: TypeAlias = "ResponseMessage | Versioned | Response"
+# Each handler names the class of its request; a test compares it with the API's key.
+Handle: TypeAlias = Callable[[Request, Any, Broker], Awaitable[Answer]]
 HandleAtOnce: TypeAlias = Callable[[Request, Broker], "Response | None"]
 
 
-def _is_answered(body: Entity) -> bool:
+def _is_answered(body: object) -> bool:
     return True
 
 
-def _as_it_is(request: Request, body: Entity, answer: Row, broker: Broker) -> None:
+def _as_it_is(request: Request, body: object, answer: object, broker: Broker) -> None:
     pass
 
 
@@ -59,8 +61,8 @@ class ErrorAnswer:
     try_again: ErrorCode = ErrorCode.request_timed_out
     rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rows_last: int = NEVER
-    is_answered: Callable[[Entity], bool] = _is_answered
-    complete: Callable[[Request, Entity, Row, Broker], None] = _as_it_is
+    is_answered: Callable[[Any], bool] = _is_answered
+    complete: Callable[[Request, Any, Any, Broker], None] = _as_it_is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,8 +83,8 @@ class Api:
     ``request_class`` decides the priority level (`broker.requests.classifier`).
 
     ``handle_at_once`` may answer without waiting, and without a coroutine; None means
-    that ``handle`` has to. ``encodes`` says that ``handle`` returns a whole response,
-    ``keeps_frame`` that what it is handed refers to the request's frame.
+    that ``handle`` has to. ``keeps_frame`` says that what ``handle`` is handed refers
+    to the request's frame.
 
     ``items_max`` bounds the items in the arrays of a client's request.
 
@@ -100,7 +102,6 @@ class Api:
     handle: Handle
     advertised_from: int | None = None
     handle_at_once: HandleAtOnce | None = None
-    encodes: bool = False
     keeps_frame: bool = False
     role: Role | None = None
     replica_id: ReplicaId | None = None

@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from broker.cluster.fetch_sessions import Address, Target
-from broker.protocol.wire.codec import Entity
+from broker.protocol.messages.fetch import FetchRequest, FetchTopic, ForgottenTopic
 from planes.slices import Pace
 
 _NO_ID: Final = UUID(int=0)
@@ -18,7 +18,7 @@ def uses_ids(version: int) -> bool:
     return version >= 13
 
 
-async def targets(body: Entity, version: int) -> Collection[Target]:
+async def targets(body: FetchRequest, *, uses_ids: bool) -> Collection[Target]:
     """Return what the request asks of each partition, in its order.
 
     A partition that is named several times stands where it was named first, as it was
@@ -27,34 +27,30 @@ async def targets(body: Entity, version: int) -> Collection[Target]:
     found: dict[Address, Target] = {}
     pace = Pace()
     async for topic in pace.over(body.topics):
-        named = _topic(topic, version)
+        named = _topic(topic, uses_ids=uses_ids)
         async for wanted in pace.over(topic.partitions):
             found[named, wanted.partition] = Target(
                 named,
                 wanted.partition,
                 wanted.fetch_offset,
                 wanted.partition_max_bytes,
-                wanted.current_leader_epoch if version >= 9 else -1,
-                wanted.last_fetched_epoch if version >= 12 else -1,
-                wanted.log_start_offset if version >= 5 else -1,
+                wanted.current_leader_epoch,
+                wanted.last_fetched_epoch,
+                wanted.log_start_offset,
             )
     return found.values()
 
 
-async def forgotten(body: Entity, version: int) -> list[Address]:
+async def forgotten(body: FetchRequest, *, uses_ids: bool) -> list[Address]:
     """Return the partitions that the session is to forget (KIP-227)."""
     found: list[Address] = []
     pace = Pace()
-    async for topic in pace.over(body.forgotten_topics_data if version >= 7 else ()):
-        named = _topic(topic, version)
+    async for topic in pace.over(body.forgotten_topics_data):
+        named = _topic(topic, uses_ids=uses_ids)
         async for index in pace.over(topic.partitions):
             found.append((named, index))
     return found
 
 
-def _topic(topic: Entity, version: int) -> str | UUID:
-    if uses_ids(version):
-        named: UUID = topic.topic_id or _NO_ID
-        return named
-    name: str = topic.topic
-    return name
+def _topic(topic: FetchTopic | ForgottenTopic, *, uses_ids: bool) -> str | UUID:
+    return (topic.topic_id or _NO_ID) if uses_ids else topic.topic

@@ -1,11 +1,10 @@
-"""What the handlers of the group APIs share."""
+"""Waits and rows that the handlers of the group APIs share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from broker.apis.common.answer import Row
 from broker.apis.common.waiting import parked_for_client
 from broker.groups.state.waiting import Waiting
 from broker.protocol.topic_partition import TopicPartition
@@ -14,6 +13,7 @@ from planes.slices import in_steps, parked
 
 T = TypeVar("T")
 P = TypeVar("P")
+R = TypeVar("R")
 
 
 async def answer_to(waiting: Waiting[T], request: Request | None = None) -> T:
@@ -31,12 +31,10 @@ async def answer_to(waiting: Waiting[T], request: Request | None = None) -> T:
 
 
 async def by_topic(
-    answers: Iterable[tuple[TopicPartition, P]], row: Callable[[int, P], Row]
-) -> list[Row]:
-    """Return the rows of topics with those of their partitions, in the order given."""
-    topics: dict[str, list[Row]] = {}
+    answers: Iterable[tuple[TopicPartition, P]], row: Callable[[int, P], R]
+) -> dict[str, list[R]]:
+    """Return the rows of the partitions of each topic, in the order given."""
+    topics: dict[str, list[R]] = {}
     async for target, answer in in_steps(answers):
         topics.setdefault(target.topic, []).append(row(target.partition, answer))
-    return [
-        Row(name=name, partitions=rows) async for name, rows in in_steps(topics.items())
-    ]
+    return topics

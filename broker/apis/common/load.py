@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from broker.apis.common.answer import Row
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
@@ -65,8 +63,8 @@ class Shape(ABC):
         return True
 
     @abstractmethod
-    def body(self, on: Occasion) -> Row:
-        """Return the fields of the request, in the version that the load sends."""
+    def body(self, on: Occasion) -> object:
+        """Return the request, with the fields of the version that it is sent in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,24 +84,7 @@ class OwnPartitions(Shape):
         """Return the partitions of all connections."""
         return self.partitions * connections
 
-    def topic_states(self, on: Occasion) -> list[Row]:
-        """Return the rows of the topic and its partitions."""
+    def indexes(self, on: Occasion) -> range:
+        """Return the partitions that the connection owns."""
         first = on.position * self.partitions
-        states = [
-            Row(
-                partition_index=index,
-                controller_epoch=on.controller_epoch,
-                leader=on.broker_id,
-                leader_epoch=on.leader_epoch,
-                isr=(on.broker_id,),
-                partition_epoch=on.leader_epoch,
-                zk_version=on.leader_epoch,
-                replicas=(on.broker_id,),
-                adding_replicas=(),
-                removing_replicas=(),
-                offline_replicas=(),
-                is_new=False,
-            )
-            for index in range(first, first + self.partitions)
-        ]
-        return [Row(topic_name=on.topic, partition_states=states)]
+        return range(first, first + self.partitions)

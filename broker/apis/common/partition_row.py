@@ -1,10 +1,10 @@
-"""What Metadata and DescribeTopicPartitions tell of one partition."""
+"""One partition as Metadata and DescribeTopicPartitions describe it."""
 
 from __future__ import annotations
 
-from broker.apis.common.answer import Row
 from broker.cluster.metadata_cache import MetadataView
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.metadata import MetadataResponsePartition
 from broker.protocol.schemas.update_metadata import UpdateMetadataPartitionState
 from broker.protocol.sentinels import NO_LEADER
 
@@ -14,7 +14,7 @@ def partition_row(
     listener: str,
     version: int,
     cache: MetadataView,
-) -> Row:
+) -> MetadataResponsePartition:
     """Describe one partition to a client of ``listener``."""
     error, leader = ErrorCode.none, state.leader
     if not cache.is_reachable(leader, listener):
@@ -23,7 +23,7 @@ def partition_row(
         if elsewhere:
             error = ErrorCode.listener_not_found
         leader = NO_LEADER
-    return Row(
+    return MetadataResponsePartition(
         error_code=error,
         partition_index=state.partition_index,
         leader_id=leader,

@@ -24,11 +24,10 @@ from broker.client.consumer.consumer_config import (
 from broker.client.consumer.group_member import Generation, GroupMember
 from broker.client.failures import check, is_retriable
 from broker.client.partitions import by_topic
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 
 _NONE = -1
 

@@ -37,11 +37,10 @@ from broker.client.failures import STALE_METADATA, is_retriable
 from broker.client.metadata import Leader, Metadata
 from broker.client.network_client import NetworkClient
 from broker.client.signals import Signal
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 
 
 class _Question(NamedTuple):

@@ -21,10 +21,9 @@ from broker.client.consumer.consumer_config import (
 from broker.client.failures import COORDINATOR_MOVED, check
 from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.wire.codec import Entity
 
 _PROTOCOL_TYPE: Final = "consumer"
 _GROUP_KEY: Final = 0

@@ -37,11 +37,10 @@ from broker.client.producer.producer_config import (
 from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.sequences import Sequences
 from broker.client.signals import Signal
-from broker.client.versions import Row
+from broker.client.versions import Entity, Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import Entity
 
 _WRITTEN: Final = frozenset({ErrorCode.none, ErrorCode.duplicate_sequence_number})
 

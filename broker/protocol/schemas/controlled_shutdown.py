@@ -15,7 +15,13 @@ from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.schemas.convert import convert
-from broker.protocol.schemas.message import Field, Message, Struct, entity_type
+from broker.protocol.schemas.message import (
+    Field,
+    Message,
+    Struct,
+    Versioned,
+    entity_type,
+)
 
 REQUEST: Final = Message(
     api_key=ApiKey.CONTROLLED_SHUTDOWN,
@@ -62,7 +68,7 @@ class ControlledShutdownRequest:
         """Return what ``entity``, of any version, says."""
         return convert(entity, cls)
 
-    def to_wire(self, version: int) -> Any:
+    def to_wire(self, version: int) -> Versioned:
         """Return the entity of ``version`` that says this."""
         return convert(self, entity_type(REQUEST, version))
 
@@ -87,6 +93,6 @@ class ControlledShutdownResponse:
         """Return what ``entity``, of any version, says."""
         return convert(entity, cls)
 
-    def to_wire(self, version: int) -> Any:
+    def to_wire(self, version: int) -> Versioned:
         """Return the entity of ``version`` that says this."""
         return convert(self, entity_type(RESPONSE, version))

@@ -33,6 +33,7 @@ from broker.protocol.schemas.message import (
     Field,
     Message,
     Struct,
+    Versioned,
     entity_type,
     nested_type,
 )
@@ -191,7 +192,7 @@ class LeaderAndIsrRequest:
             )
         return (yield from converting(entity, cls, topic_states=tuple(topic_states)))
 
-    def to_wire(self, version: int) -> Any:
+    def to_wire(self, version: int) -> Versioned:
         """Return the entity of ``version`` that says this."""
         entity = entity_type(REQUEST, version)
         if version >= 2:
@@ -243,11 +244,11 @@ class LeaderAndIsrResponse:
         ]
         return cls(error_code=entity.error_code, partition_errors=tuple(errors))
 
-    def to_wire(self, version: int) -> Any:
+    def to_wire(self, version: int) -> Versioned:
         """Return the entity of ``version`` that says this."""
         return drained(self.writing(version))
 
-    def writing(self, version: int) -> Stepping[Any]:
+    def writing(self, version: int) -> Stepping[Versioned]:
         """Do as `to_wire`, in steps."""
         entity = entity_type(RESPONSE, version)
         if version <= 4:

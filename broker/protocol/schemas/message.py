@@ -75,8 +75,14 @@ class Message:
     last_version: int
 
 
+class Versioned:
+    """A message in the shape of one version, made by `entity_type`."""
+
+    __slots__ = ()
+
+
 @cache
-def entity_type(message: Message, version: int) -> type[Any]:
+def entity_type(message: Message, version: int) -> type[Versioned]:
     """Return the dataclass of ``message`` at ``version``."""
     assert 0 <= version <= message.last_version, version
     return _build(message, message.body, version, message.kind)
@@ -112,6 +118,7 @@ def _build(
             "__header_schema__": header,
             "__module__": __name__,
         },
+        bases=(Versioned,),
         frozen=True,
         slots=True,
         kw_only=True,

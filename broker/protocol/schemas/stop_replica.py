@@ -29,6 +29,7 @@ from broker.protocol.schemas.message import (
     Field,
     Message,
     Struct,
+    Versioned,
     entity_type,
     nested_type,
 )
@@ -169,7 +170,7 @@ class StopReplicaRequest:
             )
         return (yield from converting(entity, cls, topic_states=tuple(topic_states)))
 
-    def to_wire(self, version: int) -> Any:
+    def to_wire(self, version: int) -> Versioned:
         """Return the entity of ``version`` that says this.
 
         Before version 3 one flag stands for all partitions: they must agree.
@@ -225,10 +226,10 @@ class StopReplicaResponse:
         """Return what ``entity``, of any version, says."""
         return convert(entity, cls)
 
-    def to_wire(self, version: int) -> Any:
+    def to_wire(self, version: int) -> Versioned:
         """Return the entity of ``version`` that says this."""
         return drained(self.writing(version))
 
-    def writing(self, version: int) -> Stepping[Any]:
+    def writing(self, version: int) -> Stepping[Versioned]:
         """Do as `to_wire`, in steps."""
         return (yield from converting(self, entity_type(RESPONSE, version)))

@@ -31,6 +31,7 @@ from broker.protocol.schemas.message import (
     Field,
     Message,
     Struct,
+    Versioned,
     entity_type,
     nested_type,
 )
@@ -201,7 +202,7 @@ class UpdateMetadataRequest:
             arranged["live_brokers"] = tuple(brokers)
         return (yield from converting(entity, cls, numbers, **arranged))
 
-    def to_wire(self, version: int) -> Any:
+    def to_wire(self, version: int) -> Versioned:
         """Return the entity of ``version`` that says this.
 
         Version 0 carries a broker's first endpoint only.
@@ -266,6 +267,6 @@ class UpdateMetadataResponse:
         """Return what ``entity``, of any version, says."""
         return convert(entity, cls)
 
-    def to_wire(self, version: int) -> Any:
+    def to_wire(self, version: int) -> Versioned:
         """Return the entity of ``version`` that says this."""
         return convert(self, entity_type(RESPONSE, version))

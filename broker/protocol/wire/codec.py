@@ -1,10 +1,11 @@
-"""Frames to entities and back: what a handler reads, and what it answers with.
+"""Frames to messages and back: what a handler reads, and what it answers with.
 
 kio holds a dataclass per message and version and decodes in native code; encoders are
-made from those classes (`broker.protocol.wire.writer`). The controller's requests,
-which Kafka 4 removed and kio lacks, are declared in `broker.protocol.schemas`
-in the same style. The two hottest answers have encoders of their own in
-`broker.protocol.wire.hot`.
+made from those classes (`broker.protocol.wire.writer`). Handlers and clients see one
+class over all versions (`broker.protocol.messages`), whose fields an object of kio's
+class has, too. The controller's requests, which Kafka 4 removed and kio lacks, are
+declared in `broker.protocol.schemas`. The two hottest answers have encoders of their
+own in `broker.protocol.wire.hot`.
 
 A frame here is a request *without* its four-byte size when decoding, and *with* it
 when encoding: the network strips one and sends the other. As in Kafka, bytes behind
@@ -13,10 +14,14 @@ the body are ignored.
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import sys
 from collections.abc import Callable, Generator, Mapping
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from kio.serial import entity_reader
@@ -26,6 +31,7 @@ from kio.static.constants import EntityType
 from broker.protocol import schemas
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame
+from broker.protocol.messages.message import defaults_of
 from broker.protocol.schemas.kio_modules import Kind, entity_class, read_module
 from broker.protocol.schemas.message import Message, entity_type
 from broker.protocol.wire.bounds import (
@@ -36,6 +42,7 @@ from broker.protocol.wire.bounds import (
     bounds_check_in_steps,
 )
 from broker.protocol.wire.header import skip_tagged_fields
+from broker.protocol.wire.introspect import kind_of
 from broker.protocol.wire.stepping import (
     STEP_BYTES,
     Pace,
@@ -49,9 +56,7 @@ from broker.protocol.wire.writer import (
     compile_writer,
 )
 
-# kio's entities share a Protocol but no type that says which fields there are.
-Entity: TypeAlias = Any
-Reader: TypeAlias = Callable[[bytes, int], tuple[Entity, int]]
+Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _I16: Final = struct.Struct(">h")
@@ -75,12 +80,12 @@ _ONE_PIECE_BYTES: Final = 1 << 16
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
-def request_type(api_key: int, version: int) -> type[Entity]:
+def request_type(api_key: int, version: int) -> type[Any]:
     """Return the entity class of one request; raises `MalformedFrame` if unknown."""
     return _load(schemas.REQUESTS, EntityType.request, api_key, version)
 
 
-def response_type(api_key: int, version: int) -> type[Entity]:
+def response_type(api_key: int, version: int) -> type[Any]:
     """Return the entity class of one response; raises `MalformedFrame` if unknown."""
     return _load(schemas.RESPONSES, EntityType.response, api_key, version)
 
@@ -97,6 +102,7 @@ def load_schemas(api_key: int, versions: tuple[int, int]) -> None:
     for version in range(first, last + 1):
         read_module(api_key, version, EntityType.request)
         read_module(api_key, version, EntityType.response)
+    _messages_module(api_key)
 
 
 def decode(
@@ -106,7 +112,7 @@ def decode(
     body_offset: int,
     items_max: int = CLUSTER_ITEMS_MAX,
     numbers: int = CLUSTER_NUMBERS,
-) -> Entity:
+) -> Any:
     """Return the request in ``frame``, whose body starts at ``body_offset``.
 
     Raises `MalformedFrame` on bytes that are not such a request, on a version that has
@@ -132,7 +138,7 @@ def decode_in_steps(
     body_offset: int,
     items_max: int,
     numbers: int,
-) -> Generator[None, None, Entity]:
+) -> Generator[None, None, Any]:
     """Return the same as `decode`, and yield between pieces of the work."""
     check, read = _stepping_request_reader(api_key, version)
     try:
@@ -149,19 +155,18 @@ def decode_in_steps(
         raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
 
 
-def encode(api_key: int, version: int, correlation_id: int, entity: Entity) -> bytes:
+def encode(api_key: int, version: int, correlation_id: int, message: object) -> bytes:
     """Return the whole frame of a response, its size included.
 
-    ``entity`` is one of `response_type`, or any value with the fields of that version:
-    attributes are read by name, so a handler answers all versions in one shape.
+    ``message`` is a `ResponseMessage`, or any object with the fields of the version.
     """
     pieces = _response_head(api_key, version, correlation_id)
-    _response_writer(api_key, version)(entity, pieces.append)
+    _response_writer(api_key, version)(message, pieces.append)
     return _with_size(pieces)
 
 
 def encode_in_steps(
-    api_key: int, version: int, correlation_id: int, entity: Entity
+    api_key: int, version: int, correlation_id: int, message: object
 ) -> Generator[None, None, tuple[bytes, ...]]:
     """Return the frame that `encode` makes, and yield between pieces of the work.
 
@@ -169,7 +174,7 @@ def encode_in_steps(
     """
     pieces = _response_head(api_key, version, correlation_id)
     steps = []
-    for _ in _stepping_response_writer(api_key, version)(entity, pieces.append):
+    for _ in _stepping_response_writer(api_key, version)(message, pieces.append):
         steps.append(b"".join(pieces))
         pieces.clear()
         yield
@@ -192,12 +197,11 @@ def encode_request(
     version: int,
     correlation_id: int,
     client_id: str | None,
-    entity: Entity,
+    message: object,
 ) -> bytes:
     """Return the whole frame of a request, its size included.
 
-    ``entity`` is one of `request_type`, or any value with the fields of that version,
-    so that a client fills in one row for all versions.
+    ``message`` is a `RequestMessage`, or any object with the fields of the version.
     """
     pieces = [b"\0\0\0\0", _REQUEST_HEADER.pack(api_key, version, correlation_id)]
     if (api_key, version) != (ApiKey.CONTROLLED_SHUTDOWN, 0):
@@ -206,11 +210,11 @@ def encode_request(
         pieces.append(encoded)
     if version >= FIRST_FLEXIBLE[api_key]:
         pieces.append(b"\0")
-    _request_writer(api_key, version)(entity, pieces.append)
+    _request_writer(api_key, version)(message, pieces.append)
     return _with_size(pieces)
 
 
-def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Entity]:
+def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
     """Return the correlation id and the response in ``frame``, given without its size.
 
     Raises `MalformedFrame` on bytes that are not such a response.
@@ -270,14 +274,46 @@ def _stepping_response_writer(api_key: int, version: int) -> WriteInSteps:
 
 def _load(
     messages: Mapping[int, Message], kind: Kind, api_key: int, version: int
-) -> type[Entity]:
+) -> type[Any]:
     message = messages.get(api_key)
     if message is not None and 0 <= version <= message.last_version:
         return entity_type(message, version)
     try:
-        return entity_class(api_key, version, kind)
+        entity = entity_class(api_key, version, kind)
     except KeyError:
         raise MalformedFrame(f"{_name(api_key)} v{version}: no such schema") from None
+    module = _messages_module(api_key)
+    if module is not None:
+        _complete(
+            entity, module, "Request" if kind is EntityType.request else "Response"
+        )
+    return entity
+
+
+@cache
+def _messages_module(api_key: int) -> ModuleType | None:
+    """Return the module of an API's messages; None: neither served nor sent here."""
+    name = f"broker.protocol.messages.{ApiKey(api_key).name.lower()}"
+    return import_module(name) if find_spec(name) is not None else None
+
+
+def _complete(entity: type[Any], messages: ModuleType, side: str) -> None:
+    """Give a class of kio's the fields of other versions, at their defaults.
+
+    The class itself is changed: a derived class, or a copy of each message, would cost
+    time for every message that is read.
+    """
+    known = vars(messages)
+    message = known.get(entity.__name__) or known[f"{side}{entity.__name__}"]
+    fields = dataclasses.fields(entity)
+    present = {field.name for field in fields}
+    for name, default in defaults_of(message).items():
+        if name not in present:
+            setattr(entity, name, default)
+    for field in fields:
+        struct = kind_of(field).struct
+        if struct is not None:
+            _complete(struct, messages, side)
 
 
 def _with_size(pieces: list[bytes]) -> bytes:

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Any, Final, TypeAlias
 
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity, response_type
+from broker.protocol.wire.codec import response_type
 from broker.protocol.wire.introspect import kind_of
 
 _FIELD: Final = "error_code"
@@ -24,7 +24,7 @@ Arrays: TypeAlias = tuple[tuple[str, "Arrays"], ...]
 
 
 def first_error(
-    api_key: int, version: int, answer: Entity
+    api_key: int, version: int, answer: object
 ) -> Generator[None, None, int]:
     """Return the first error code in an answer, its own before those within; or 0.
 

@@ -15,6 +15,7 @@ import dataclasses
 import struct
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 # Private to kio, whose version is pinned: kio has no public way to ask for this.
@@ -224,7 +225,7 @@ def _tags_writer(
     entity: type[Any], fields: list[dataclasses.Field[Any]]
 ) -> Callable[[Any], bytes]:
     """Return the function that encodes the tagged fields that are not at default."""
-    table: list[tuple[bytes, str, Any, Write]] = []
+    table: list[tuple[bytes, str, Any, bytes | None, Write]] = []
     for field in sorted(fields, key=lambda each: int(each.metadata["tag"])):
         source = _Source()
         # A tag that is there has a value: there is no null to tell apart.
@@ -233,23 +234,39 @@ def _tags_writer(
         source.flush(1)
         write = source.compiled(f"{entity.__name__}.{field.name}")
         default = get_tagged_field_default(field)
-        tag = encode_varint(field.metadata["tag"])
-        table.append((tag, field.name, default, write))
+        # Structs of different classes are equal if their bytes are.
+        is_struct = (
+            kind.struct is not None and not kind.is_array and default is not None
+        )
+        unsaid = (
+            _encoded(write, SimpleNamespace(**{field.name: default}))
+            if is_struct
+            else None
+        )
+        table.append(
+            (encode_varint(field.metadata["tag"]), field.name, default, unsaid, write)
+        )
 
     def tags(value: Any) -> bytes:
         count = 0
         pieces: list[bytes] = []
-        for tag, name, default, write in table:
+        for tag, name, default, unsaid, write in table:
             if getattr(value, name) == default:
                 continue
+            encoded = _encoded(write, value)
+            if encoded == unsaid:
+                continue
             count += 1
-            inner: list[bytes] = []
-            write(value, inner.append)
-            encoded = b"".join(inner)
             pieces += (tag, encode_varint(len(encoded)), encoded)
         return encode_varint(count) + b"".join(pieces)
 
     return tags
+
+
+def _encoded(write: Write, value: object) -> bytes:
+    pieces: list[bytes] = []
+    write(value, pieces.append)
+    return b"".join(pieces)
 
 
 # ---- values ----

@@ -6,10 +6,14 @@ import dataclasses
 
 import pytest
 
-from broker.apis.common.answer import Row, answer
 from broker.log.steps import run
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from broker.protocol.wire.codec import encode, encode_in_steps
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import update_metadata
@@ -50,10 +54,10 @@ def test_metadata_of_one_huge_topic_has_preemption_points(
     )
 
 
-def rows(count: int) -> Row:
+def rows(count: int) -> MetadataResponse:
     """Return an answer of Metadata with a topic of so many partitions."""
     partitions = [
-        Row(
+        MetadataResponsePartition(
             error_code=ErrorCode.none,
             partition_index=index,
             leader_id=0,
@@ -64,7 +68,7 @@ def rows(count: int) -> Row:
         )
         for index in range(count)
     ]
-    topic = Row(
+    topic = MetadataResponseTopic(
         error_code=ErrorCode.none,
         name="t",
         topic_id=None,
@@ -72,7 +76,7 @@ def rows(count: int) -> Row:
         partitions=partitions,
         topic_authorized_operations=0,
     )
-    return answer(
+    return MetadataResponse(
         topics=[topic],
         brokers=[],
         cluster_id="c",

@@ -12,6 +12,11 @@ from broker.handling.registry import APIS
 from broker.log.steps import run
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from broker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import leader_and_isr, update_metadata
 
@@ -365,8 +370,13 @@ def test_an_answer_in_steps_is_of_one_time(api: ApiKey, in_steps: bool) -> None:
     request: Any = SimpleNamespace(
         peer=SimpleNamespace(listener="PLAINTEXT"), api_version=12
     )
-    named = [SimpleNamespace(name=name) for name in "abc"]
-    body: Any = SimpleNamespace(topics=named, cursor=None, response_partition_limit=100)
+    body: Any = (
+        MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in "abc"])
+        if api is ApiKey.METADATA
+        else DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in "abc"]
+        )
+    )
     handling: Any = APIS[api].handle(request, body, world.broker)
     steps = 0
     try:

@@ -48,8 +48,8 @@ def test_an_isolation_level_that_there_is_not_is_refused(version: int) -> None:
         asked = fetch_fields({("nope", 0): 0, ("t", 0): 0}, isolation_level=level)
         answer = world.send(ApiKey.FETCH, version, **asked)
         rows = [row for each in answer.responses for row in each.partitions]
-        told = {getattr(answer, "error_code", None), *(row.error_code for row in rows)}
-        assert told - {None} == {ErrorCode.invalid_request}
+        told = {answer.error_code, *(row.error_code for row in rows)}
+        assert told - {ErrorCode.none} == {ErrorCode.invalid_request}
         assert len(rows) == (2 if version < 7 else 0)
 
 

@@ -6,6 +6,7 @@ import sys
 import uuid
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace as Row
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from kio.static.primitive import i32Timedelta, i64Timedelta
 
-from broker.apis.common.answer import Row
 from broker.handling.registry import APIS
 from broker.log.steps import run
 from broker.protocol.api_keys import ApiKey

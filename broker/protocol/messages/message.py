@@ -1,0 +1,58 @@
+"""The bases of all messages."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    Final,
+    Generic,
+    TypeVar,
+    dataclass_transform,
+)
+
+from broker.protocol.api_keys import ApiKey
+
+# typeshed's SimpleNamespace has every attribute, which would hide a misspelt field.
+if TYPE_CHECKING:
+    _Fields = object
+else:
+    _Fields = SimpleNamespace
+
+NO_TIME: Final = timedelta(0)
+
+
+@dataclass_transform(kw_only_default=True)
+class Message(_Fields):
+    """A struct of named fields; a default is an attribute of the class.
+
+    A dataclass to the type checker. `dataclasses` itself would add a fifth of a second
+    to the start of a broker, for two hundred classes.
+    """
+
+
+class ResponseMessage(Message):
+    """A whole response. Versions without a throttle time leave it out."""
+
+    throttle_time: timedelta = NO_TIME
+
+
+Response_co = TypeVar("Response_co", bound=ResponseMessage, covariant=True)
+
+
+class RequestMessage(Message, Generic[Response_co]):
+    """A whole request, which is answered by a ``Response_co``."""
+
+    api_key: ClassVar[ApiKey]
+
+
+def defaults_of(message: type[Message]) -> dict[str, object]:
+    """Return the fields that have defaults, and these."""
+    return {
+        name: value
+        for base in message.__mro__
+        for name, value in vars(base).items()
+        if name in vars(base).get("__annotations__", ())
+    }
