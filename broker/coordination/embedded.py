@@ -24,11 +24,11 @@ from uuid import UUID
 from broker.cluster.blocking import Blocking, call_here, carried_out, in_turns
 from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.adoption import reconcile
-from broker.coordination.alone import Alone
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import Commands
 from broker.coordination.coordinator import Configs, Controlled, FoundLog, NewTopic
 from broker.coordination.registry import Registry
+from broker.coordination.single_node import SingleNode
 from broker.coordination.turns import Turns
 from broker.disk.identity import kafka_uuid
 from broker.log.steps import Steps, run
@@ -46,7 +46,7 @@ _PRODUCER_ID_MAX: Final = 2**63 - 1
 _LEADER_EPOCH_MAX: Final = 2**31 - 1
 
 
-class EmbeddedCoordinator(Alone):
+class EmbeddedCoordinator(SingleNode):
     """One broker, ``broker_id``; ``new_id`` draws topic ids."""
 
     def __init__(

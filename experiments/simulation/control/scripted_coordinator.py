@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
-from broker.coordination.alone import Alone
 from broker.coordination.coordinator import (
     BrokerRack,
     Configs,
@@ -14,6 +13,7 @@ from broker.coordination.coordinator import (
     FoundLog,
     NewTopic,
 )
+from broker.coordination.single_node import SingleNode
 from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
@@ -38,7 +38,7 @@ class Script(Protocol):
         """Return producer ids that nobody else is given."""
 
 
-class ScriptedCoordinator(Alone):
+class ScriptedCoordinator(SingleNode):
     """What a broker is handed whose controller is a `ScriptedController`.
 
     To be asked it is alone: nobody is elected, and nothing moves, but by the script.

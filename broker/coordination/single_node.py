@@ -18,7 +18,7 @@ from broker.protocol.topic_partition import TopicPartition
 from planes.slices import Pace, in_steps
 
 
-class Alone(ABC):
+class SingleNode(ABC):
     """The part of a coordinator that needs to remember nothing."""
 
     _broker: Controlled
