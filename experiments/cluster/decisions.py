@@ -16,7 +16,7 @@ import trio
 from broker.controller.leadership import Leadership
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.topic_records import read_leadership
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import SessionEvent
@@ -47,7 +47,7 @@ class Decisions:
         self._session = ZooKeeperSession(
             stage.zookeeper, timeout_ms=_SESSION_MS, connect=stage.connect, rng=rng
         )
-        self._znodes = PatientZnodes(self._session)
+        self._znodes = RetryingZnodes(self._session)
         self._known: dict[TopicPartition, Leadership] = {}
         self._paths: dict[str, TopicPartition] = {}
 

@@ -23,7 +23,7 @@ from broker.coordination.zookeeper.carrying_out import ControllerMoved
 from broker.coordination.zookeeper.election import Term, elect
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.membership import Membership
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.log.producers import Producers
 from broker.node.broker import Broker
 from broker.node.replicated_group_log import ReplicatedGroupLog
@@ -170,7 +170,7 @@ def two_controllers(patch: Patch) -> None:
     """
     terms: dict[Membership, Term] = {}
 
-    async def stand(self: Membership, znodes: PatientZnodes) -> None:
+    async def stand(self: Membership, znodes: RetryingZnodes) -> None:
         member = self._member
         while True:
             if self not in terms:
@@ -184,7 +184,7 @@ def two_controllers(patch: Patch) -> None:
             except* ControllerMoved:
                 del terms[self]
 
-    async def believe(znodes: PatientZnodes) -> bool:
+    async def believe(znodes: RetryingZnodes) -> bool:
         return True
 
     def update(self: Broker, request: UpdateMetadataRequest) -> ErrorCode:

@@ -38,8 +38,8 @@ from broker.coordination.zookeeper.layout.topic_records import (
     write_reassignment,
     write_topic,
 )
-from broker.coordination.zookeeper.patient import PatientZnodes, side_by_side
 from broker.coordination.zookeeper.reading import read_leaderships
+from broker.coordination.zookeeper.retrying import RetryingZnodes, side_by_side
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.znodes import (
     BadVersion,
@@ -65,7 +65,7 @@ class CarryingOut:
 
     def __init__(
         self,
-        znodes: PatientZnodes,
+        znodes: RetryingZnodes,
         term: Term,
         channels: ControllerChannels,
         appeared: Callable[[str], None],

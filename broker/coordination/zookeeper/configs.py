@@ -23,7 +23,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
     write_config_change,
 )
 from broker.coordination.zookeeper.layout.json_text import MalformedZnode
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
 from broker.zookeeper.znodes import BadVersion, NodeExists, NoNode, Znode
@@ -51,7 +51,7 @@ class ClusterConfigs:
         """Return a topic's own configs, as far as they are known here."""
         return self.topics.get(name, {})
 
-    async def read_all(self, znodes: PatientZnodes) -> bool:
+    async def read_all(self, znodes: RetryingZnodes) -> bool:
         """Read all configs, and watch for changes; return whether there was news."""
         present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
         self._seen = max(present, default="")
@@ -68,7 +68,7 @@ class ClusterConfigs:
         self.topics, self.brokers = topics, brokers
         return (topics, brokers) != before
 
-    async def read_changes(self, znodes: PatientZnodes, now_ms: int) -> list[str]:
+    async def read_changes(self, znodes: RetryingZnodes, now_ms: int) -> list[str]:
         """Learn what has changed, and go on watching.
 
         Returns the entities, as ``topics/T`` or ``brokers/N``, once each.
@@ -95,7 +95,7 @@ class ClusterConfigs:
             await self._read(znodes, entity)
         return list(changed)
 
-    async def _read(self, znodes: PatientZnodes, entity: str) -> None:
+    async def _read(self, znodes: RetryingZnodes, entity: str) -> None:
         if entity.startswith(("topics/", "brokers/")):
             found = await znodes.find(f"/config/{entity}")
             self._know(entity, _read_config(entity, found and found.data))
@@ -108,7 +108,7 @@ class ClusterConfigs:
         else:
             self.brokers[_broker(name)] = configs
 
-    async def read_topics(self, znodes: PatientZnodes, names: Collection[str]) -> None:
+    async def read_topics(self, znodes: RetryingZnodes, names: Collection[str]) -> None:
         """Learn the configs of some topics."""
         learned = +self._learned
         found = await znodes.find_all(paths.topic_config(name) for name in names)
@@ -123,7 +123,7 @@ class ClusterConfigs:
         entity: str,
         configs: Mapping[str, str],
         instead_of: Mapping[str, str] | None,
-        znodes: PatientZnodes,
+        znodes: RetryingZnodes,
     ) -> bool:
         """Replace an entity's configs, and notify all brokers.
 
@@ -146,7 +146,7 @@ class ClusterConfigs:
 
 
 async def _replaced(
-    znodes: PatientZnodes, path: str, data: bytes, found: Znode | None
+    znodes: RetryingZnodes, path: str, data: bytes, found: Znode | None
 ) -> bool:
     """Write a znode if it is as it was found; return whether it was."""
     if found is None:
@@ -171,7 +171,7 @@ def _broker(name: str) -> str:
     return "" if name == _DEFAULT else name
 
 
-async def _configs(znodes: PatientZnodes, parent: str) -> dict[str, Mapping[str, str]]:
+async def _configs(znodes: RetryingZnodes, parent: str) -> dict[str, Mapping[str, str]]:
     names = await znodes.children(parent)
     found = await znodes.find_all(f"{parent}/{name}" for name in names)
     return {

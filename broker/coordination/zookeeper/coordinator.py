@@ -54,7 +54,7 @@ from broker.coordination.zookeeper.known_topics import KnownTopics
 from broker.coordination.zookeeper.leaving import hand_over
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.membership import Membership
-from broker.coordination.zookeeper.patient import PatientZnodes, in_session
+from broker.coordination.zookeeper.retrying import RetryingZnodes, in_session
 from broker.log.steps import Steps
 from broker.observation.metric import Metric
 from broker.observation.supervisor import Supervisor
@@ -341,7 +341,7 @@ class ZooKeeperCoordinator:
 
     async def _write(
         self,
-        change: Callable[[PatientZnodes], Awaitable[R]],
+        change: Callable[[RetryingZnodes], Awaitable[R]],
         timeout_ms: float = _WRITE_MS,
     ) -> R:
         """Change znodes in the present session; raise REQUEST_TIMED_OUT.
@@ -487,7 +487,7 @@ class ZooKeeperCoordinator:
 
 def _creation(
     new: NewTopic, topic_id: UUID
-) -> Callable[[PatientZnodes], Awaitable[None]]:
+) -> Callable[[RetryingZnodes], Awaitable[None]]:
     """Return the change of znodes that creates a topic."""
     replicas = map(ReplicaAssignment, new.assignment)
     topic = TopicAssignment(topic_id, dict(enumerate(replicas)))

@@ -11,7 +11,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
     read_controller,
     write_controller,
 )
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.zookeeper.znodes import BadVersion, Create, NodeExists, SetData
 
 # Content of /controller_epoch before the first election.
@@ -26,7 +26,7 @@ class Term:
     version: int
 
 
-async def elect(znodes: PatientZnodes, broker_id: int, now_ms: int) -> Term | None:
+async def elect(znodes: RetryingZnodes, broker_id: int, now_ms: int) -> Term | None:
     """Become controller unless there is one; a watch sees it go.
 
     None if another broker is controller.
@@ -58,29 +58,29 @@ async def elect(znodes: PatientZnodes, broker_id: int, now_ms: int) -> Term | No
             )
 
 
-async def is_controller(znodes: PatientZnodes) -> bool:
+async def is_controller(znodes: RetryingZnodes) -> bool:
     """Return whether this session's broker is controller; a watch sees that change."""
     return await _holder(znodes) == znodes.session_id
 
 
-async def controller_id(znodes: PatientZnodes) -> int | None:
+async def controller_id(znodes: RetryingZnodes) -> int | None:
     """Return the controller's id, if there is one."""
     found = await znodes.find(paths.CONTROLLER)
     return None if found is None else read_controller(found.data)
 
 
-async def latest_epoch(znodes: PatientZnodes) -> int:
+async def latest_epoch(znodes: RetryingZnodes) -> int:
     """Return the epoch of the last controller that was elected; 0 if there was none."""
     found = await znodes.find(paths.CONTROLLER_EPOCH)
     return 0 if found is None else int(found.data)
 
 
-async def _holder(znodes: PatientZnodes) -> int | None:
+async def _holder(znodes: RetryingZnodes) -> int | None:
     """Return the session that owns /controller, and watch it."""
     stat = await znodes.exists(paths.CONTROLLER, watch=True)
     return None if stat is None else stat.ephemeral_owner
 
 
-async def _term(znodes: PatientZnodes) -> Term:
+async def _term(znodes: RetryingZnodes) -> Term:
     data, stat = await znodes.get(paths.CONTROLLER_EPOCH)
     return Term(int(data), stat.version)

@@ -47,13 +47,13 @@ from broker.coordination.zookeeper.layout.topic_records import (
     read_partitions,
     read_reassignment,
 )
-from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.coordination.zookeeper.reading import (
     read_brokers,
     read_each,
     read_leaderships,
     read_topics,
 )
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
 from broker.protocol.schemas.stop_replica import StopReplicaRequest
@@ -84,14 +84,14 @@ class Governing:
     def __init__(
         self,
         core: KafkaController,
-        znodes: PatientZnodes,
+        znodes: RetryingZnodes,
         term: Term,
         open_channels: Callable[[Answered], ControllerChannels],
         *,
         meters: ControllerMeters,
         listeners: tuple[str, ...],
         rebalance_s: float | None,
-        learn: Callable[[PatientZnodes, Collection[str]], Awaitable[None]],
+        learn: Callable[[RetryingZnodes, Collection[str]], Awaitable[None]],
         new_id: Callable[[], UUID],
         billed: AbstractContextManager[object],
     ) -> None:

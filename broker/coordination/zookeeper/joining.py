@@ -28,7 +28,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
     read_cluster_id,
     write_cluster_id,
 )
-from broker.coordination.zookeeper.patient import PatientZnodes, again
+from broker.coordination.zookeeper.retrying import RetryingZnodes, again
 from broker.coordination.zookeeper.topic_writes import partition_count
 from broker.disk.identity import kafka_uuid
 from broker.protocol.errors import ConfigError
@@ -69,7 +69,7 @@ async def generated_broker_id(
     :raises ConfigError: if ZooKeeper does not serve in time.
     """
 
-    async def draw(znodes: PatientZnodes) -> int:
+    async def draw(znodes: RetryingZnodes) -> int:
         await prepare_znodes(znodes)
         written = await znodes.set(paths.BROKER_SEQUENCE, b"")
         return config[RESERVED_BROKER_MAX_ID] + written.version
@@ -80,7 +80,7 @@ async def generated_broker_id(
 async def _in_session(
     open_session: Callable[[], ZooKeeperSession],
     config: BrokerConfig,
-    work: Callable[[PatientZnodes], Awaitable[T]],
+    work: Callable[[RetryingZnodes], Awaitable[T]],
 ) -> T:
     timeout_ms = (
         config[ZOOKEEPER_CONNECTION_TIMEOUT_MS] or config[ZOOKEEPER_SESSION_TIMEOUT_MS]
@@ -90,7 +90,7 @@ async def _in_session(
         with trio.move_on_after(timeout_ms / 1000):
             await nursery.start(session.run)
             await again(session.make_chroot)
-            found = await work(PatientZnodes(session))
+            found = await work(RetryingZnodes(session))
             await session.close()
             return found
     raise ConfigError(
@@ -101,7 +101,7 @@ async def _in_session(
 
 
 async def _read(
-    znodes: PatientZnodes, configs: ClusterConfigs, new_id: Callable[[], UUID]
+    znodes: RetryingZnodes, configs: ClusterConfigs, new_id: Callable[[], UUID]
 ) -> Cluster:
     await prepare_znodes(znodes)
     await znodes.ensure(paths.CLUSTER_ID, write_cluster_id(kafka_uuid(new_id())))
@@ -112,7 +112,7 @@ async def _read(
     )
 
 
-async def prepare_znodes(znodes: PatientZnodes) -> None:
+async def prepare_znodes(znodes: RetryingZnodes) -> None:
     """Create what every cluster has, as far as it is not there."""
     for path in paths.PERSISTENT:
         await znodes.ensure(path)

@@ -33,7 +33,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
     BrokerRecord,
     write_broker,
 )
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.observation.supervisor import Supervisor
@@ -79,7 +79,7 @@ class Member:
         self._connect = connect
         self._rng = rng
         # The session in which all configs have been read.
-        self._read_in: PatientZnodes | None = None
+        self._read_in: RetryingZnodes | None = None
 
     def metrics(self) -> Iterator[Metric | None]:
         """Iterate over the controller's metrics of the cluster, and of its work."""
@@ -97,7 +97,7 @@ class Member:
         )
         return write_broker(record, self.now_ms())
 
-    def open_term(self, znodes: PatientZnodes, term: Term) -> Governing:
+    def open_term(self, znodes: RetryingZnodes, term: Term) -> Governing:
         """Return what governs the cluster in a term of this broker's."""
         config = self._config
         self._is_unclean_by_default = self._unclean_by_default()
@@ -144,7 +144,7 @@ class Member:
         configs = self.configs.of_topic(topic)
         return bool(topic_value(_UNCLEAN, configs, self.broker.config))
 
-    async def configs_may_have_changed(self, znodes: PatientZnodes) -> None:
+    async def configs_may_have_changed(self, znodes: RetryingZnodes) -> None:
         """Take into effect what has changed, in a new session perhaps all."""
         if self._read_in is not znodes:
             news = await self.configs.read_all(znodes)

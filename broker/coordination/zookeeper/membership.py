@@ -21,8 +21,8 @@ from broker.coordination.zookeeper.joining import prepare_znodes
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import write_log_dir_event
 from broker.coordination.zookeeper.member import Member
-from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.coordination.zookeeper.registration import register
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.logs import fields
 from broker.protocol.sentinels import NO_EPOCH
 from broker.zookeeper.znodes import SessionEvent, SessionExpired, WatchEvent, Znodes
@@ -41,7 +41,7 @@ class Membership:
     def __init__(self, member: Member, open_session: Callable[[], Znodes]) -> None:
         self._member = member
         self._open_session = open_session
-        self.znodes: PatientZnodes | None = None
+        self.znodes: RetryingZnodes | None = None
         # The czxid of the registration.
         self.broker_epoch = NO_EPOCH
         self._leaving = False
@@ -53,7 +53,7 @@ class Membership:
         self._configs_changed = Signal()
         self._controller_changed = Signal()
 
-    async def present(self) -> PatientZnodes:
+    async def present(self) -> RetryingZnodes:
         """Return the znodes of the present session, or of the next one."""
         while self.znodes is None:
             await self._changed.next()
@@ -97,7 +97,7 @@ class Membership:
 
     async def _live(self, session: Znodes) -> None:
         """Do all that is done in a session; return, or raise, when it has expired."""
-        self.znodes = PatientZnodes(session)
+        self.znodes = RetryingZnodes(session)
         self._changed.notify()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._take_part, self.znodes)
@@ -120,7 +120,7 @@ class Membership:
         if self._member.governing is not None:
             self._member.governing.look_at(event.path)
 
-    async def _take_part(self, znodes: PatientZnodes) -> None:
+    async def _take_part(self, znodes: RetryingZnodes) -> None:
         await prepare_znodes(znodes)
         member = self._member
         # The broker has its configs before it is commanded to lead.
@@ -148,7 +148,7 @@ class Membership:
             )
             nursery.start_soon(self._stand_for_election, znodes)
 
-    async def _forget_deleted_topics(self, znodes: PatientZnodes) -> None:
+    async def _forget_deleted_topics(self, znodes: RetryingZnodes) -> None:
         """Drop topics that were deleted while this broker had no session.
 
         No controller sends their deletion any more: the broker would go on to list
@@ -162,11 +162,11 @@ class Membership:
                 if topic.name not in names:
                     cache.forget(topic)
 
-    async def _tell_of_log_dirs(self, znodes: PatientZnodes) -> None:
+    async def _tell_of_log_dirs(self, znodes: RetryingZnodes) -> None:
         event = write_log_dir_event(self._member.broker_id)
         await znodes.create(paths.LOG_DIR_EVENT, event, sequential=True)
 
-    async def _stand_for_election(self, znodes: PatientZnodes) -> None:
+    async def _stand_for_election(self, znodes: RetryingZnodes) -> None:
         while True:
             member = self._member
             term = await elect(znodes, member.broker_id, member.now_ms())
@@ -181,7 +181,7 @@ class Membership:
                 pass
             logger.info("resigned as controller", extra=fields(epoch=term.epoch))
 
-    async def _govern(self, znodes: PatientZnodes, term: Term) -> None:
+    async def _govern(self, znodes: RetryingZnodes, term: Term) -> None:
         """Govern until another broker is controller, or none."""
         governing = self._member.governing = self._member.open_term(znodes, term)
         try:

@@ -20,7 +20,7 @@ from broker.coordination.zookeeper.layout.topic_records import (
     read_leadership,
     read_topic,
 )
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.logs import fields
 from broker.protocol.schemas.update_metadata import UpdateMetadataEndpoint
 from broker.protocol.topic_partition import TopicPartition
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 async def read_each(
-    znodes: PatientZnodes,
+    znodes: RetryingZnodes,
     wanted: Iterable[str],
     read: Callable[[bytes], R],
     *,
@@ -55,7 +55,7 @@ def _understood(
             )
 
 
-async def read_brokers(znodes: PatientZnodes) -> dict[int, RegisteredBroker]:
+async def read_brokers(znodes: RetryingZnodes) -> dict[int, RegisteredBroker]:
     """Return the brokers that are registered, by id."""
     names = await znodes.children(paths.BROKER_IDS, watch=True)
     # Other znodes that an operator put there have no number.
@@ -84,7 +84,7 @@ def _registered(path: str, znode: Znode) -> RegisteredBroker:
 
 
 async def read_topics(
-    znodes: PatientZnodes, names: Iterable[str]
+    znodes: RetryingZnodes, names: Iterable[str]
 ) -> dict[str, TopicAssignment]:
     """Return those topics that there are."""
     by_path = {paths.topic(name): name for name in names}
@@ -93,7 +93,7 @@ async def read_topics(
 
 
 async def read_leaderships(
-    znodes: PatientZnodes, keys: Iterable[TopicPartition]
+    znodes: RetryingZnodes, keys: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Leadership]:
     """Return the leaderships of those partitions that have had a leader."""
     by_path = {paths.partition_state(key): key for key in keys}

@@ -10,7 +10,7 @@ from logging import getLogger
 
 from broker.client.signals import Signal
 from broker.coordination.zookeeper.layout import paths
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.logs import fields
 from broker.zookeeper.znodes import NodeExists
 
@@ -18,7 +18,7 @@ logger = getLogger(__name__)
 
 
 async def register(
-    znodes: PatientZnodes,
+    znodes: RetryingZnodes,
     broker_id: int,
     data: bytes,
     *,

@@ -18,7 +18,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
     write_producer_ids,
 )
 from broker.coordination.zookeeper.layout.topic_records import read_topic, write_topic
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.zookeeper.znodes import (
     BadVersion,
@@ -36,7 +36,10 @@ _PRODUCER_ID_MAX = 2**63 - 1
 
 
 async def create_topic(
-    znodes: PatientZnodes, name: str, topic: TopicAssignment, configs: Mapping[str, str]
+    znodes: RetryingZnodes,
+    name: str,
+    topic: TopicAssignment,
+    configs: Mapping[str, str],
 ) -> None:
     """Create a topic with its configs; raise TOPIC_ALREADY_EXISTS.
 
@@ -77,7 +80,7 @@ async def create_topic(
         raise _exists(name)
 
 
-async def request_deletion(znodes: PatientZnodes, name: str) -> None:
+async def request_deletion(znodes: RetryingZnodes, name: str) -> None:
     """Ask the controller to delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION."""
     if await znodes.exists(paths.topic(name)) is None:
         raise unknown(name)
@@ -85,7 +88,7 @@ async def request_deletion(znodes: PatientZnodes, name: str) -> None:
 
 
 async def create_partitions(
-    znodes: PatientZnodes,
+    znodes: RetryingZnodes,
     name: str,
     first: int,
     assignment: tuple[tuple[int, ...], ...],
@@ -120,13 +123,13 @@ async def create_partitions(
     return True
 
 
-async def partition_count(znodes: PatientZnodes, name: str) -> int | None:
+async def partition_count(znodes: RetryingZnodes, name: str) -> int | None:
     """Return how many partitions a topic has, None if there is no such topic."""
     found = await znodes.find(paths.topic(name))
     return None if found is None else len(read_topic(found.data).partitions)
 
 
-async def reserve_producer_ids(znodes: PatientZnodes, broker_id: int) -> range:
+async def reserve_producer_ids(znodes: RetryingZnodes, broker_id: int) -> range:
     """Take the next block of producer ids; no other broker is given them."""
     while True:
         data, stat = await znodes.get(paths.PRODUCER_IDS)

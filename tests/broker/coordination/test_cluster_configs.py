@@ -8,7 +8,7 @@ import pytest
 
 from broker.coordination.zookeeper.configs import ClusterConfigs
 from broker.coordination.zookeeper.joining import prepare_znodes
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Znode
 from experiments.worlds.virtual.apis import START_MS
@@ -17,7 +17,7 @@ from tests.broker.zookeeper.zoo import Zoo, with_zoo
 OLD, NEW = {"retention.ms": "1000"}, {"retention.ms": "2000"}
 
 
-class Late(PatientZnodes):
+class Late(RetryingZnodes):
     """Its first many reads are answered late: something happens before."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Late(PatientZnodes):
 def test_what_is_altered_during_a_read_is_in_force_after_it(reads: str) -> None:
     async def scenario(zoo: Zoo) -> None:
         session = await zoo.opened("zoo:2181")
-        znodes = PatientZnodes(session)
+        znodes = RetryingZnodes(session)
         await prepare_znodes(znodes)
         theirs, ours = ClusterConfigs(), ClusterConfigs()
         await theirs.write("topics/t", OLD, None, znodes)
@@ -67,7 +67,7 @@ def test_a_topic_that_is_learned_during_the_first_read_stays_known() -> None:
 
     async def scenario(zoo: Zoo) -> None:
         session = await zoo.opened("zoo:2181")
-        znodes = PatientZnodes(session)
+        znodes = RetryingZnodes(session)
         await prepare_znodes(znodes)
         theirs, ours = ClusterConfigs(), ClusterConfigs()
         await theirs.write("topics/t", OLD, None, znodes)

@@ -29,7 +29,7 @@ from broker.coordination.zookeeper.layout.topic_records import (
     write_partitions,
     write_reassignment,
 )
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.coordination.zookeeper.topic_writes import create_topic, request_deletion
 from broker.disk.identity import draw_uuid
 from broker.protocol.errors import KafkaError
@@ -161,7 +161,7 @@ class Fleet:
         self.is_calm = False
         self.brokers = [MemberWitness(config(number)) for number in BROKERS]
         self.coordinators = [self._coordinator(each) for each in self.brokers]
-        self.operator: PatientZnodes
+        self.operator: RetryingZnodes
 
     def _coordinator(self, broker: MemberWitness) -> ZooKeeperCoordinator:
         number = broker.config.node_id
@@ -215,7 +215,7 @@ class Fleet:
 
     async def start(self) -> None:
         """Have all three take part."""
-        self.operator = PatientZnodes(await self.zoo.opened("zoo:2181"))
+        self.operator = RetryingZnodes(await self.zoo.opened("zoo:2181"))
         for broker, coordinator in zip(self.brokers, self.coordinators, strict=True):
             await coordinator.prepare()
             coordinator.open(broker)

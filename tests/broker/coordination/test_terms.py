@@ -17,7 +17,7 @@ from broker.coordination.controller_events import ControllerState
 from broker.coordination.zookeeper.election import Term, elect
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.member import Member
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.zookeeper.session import ZooKeeperSession
@@ -28,7 +28,7 @@ from tests.broker.coordination.test_late_writes import config
 from tests.broker.zookeeper.zoo import Zoo, with_zoo
 
 
-class Interrupted(PatientZnodes):
+class Interrupted(RetryingZnodes):
     """Something happens just before the epoch is read, once."""
 
     def __init__(
@@ -46,8 +46,8 @@ class Interrupted(PatientZnodes):
 def test_who_is_deposed_while_it_looks_does_not_govern_in_the_next_ones_name() -> None:
     async def scenario(zoo: Zoo) -> None:
         session = await zoo.opened("zoo:2181")
-        ours = PatientZnodes(session)
-        theirs = PatientZnodes(await zoo.opened("zoo:2181"))
+        ours = RetryingZnodes(session)
+        theirs = RetryingZnodes(await zoo.opened("zoo:2181"))
         first = await elect(ours, 0, START_MS)
         assert first is not None
         assert first.epoch == 1
@@ -70,7 +70,7 @@ def test_who_asks_as_a_term_ends_is_told_so(asks_late: bool) -> None:
     """It may have found the term before that, and come to it after."""
 
     async def scenario(zoo: Zoo) -> None:
-        znodes = PatientZnodes(await zoo.opened("zoo:2181"))
+        znodes = RetryingZnodes(await zoo.opened("zoo:2181"))
         member = Member(
             config(0),
             connect=zoo.connect,

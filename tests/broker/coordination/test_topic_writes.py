@@ -20,7 +20,7 @@ from broker.coordination.zookeeper.joining import prepare_znodes
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import read_config
 from broker.coordination.zookeeper.layout.topic_records import read_topic
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.coordination.zookeeper.topic_writes import (
     create_partitions,
     create_topic,
@@ -55,8 +55,8 @@ def silent_channels() -> ControllerChannels:
     )
 
 
-async def at(zoo: Zoo) -> PatientZnodes:
-    znodes = PatientZnodes(await zoo.opened("zoo:2181"))
+async def at(zoo: Zoo) -> RetryingZnodes:
+    znodes = RetryingZnodes(await zoo.opened("zoo:2181"))
     await prepare_znodes(znodes)
     return znodes
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 AT_ONCE: Final = 256
 
 
-class PatientZnodes:
+class RetryingZnodes:
     """The znodes of one session, for as long as it lasts."""
 
     def __init__(self, znodes: Znodes) -> None:
@@ -154,8 +154,8 @@ async def again(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def in_session(
-    present: Callable[[], Awaitable[PatientZnodes]],
-    change: Callable[[PatientZnodes], Awaitable[T]],
+    present: Callable[[], Awaitable[RetryingZnodes]],
+    change: Callable[[RetryingZnodes], Awaitable[T]],
 ) -> T:
     """Change znodes in the present session; raise REQUEST_TIMED_OUT if it expires."""
     try:
