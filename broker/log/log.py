@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from broker.disk.closable import ClosableStorage
-from broker.disk.doomed import Doomed
+from broker.disk.pending_removals import PendingRemovals
 from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
 from broker.log.producers import (
@@ -101,7 +101,7 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         durability: Durability,
-        doomed: Doomed,
+        doomed: PendingRemovals,
         now_ms: int,
     ) -> None:
         self.directory = directory

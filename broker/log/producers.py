@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from broker.disk.doomed import Doomed
+from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import (
     Storage,
     join,
@@ -431,7 +431,7 @@ def _load_snapshot(
     up_to: int,
     producers: Producers,
     not_after: int,
-    doomed: Doomed,
+    doomed: PendingRemovals,
 ) -> int | None:
     """Take over the newest sound snapshot at most at ``not_after``; return its offset.
 
@@ -455,7 +455,7 @@ def replay_producers(
     segments: Iterable[Segment],
     producers: Producers,
     up_to: int,
-    doomed: Doomed,
+    doomed: PendingRemovals,
     from_offset: int = LONG_MAX,
 ) -> None:
     """Rebuild the state before ``up_to``: the newest snapshot, then the batches.

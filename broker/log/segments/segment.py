@@ -16,8 +16,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from broker.disk.doomed import Doomed
 from broker.disk.newest import NewestWins
+from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import File, Storage, join
 from broker.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from broker.log.segments.log_config import LONG_MAX, LogConfig
@@ -333,7 +333,7 @@ class Segment:
 
     # ---- the life of its files ----
 
-    def doom(self, doomed: Doomed) -> None:
+    def doom(self, doomed: PendingRemovals) -> None:
         """Rename the files, which are only to be removed; slices stay readable."""
         for kind in (".log", ".index", ".timeindex", TRANSACTION_INDEX):
             doomed.discard(self._storage, self.path(kind))

@@ -19,11 +19,11 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from broker.disk import checkpoints
-from broker.disk.doomed import Doomed, remove_all
 from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.disk.log_dirs import LogDirs
 from broker.disk.offset_files import OffsetFiles
 from broker.disk.partition_metadata import read_topic_id, write_topic_id
+from broker.disk.pending_removals import PendingRemovals, remove_all
 from broker.disk.storage import Storage, join, write_atomically
 from broker.log import flushing
 from broker.log.log import Log
@@ -83,7 +83,7 @@ class LogManager:
         # Called with a topic that has no log here any more.
         self._on_gone = on_gone
         # Paths to be removed: files of segments, directories of partitions.
-        self.doomed = Doomed()
+        self.doomed = PendingRemovals()
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self._deletions = 0
         self._files = OffsetFiles(storage)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from broker.disk import checkpoints
-from broker.disk.doomed import Doomed
 from broker.disk.failures import LogStorageError
 from broker.disk.offset_files import OffsetFiles
+from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import Storage, join, remove_if_there
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
@@ -31,7 +31,11 @@ class Opening:
     """
 
     def __init__(
-        self, directory: str, storage: Storage, files: OffsetFiles, doomed: Doomed
+        self,
+        directory: str,
+        storage: Storage,
+        files: OffsetFiles,
+        doomed: PendingRemovals,
     ) -> None:
         self.directory = directory
         self._storage = storage

@@ -24,8 +24,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from broker.disk.closable import ClosableStorage
-from broker.disk.doomed import Doomed
 from broker.disk.failures import LogStorageError
+from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import Storage, join, remove_if_there
 from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
@@ -75,7 +75,7 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     cleaner_offset: int = 0,
-    doomed: Doomed | None = None,
+    doomed: PendingRemovals | None = None,
     report: Report = lambda loss: None,
     on_failure: Callable[[LogStorageError], None] = lambda _: None,
 ) -> Log:
@@ -96,7 +96,7 @@ def open_log(
         storage,
         now_ms,
         _Noted(clean, recovery_point, log_start_offset, cleaner_offset),
-        doomed=Doomed() if doomed is None else doomed,
+        doomed=PendingRemovals() if doomed is None else doomed,
         report=report,
     )
     try:
@@ -113,7 +113,7 @@ def _open(
     now_ms: int,
     noted: _Noted,
     *,
-    doomed: Doomed,
+    doomed: PendingRemovals,
     report: Report,
     changed: bool,
     look_at_all: bool,
@@ -195,7 +195,7 @@ class _Opening:
         may_have_gaps: bool,
         look_at_all: bool,
         report: Report,
-        doomed: Doomed,
+        doomed: PendingRemovals,
     ) -> None:
         self._report = report
         self._doomed = doomed

@@ -29,7 +29,7 @@ class _Due(NamedTuple):
         return 0 if now_ms < self.since_ms else max(self.due_ms - now_ms, 0)
 
 
-class Doomed:
+class PendingRemovals:
     """Paths, each with the time from which it may go. Cost: O(log n) each.
 
     On the wall clock, which may be put back: what then lies in the future is due.
