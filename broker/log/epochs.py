@@ -22,8 +22,8 @@ from operator import attrgetter
 from typing import Final
 
 from broker.disk.checkpoints import EpochStart, read_epochs, write_epochs
-from broker.disk.newest import NewestWins
 from broker.disk.storage import Storage
+from broker.disk.versioned_writes import VersionedWrites
 from broker.log.steps import BlockingCall
 from broker.protocol.wire.hot import EpochEnd
 
@@ -51,7 +51,7 @@ class LeaderEpochs:
         self._entries = read_epochs(storage, directory)
         # Counts changes: the versions of the file.
         self._changes = 0
-        self._file = NewestWins()
+        self._file = VersionedWrites()
         # The newest epoch, -1 if there is none.
         self.latest = self._entries[-1].epoch if self._entries else UNDEFINED
 

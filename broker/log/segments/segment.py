@@ -16,9 +16,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from broker.disk.newest import NewestWins
 from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import File, Storage, join
+from broker.disk.versioned_writes import VersionedWrites
 from broker.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from broker.log.segments.log_config import LONG_MAX, LogConfig
 from broker.log.segments.timestamps import newest_of
@@ -109,7 +109,7 @@ class Segment:
         # Bytes of a failed write or of a truncation may follow its end.
         self.torn = False
         self._tears = 0
-        self._cuts = NewestWins()
+        self._cuts = VersionedWrites()
         self.offset_index = SparseIndex(storage, path(".index"), OFFSET_ENTRY)
         self.time_index = SparseIndex(storage, path(".timeindex"), TIME_ENTRY)
         self.aborted = TransactionIndex(storage, path(TRANSACTION_INDEX))

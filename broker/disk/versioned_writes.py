@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 
 
-class NewestWins:
+class VersionedWrites:
     """Says which of the versions of a content is written; they are numbered from 1."""
 
     __slots__ = ("_lock", "version")
