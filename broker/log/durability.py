@@ -15,7 +15,7 @@ from contextlib import suppress
 from posixpath import dirname
 from typing import Final, NamedTuple
 
-from broker.disk.closable import ClosableStorage
+from broker.disk.closable_storage import ClosableStorage
 from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.disk.storage import File, Storage
 from broker.log.epochs import LeaderEpochs

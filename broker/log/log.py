@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from broker.disk.closable import ClosableStorage
+from broker.disk.closable_storage import ClosableStorage
 from broker.disk.pending_removals import PendingRemovals
 from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.disk.closable import ClosableStorage
+from broker.disk.closable_storage import ClosableStorage
 from broker.disk.failures import LogStorageError
 from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import Storage, join, remove_if_there

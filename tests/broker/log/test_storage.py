@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.disk.closable import ClosableStorage
+from broker.disk.closable_storage import ClosableStorage
 from broker.disk.failures import LogUnavailable
 from broker.disk.files import RealStorage
 from broker.disk.memory import Crashed, Faults, MemoryStorage
