@@ -22,8 +22,8 @@ from typing import Final
 from uuid import UUID
 
 from broker.cluster import epoch_ends
+from broker.cluster.flush_barrier import FlushBarrier
 from broker.cluster.follower import Follower, SyncRules
-from broker.cluster.withheld import Withheld
 from broker.disk.storage import FileSlice
 from broker.log.log import Appended, Log
 from broker.log.reading import read
@@ -80,7 +80,7 @@ class Partition:
         self.key = key
         self.topic_id = topic_id
         self.log = log
-        self.withheld = Withheld(log)
+        self.withheld = FlushBarrier(log)
         self.local_id = local_id
         self._min_insync = min_insync
         self._sync = sync

@@ -12,7 +12,7 @@ from broker.log.flushing import flush_due
 from broker.log.log import Log
 
 
-class Withheld:
+class FlushBarrier:
     """Up to where a log has to be flushed before all of it is shown."""
 
     __slots__ = ("_log", "_to_offset")
