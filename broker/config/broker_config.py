@@ -29,7 +29,7 @@ from broker.config.doorkeeper import (
     DOORKEEPER_CONTROLLER_LISTENERS,
     DOORKEEPER_UNKNOWN_CONFIGS,
 )
-from broker.config.inert import INERT
+from broker.config.keys_without_effect import INERT
 from broker.config.listeners import (
     Listener,
     check_host,
