@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planes.admission import Applicant
+from planes.admission import AdmissionJob
 
 if TYPE_CHECKING:
     from planes.lock import Locking
@@ -31,7 +31,7 @@ class BrokenRule(AssertionError):
 
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class Task(Applicant):
+class Task(AdmissionJob):
     """A job with its stamps; ``serve`` begins it, ``done`` takes the result.
 
     ``serve`` returns the coroutine of its handler, which is then run in slices; or, of

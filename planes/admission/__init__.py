@@ -15,7 +15,7 @@ from planes.admission.admission import (
     THROTTLED,
     Admission,
 )
-from planes.admission.applicant import Applicant
+from planes.admission.admission_job import AdmissionJob
 from planes.admission.block import Block
 from planes.admission.codel import CoDel
 from planes.admission.deadline import Deadline
@@ -29,7 +29,7 @@ __all__ = [
     "OVER_QUOTA",
     "THROTTLED",
     "Admission",
-    "Applicant",
+    "AdmissionJob",
     "Block",
     "CoDel",
     "Deadline",

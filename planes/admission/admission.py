@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Protocol
 
-from planes.admission.applicant import Applicant
+from planes.admission.admission_job import AdmissionJob
 from schedulers import Job
 
 # Reasons, as they are counted. All but the last turn a task away: because its time is
@@ -45,10 +45,10 @@ class Admission(Protocol):
     def admits(self, job: Job, queued: int) -> bool:
         """Return whether ``job`` may enter a queue that holds ``queued`` requests."""
 
-    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+    def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
         """Take note of a task that has entered behind ``queued`` others."""
 
-    def judge(self, task: Applicant, now_ns: int) -> str | None:
+    def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
         """Return why a task is turned away whose turn has come; None to serve it.
 
         A task that is served may get a ``throttled_until_ns``.

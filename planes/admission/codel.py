@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from planes.admission.admission import EXPIRED
-from planes.admission.applicant import Applicant
+from planes.admission.admission_job import AdmissionJob
 from schedulers import Job
 
 
@@ -25,7 +25,7 @@ class CoDel:
     (2012). Cost: O(1).
 
     >>> rule = CoDel(capacity=9, target_ns=5, interval_ns=100, favoured=frozenset())
-    >>> first, second, late = (Applicant(number=n) for n in range(3))
+    >>> first, second, late = (AdmissionJob(number=n) for n in range(3))
     >>> rule.entered(first, 0, 0)
     >>> rule.entered(second, 1, 100)
     >>> rule.entered(late, 1, 101)
@@ -46,7 +46,7 @@ class CoDel:
         """Return whether there is room."""
         return queued < self.capacity
 
-    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+    def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
         """Set the limit that the state of the queue calls for."""
         if queued == 0:
             self._last_empty_ns = now_ns
@@ -55,7 +55,7 @@ class CoDel:
         stands = self._last_empty_ns < now_ns - self.interval_ns
         task.deadline_ns = now_ns + (self.target_ns if stands else self.interval_ns)
 
-    def judge(self, task: Applicant, now_ns: int) -> str | None:
+    def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
         """Turn a request away that has waited for longer than it may."""
         if task.request_class in self.favoured or task.deadline_ns is None:
             return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from planes.admission.admission import EXPIRED, HOPELESS
-from planes.admission.applicant import Applicant
+from planes.admission.admission_job import AdmissionJob
 from schedulers import Job
 
 
@@ -30,7 +30,7 @@ class Deadline:
     that retry, so classes that must not be lost are favoured. Cost: O(1).
 
     >>> rule = Deadline(capacity=9, limits_ns={"produce": 100}, favoured=frozenset())
-    >>> task = Applicant(number=0, request_class="produce", received_ns=50, cost_ns=30)
+    >>> task = AdmissionJob(number=0, request_class="produce", received_ns=50, cost_ns=30)
     >>> rule.entered(task, 0, 50)
     >>> rule.judge(task, 120), rule.judge(task, 121)
     (None, 'hopeless')
@@ -45,7 +45,7 @@ class Deadline:
         """Return whether there is room."""
         return queued < self.capacity
 
-    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+    def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
         """Give the request its class's deadline, unless it has an earlier one."""
         limit_ns = self.limits_ns.get(task.request_class)
         if limit_ns is None or task.request_class in self.favoured:
@@ -54,7 +54,7 @@ class Deadline:
         if task.deadline_ns is None or due_ns < task.deadline_ns:
             task.deadline_ns = due_ns
 
-    def judge(self, task: Applicant, now_ns: int) -> str | None:
+    def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
         """Turn a request away that would be done after its deadline."""
         if task.deadline_ns is None or task.request_class in self.favoured:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planes.admission.applicant import Applicant
+from planes.admission.admission_job import AdmissionJob
 from schedulers import Job
 
 
@@ -34,8 +34,8 @@ class Exempt:
         """Return whether there is room, or the class needs none."""
         return queued < self.capacity or job.request_class in self.favoured
 
-    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+    def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
         """Ignore it: there will be no judgement."""
 
-    def judge(self, task: Applicant, now_ns: int) -> None:
+    def judge(self, task: AdmissionJob, now_ns: int) -> None:
         """Serve every task that entered."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
 from planes.admission.admission import OVER_QUOTA
-from planes.admission.applicant import Applicant
+from planes.admission.admission_job import AdmissionJob
 from schedulers import Job
 
 _NS_PER_S: Final = 1_000_000_000
@@ -41,7 +41,7 @@ class TokenBucket:
     the rate is the theoretical arrival time; integers only. Cost: O(1).
 
     >>> rule = TokenBucket(capacity=9, rates={"produce": Rate(per_s=1000, burst=2)})
-    >>> tasks = [Applicant(number=n, request_class="produce") for n in range(3)]
+    >>> tasks = [AdmissionJob(number=n, request_class="produce") for n in range(3)]
     >>> for task in tasks:
     ...     rule.judge(task, 5_000_000)
     >>> [task.throttled_until_ns for task in tasks]
@@ -59,10 +59,10 @@ class TokenBucket:
         """Return whether there is room."""
         return queued < self.capacity
 
-    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+    def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
         """Ignore it: a request pays when it is served."""
 
-    def judge(self, task: Applicant, now_ns: int) -> str | None:
+    def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
         """Take a token; note until when the connection is behind with its payment."""
         rate = self.rates.get(task.request_class)
         if rate is None:

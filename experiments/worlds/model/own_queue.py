@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from planes.admission.applicant import Applicant
+from planes.admission.admission_job import AdmissionJob
 from schedulers import Job
 
 
@@ -30,10 +30,10 @@ class OwnQueue:
         owner = job.request_class in self.owners
         return self._queued[owner] < (self.own_capacity if owner else self.capacity)
 
-    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+    def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
         """Count a task into its half."""
         self._queued[task.request_class in self.owners] += 1
 
-    def judge(self, task: Applicant, now_ns: int) -> None:
+    def judge(self, task: AdmissionJob, now_ns: int) -> None:
         """Serve it, and count it out: its first turn has come."""
         self._queued[task.request_class in self.owners] -= 1

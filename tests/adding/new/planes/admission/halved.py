@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planes.admission.applicant import Applicant
+from planes.admission.admission_job import AdmissionJob
 from schedulers import Job
 
 
@@ -20,9 +20,9 @@ class Halved:
         """Return whether there is room."""
         return 2 * queued < self.capacity
 
-    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+    def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
         """Do nothing: nothing is judged."""
 
-    def judge(self, task: Applicant, now_ns: int) -> str | None:
+    def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
         """Serve whatever came in."""
         return None

@@ -8,7 +8,7 @@ from schedulers import Job
 
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class Applicant(Job):
+class AdmissionJob(Job):
     """A received job; -1 means not yet.
 
     ``refusal`` is the reason of a rejection, which the response reports. Until
