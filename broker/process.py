@@ -48,7 +48,7 @@ from broker.observation.logs import configure_logs, fields
 from broker.observation.recording.recording import open_recorder
 from broker.protocol.errors import LogDirsLost, UncleanStop
 from broker.requests.entitlement import shared_listener
-from broker.server import BrokerServer, Surroundings
+from broker.server import BrokerEnvironment, BrokerServer
 
 logger = getLogger(__name__)
 
@@ -101,7 +101,7 @@ def run_process(config: BrokerConfig, application: Application) -> None:
     )
     record_file = config[DOORKEEPER_RECORD_FILE]
     busy_time = BusyTime()
-    surroundings = Surroundings(
+    surroundings = BrokerEnvironment(
         network=TcpNetwork(network_settings.socket_options(config)),
         now_ns=time.monotonic_ns,
         rng=random.Random(),
@@ -124,7 +124,7 @@ def run_process(config: BrokerConfig, application: Application) -> None:
 
 
 async def _run_until_signal(
-    config: BrokerConfig, application: Application, surroundings: Surroundings
+    config: BrokerConfig, application: Application, surroundings: BrokerEnvironment
 ) -> UncleanStop | LogDirsLost | None:
     with trio.open_signal_receiver(*_STOPPING) as signals:
         await _prepare(application, signals)

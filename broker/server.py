@@ -73,7 +73,7 @@ _DRAIN_LOOKS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class BrokerEnvironment:
     """The environment of a broker: a network, a clock, a source of random numbers.
 
     ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
@@ -96,7 +96,7 @@ class BrokerServer:
         self,
         config: BrokerConfig,
         application: Application,
-        surroundings: Surroundings,
+        surroundings: BrokerEnvironment,
     ) -> None:
         self._config = config = application.in_force(config)
         self._application = application
@@ -394,7 +394,7 @@ class BrokerServer:
 def _dispatcher(
     config: BrokerConfig,
     topology: Topology,
-    surroundings: Surroundings,
+    surroundings: BrokerEnvironment,
     upkeep: Upkeep,
 ) -> Dispatcher:
     quantum_ns = config[DOORKEEPER_QUANTUM_US] * 1000

@@ -23,7 +23,7 @@ from broker.handling.kafka_apis import KafkaApis
 from broker.node.broker import Broker
 from broker.protocol.errors import ConfigError
 from broker.protocol.topic_partition import TopicPartition
-from broker.server import BrokerServer, Surroundings
+from broker.server import BrokerEnvironment, BrokerServer
 from experiments.simulation.addresses import BROKERS, CLIENTS, port_of
 from experiments.simulation.disks import SimulatedDisk
 from experiments.simulation.network_faults import Host, HostNetwork
@@ -287,7 +287,7 @@ class Cluster:
             blocking=each.disk.blocking,
             connect=each.host.connect,
         )
-        surroundings = Surroundings(
+        surroundings = BrokerEnvironment(
             network=each.host,
             now_ns=self.clock.now_ns,
             rng=random.Random(self._rng.getrandbits(64)),

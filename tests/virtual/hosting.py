@@ -16,7 +16,7 @@ import trio
 
 from broker.application import Application
 from broker.config import BrokerConfig
-from broker.server import BrokerServer, Surroundings
+from broker.server import BrokerEnvironment, BrokerServer
 from experiments.worlds.virtual.determinism import CostPerClass, VirtualClock, spender
 from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 
@@ -81,7 +81,7 @@ class Hosting(MemoryWire):
         server = BrokerServer(
             config,
             application,
-            Surroundings(
+            BrokerEnvironment(
                 network=self.network,
                 now_ns=self.clock.now_ns,
                 rng=random.Random(seed),

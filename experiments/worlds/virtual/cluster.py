@@ -30,7 +30,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.classifier import CONTROL
 from broker.requests.request import Request
-from broker.server import BrokerServer, Surroundings
+from broker.server import BrokerEnvironment, BrokerServer
 from experiments.cluster.book import Book
 from experiments.cluster.membership import Endpoints, member_keys
 from experiments.cluster.recorded import RecordedLife, record_played
@@ -258,7 +258,7 @@ class ClusterRun:
             request.plane.charge(request, used_ns, clock.now_ns())
 
         pieces = in_pieces(round(experiment.virtual.granularity_us * 1000), billed)
-        surroundings = Surroundings(
+        surroundings = BrokerEnvironment(
             network=broker.host,
             now_ns=clock.now_ns,
             rng=rng,

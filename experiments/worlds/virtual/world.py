@@ -29,7 +29,7 @@ from broker.config import BrokerConfig
 from broker.network.transport import WRITABLE
 from broker.observation.recording.recording import open_recorder
 from broker.requests.request import Request
-from broker.server import BrokerServer, Surroundings
+from broker.server import BrokerEnvironment, BrokerServer
 from experiments.design.capacity import read_ns
 from experiments.design.config import Experiment
 from experiments.design.workload import Workload
@@ -189,7 +189,7 @@ class Replay:
         def spend(task: Task) -> None:
             self._compute(clock, slice_ns(task))
 
-        surroundings = Surroundings(
+        surroundings = BrokerEnvironment(
             network=network,
             now_ns=clock.now_ns,
             rng=self._rng,
