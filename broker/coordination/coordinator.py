@@ -1,7 +1,7 @@
 """The interface of a coordinator: its decisions, and its commands to a broker.
 
 A `Coordinator` holds the state that one broker cannot know alone: topics, leaders, free
-producer ids. It commands a broker (`Controlled`) by Kafka's controller requests, so
+producer ids. It commands a broker (`CoordinatedBroker`) by Kafka's controller requests, so
 that a decision made in this process and one that came over the wire change the same
 state by the same path. Its verbs are coroutines because other coordinators have to wait
 for a quorum.
@@ -66,7 +66,7 @@ class FoundLog:
     latest_producer_id: int
 
 
-class Controlled(Protocol):
+class CoordinatedBroker(Protocol):
     """A broker's side towards its coordinator: commands, and the state it may read."""
 
     @property
@@ -154,7 +154,7 @@ class Coordinator(Protocol):
         with the reason, for the broker to set aside.
         """
 
-    def open(self, broker: Controlled) -> None:
+    def open(self, broker: CoordinatedBroker) -> None:
         """Begin a new broker epoch, and command ``broker`` from now on.
 
         Leader epochs go on above those found: another controller may have raised them

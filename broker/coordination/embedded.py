@@ -26,7 +26,12 @@ from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.adoption import reconcile
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import Commands
-from broker.coordination.coordinator import Configs, Controlled, FoundLog, NewTopic
+from broker.coordination.coordinator import (
+    Configs,
+    CoordinatedBroker,
+    FoundLog,
+    NewTopic,
+)
 from broker.coordination.registry import Registry
 from broker.coordination.single_node import SingleNode
 from broker.coordination.turns import Turns
@@ -140,7 +145,7 @@ class EmbeddedCoordinator(SingleNode):
         )
         return outcome.strays
 
-    def open(self, broker: Controlled) -> None:
+    def open(self, broker: CoordinatedBroker) -> None:
         """Lead everything, as a controller does at a start."""
         self._broker = broker
         deleting = self._registry.state.deleting

@@ -10,7 +10,7 @@ from uuid import UUID
 from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.elections import ElectionType
-from broker.coordination.coordinator import BrokerRack, Controlled
+from broker.coordination.coordinator import BrokerRack, CoordinatedBroker
 from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
@@ -21,7 +21,7 @@ from planes.slices import Pace, in_steps
 class SingleNode(ABC):
     """The part of a coordinator that needs to remember nothing."""
 
-    _broker: Controlled
+    _broker: CoordinatedBroker
 
     def __init__(self, broker_id: int) -> None:
         self._id = broker_id

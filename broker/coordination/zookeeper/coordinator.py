@@ -40,7 +40,7 @@ from broker.coordination.controller_events import ControllerState
 from broker.coordination.coordinator import (
     BrokerRack,
     Configs,
-    Controlled,
+    CoordinatedBroker,
     FoundLog,
     NewTopic,
 )
@@ -83,7 +83,7 @@ class ZooKeeperCoordinator:
     ``new_id`` draws ids of topics, ``now_ms`` is the wall clock, ``now_ns`` the other.
     """
 
-    _broker: Controlled
+    _broker: CoordinatedBroker
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class ZooKeeperCoordinator:
         """There is nothing to be written in less room."""
         yield from ()
 
-    def open(self, broker: Controlled) -> None:
+    def open(self, broker: CoordinatedBroker) -> None:
         """Command nothing: the controller will."""
         self._broker = self._member.broker = broker
         cache = broker.metadata_cache

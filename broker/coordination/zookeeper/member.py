@@ -24,7 +24,7 @@ from broker.config import (
 from broker.controller.controller import ControllerConfig, KafkaController
 from broker.coordination.controller_events import ControllerMeters, ControllerState
 from broker.coordination.controller_metrics import controller_metrics, event_metrics
-from broker.coordination.coordinator import Controlled
+from broker.coordination.coordinator import CoordinatedBroker
 from broker.coordination.zookeeper.channels import Answered, ControllerChannels
 from broker.coordination.zookeeper.configs import ClusterConfigs, broker_entity
 from broker.coordination.zookeeper.election import Term
@@ -51,7 +51,7 @@ class Member:
     wall clock, ``now_ns`` the one of durations.
     """
 
-    broker: Controlled
+    broker: CoordinatedBroker
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.coordinator import (
     BrokerRack,
     Configs,
-    Controlled,
+    CoordinatedBroker,
     FoundLog,
     NewTopic,
 )
@@ -72,7 +72,7 @@ class ScriptedCoordinator(SingleNode):
         """Keep all logs that are found."""
         return {}
 
-    def open(self, broker: Controlled) -> None:
+    def open(self, broker: CoordinatedBroker) -> None:
         """Command nothing: the controller will, over the network."""
         self._broker = broker
 
