@@ -24,8 +24,8 @@ from broker.config import (
 from broker.coordination.coordinator import Coordinator
 from broker.coordination.embedded import EmbeddedCoordinator
 from broker.coordination.registry import Registry
+from broker.coordination.zookeeper.cluster_discovery import generated_broker_id
 from broker.coordination.zookeeper.coordinator import ZooKeeperCoordinator
-from broker.coordination.zookeeper.joining import generated_broker_id
 from broker.disk.identity import draw_uuid, known_broker_id
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage

@@ -45,12 +45,12 @@ from broker.coordination.coordinator import (
     NewTopic,
 )
 from broker.coordination.zookeeper import topic_writes
+from broker.coordination.zookeeper.cluster_discovery import join
 from broker.coordination.zookeeper.configs import broker_entity
 from broker.coordination.zookeeper.controlled_shutdown import hand_over
 from broker.coordination.zookeeper.election import latest_epoch
 from broker.coordination.zookeeper.errands import Errands
 from broker.coordination.zookeeper.governing import Governing
-from broker.coordination.zookeeper.joining import join
 from broker.coordination.zookeeper.known_topics import KnownTopics
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.membership import Membership

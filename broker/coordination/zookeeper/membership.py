@@ -16,8 +16,8 @@ import trio
 
 from broker.client.signals import Changes, Signal
 from broker.coordination.zookeeper.carrying_out import ControllerMoved
+from broker.coordination.zookeeper.cluster_discovery import prepare_znodes
 from broker.coordination.zookeeper.election import Term, elect, is_controller
-from broker.coordination.zookeeper.joining import prepare_znodes
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import write_log_dir_event
 from broker.coordination.zookeeper.member import Member

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
+from broker.coordination.zookeeper.cluster_discovery import prepare_znodes
 from broker.coordination.zookeeper.configs import ClusterConfigs
-from broker.coordination.zookeeper.joining import prepare_znodes
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Znode

@@ -13,10 +13,10 @@ from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.decisions import DeleteTopic
 from broker.coordination.zookeeper.carrying_out import CarryingOut
 from broker.coordination.zookeeper.channels import ControllerChannels
+from broker.coordination.zookeeper.cluster_discovery import prepare_znodes
 from broker.coordination.zookeeper.configs import ClusterConfigs
 from broker.coordination.zookeeper.election import elect
 from broker.coordination.zookeeper.errands import Errands
-from broker.coordination.zookeeper.joining import prepare_znodes
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import read_config
 from broker.coordination.zookeeper.layout.topic_records import read_topic
