@@ -18,12 +18,12 @@ from broker.client.producer.accumulator import RecordAccumulator
 from broker.client.producer.producer_batch import ANONYMOUS, ProducerBatch
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
-from broker.coordination.zookeeper import membership
+from broker.coordination.zookeeper import session_loop
 from broker.coordination.zookeeper.carrying_out import ControllerMoved
 from broker.coordination.zookeeper.election import Term, elect
 from broker.coordination.zookeeper.layout import paths
-from broker.coordination.zookeeper.membership import Membership
 from broker.coordination.zookeeper.retrying import RetryingZnodes
+from broker.coordination.zookeeper.session_loop import Membership
 from broker.log.producers import Producers
 from broker.node.broker import Broker
 from broker.node.replicated_group_log import ReplicatedGroupLog

@@ -53,8 +53,8 @@ from broker.coordination.zookeeper.errands import Errands
 from broker.coordination.zookeeper.governing import Governing
 from broker.coordination.zookeeper.known_topics import KnownTopics
 from broker.coordination.zookeeper.member import Member
-from broker.coordination.zookeeper.membership import Membership
 from broker.coordination.zookeeper.retrying import RetryingZnodes, in_session
+from broker.coordination.zookeeper.session_loop import Membership
 from broker.log.steps import Steps
 from broker.observation.metric import Metric
 from broker.observation.supervisor import Supervisor
