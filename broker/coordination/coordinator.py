@@ -1,8 +1,8 @@
 """The interface of a coordinator: its decisions, and its commands to a broker.
 
 A `Coordinator` holds the state that one broker cannot know alone: topics, leaders, free
-producer ids. It commands a broker (`CoordinatedBroker`) by Kafka's controller requests, so
-that a decision made in this process and one that came over the wire change the same
+producer ids. It commands a broker (`CoordinatedBroker`) by Kafka's controller requests,
+so that a decision made in this process and one that came over the wire change the same
 state by the same path. Its verbs are coroutines because other coordinators have to wait
 for a quorum.
 """

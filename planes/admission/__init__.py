@@ -1,6 +1,6 @@
 """Admission rules: which requests may enter a plane's queue, and which are served.
 
-``admission`` is the contract, ``applicant`` the view that a rule has of a task; each
+``admission`` is the contract, ``admission_job`` a task as rules see it; each
 other file is one rule. ``block``, ``reserve`` and ``exempt`` limit entry, and serve
 every request that entered: a full queue makes its reader wait. ``token_bucket``,
 ``codel`` and ``deadline`` bound the queue as ``block`` does. At a request's first turn

@@ -30,7 +30,9 @@ class Deadline:
     that retry, so classes that must not be lost are favoured. Cost: O(1).
 
     >>> rule = Deadline(capacity=9, limits_ns={"produce": 100}, favoured=frozenset())
-    >>> task = AdmissionJob(number=0, request_class="produce", received_ns=50, cost_ns=30)
+    >>> task = AdmissionJob(
+    ...     number=0, request_class="produce", received_ns=50, cost_ns=30
+    ... )
     >>> rule.entered(task, 0, 50)
     >>> rule.judge(task, 120), rule.judge(task, 121)
     (None, 'hopeless')

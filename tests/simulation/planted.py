@@ -23,7 +23,7 @@ from broker.coordination.zookeeper.carrying_out import ControllerMoved
 from broker.coordination.zookeeper.election import Term, elect
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.retrying import RetryingZnodes
-from broker.coordination.zookeeper.session_loop import Membership
+from broker.coordination.zookeeper.session_loop import SessionLoop
 from broker.log.producers import Producers
 from broker.node.broker import Broker
 from broker.node.replicated_group_log import ReplicatedGroupLog
@@ -168,9 +168,9 @@ def two_controllers(patch: Patch) -> None:
 
     Its writes ZooKeeper refuses, by the epoch; its requests nobody refuses.
     """
-    terms: dict[Membership, Term] = {}
+    terms: dict[SessionLoop, Term] = {}
 
-    async def stand(self: Membership, znodes: RetryingZnodes) -> None:
+    async def stand(self: SessionLoop, znodes: RetryingZnodes) -> None:
         member = self._member
         while True:
             if self not in terms:
@@ -192,8 +192,8 @@ def two_controllers(patch: Patch) -> None:
         return update_metadata(self, request)
 
     update_metadata = Broker.update_metadata
-    patch.setattr(Membership, "_stand_for_election", stand)
-    patch.setattr(membership, "is_controller", believe)
+    patch.setattr(SessionLoop, "_stand_for_election", stand)
+    patch.setattr(session_loop, "is_controller", believe)
     patch.setattr(Broker, "update_metadata", update)
     patch.setattr(ReplicaManager, "_is_stale", lambda self, epoch: False)
 

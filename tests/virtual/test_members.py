@@ -198,7 +198,7 @@ def test_a_broker_obeys_who_knew_of_its_registration_before_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Refused as stale, the controller does not ask again: seen with Kafka's, live."""
-    whole = membership.register
+    whole = session_loop.register
 
     async def answered_late(*arguments: Any, **named: Any) -> int:
         epoch = await whole(*arguments, **named)
@@ -210,7 +210,7 @@ def test_a_broker_obeys_who_knew_of_its_registration_before_itself(
         await in_sync(members)
         follower = next(it for it in members.alive if it != members.controller)
         await members.stop(follower)
-        monkeypatch.setattr(membership, "register", answered_late)
+        monkeypatch.setattr(session_loop, "register", answered_late)
         await members.start(follower)
         await members.until(lambda: members.isr("t") == EVERYBODY, within_s=20)
 

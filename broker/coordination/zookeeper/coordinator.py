@@ -54,7 +54,7 @@ from broker.coordination.zookeeper.governing import Governing
 from broker.coordination.zookeeper.known_topics import KnownTopics
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.retrying import RetryingZnodes, in_session
-from broker.coordination.zookeeper.session_loop import Membership
+from broker.coordination.zookeeper.session_loop import SessionLoop
 from broker.log.steps import Steps
 from broker.observation.metric import Metric
 from broker.observation.supervisor import Supervisor
@@ -115,8 +115,8 @@ class ZooKeeperCoordinator:
             supervisor=self._supervisor,
         )
         self._configs = self._member.configs
-        self._membership = Membership(self._member, open_session)
-        self._errands = Errands(self._supervisor)
+        self._membership = SessionLoop(self._member, open_session)
+        self._tasks = Errands(self._supervisor)
         # Names of topics whose creation has begun, for Metadata and FindCoordinator.
         self._begun: set[str] = set()
         self._told = Changes()
@@ -166,7 +166,7 @@ class ZooKeeperCoordinator:
     async def present_epoch(self) -> int:
         """Return it once there is one."""
         if self.broker_epoch == NO_EPOCH:
-            await self._errands.send(self._membership.registered)
+            await self._tasks.run_for_handler(self._membership.registered)
         return self.broker_epoch
 
     async def has_elected(self, controller_epoch: int) -> bool:
@@ -205,7 +205,7 @@ class ZooKeeperCoordinator:
         """Take part in the cluster until cancelled."""
         self._member.billed = billed
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._errands.run)
+            nursery.start_soon(self._tasks.run)
             await self._supervisor.keep("membership", self._membership.run)
 
     def metrics(self) -> Iterator[Metric | None]:
@@ -251,7 +251,7 @@ class ZooKeeperCoordinator:
         """Start the creation of a topic; a client's retry begins a failed one again."""
         if len(self._begun) < _BEGUN_MAX and new.name not in self._begun:
             self._begun.add(new.name)
-            self._errands.begin(partial(self._create_begun, new))
+            self._tasks.begin(partial(self._create_begun, new))
         governing = self._member.governing
         if governing is not None and governing.has_begun:
             return ErrorCode.leader_not_available
@@ -349,7 +349,7 @@ class ZooKeeperCoordinator:
         ZooKeeper may be away, or the session may expire; it may be done all the same.
         """
 
-        async def errand() -> R:
+        async def waiting() -> R:
             try:
                 with trio.fail_after(timeout_ms / 1000):
                     return await in_session(self._membership.present, change)
@@ -357,7 +357,7 @@ class ZooKeeperCoordinator:
                 why = f"ZooKeeper has not answered within {timeout_ms} ms"
                 raise KafkaError(ErrorCode.request_timed_out, why) from away
 
-        return await self._errands.send(errand)
+        return await self._tasks.run_for_handler(waiting)
 
     def _is_led(self, name: str, count: int) -> bool:
         return all(
@@ -370,13 +370,13 @@ class ZooKeeperCoordinator:
         It is done all the same. A caller without time (0) does not wait.
         """
 
-        async def errand() -> None:
+        async def waiting() -> None:
             with trio.move_on_after(timeout_ms / 1000):
                 while not condition():
                     await self._told.next()
 
         if timeout_ms > 0 and not condition():
-            await self._errands.send(errand)
+            await self._tasks.run_for_handler(waiting)
             if not condition():
                 raise KafkaError(ErrorCode.request_timed_out)
 
@@ -396,7 +396,7 @@ class ZooKeeperCoordinator:
         self, state: ControllerState, steps: Callable[[KafkaController], Decisions[R]]
     ) -> R:
         governing = self._governing()
-        return await self._errands.send(
+        return await self._tasks.run_for_handler(
             lambda: governing.ask(state, lambda: steps(governing.core))
         )
 
@@ -454,7 +454,7 @@ class ZooKeeperCoordinator:
     ) -> None:
         """Wait until this broker's metadata has these leaders, or for the time-out."""
 
-        async def errand() -> None:
+        async def waiting() -> None:
             with trio.move_on_after(timeout_ms / 1000):
                 for count, (key, leader) in enumerate(elected.items(), 1):
                     while self._leader(key) != leader:
@@ -463,7 +463,7 @@ class ZooKeeperCoordinator:
                         await trio.lowlevel.checkpoint()
 
         if timeout_ms > 0 and elected:
-            await self._errands.send(errand)
+            await self._tasks.run_for_handler(waiting)
 
     def _leader(self, key: TopicPartition) -> int:
         """Return the leader by this broker's metadata."""

@@ -35,7 +35,7 @@ _PAUSE_S: Final = 1.0
 _FAREWELL_S: Final = 2.0
 
 
-class Membership:
+class SessionLoop:
     """Sessions, and the work in each; ``znodes`` is there while one lasts."""
 
     def __init__(self, member: Member, open_session: Callable[[], Znodes]) -> None:
