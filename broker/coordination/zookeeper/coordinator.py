@@ -49,8 +49,8 @@ from broker.coordination.zookeeper.cluster_discovery import join
 from broker.coordination.zookeeper.configs import broker_entity
 from broker.coordination.zookeeper.controlled_shutdown import hand_over
 from broker.coordination.zookeeper.election import latest_epoch
-from broker.coordination.zookeeper.errands import Errands
 from broker.coordination.zookeeper.governing import Governing
+from broker.coordination.zookeeper.handler_tasks import HandlerTasks
 from broker.coordination.zookeeper.known_topics import KnownTopics
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.retrying import RetryingZnodes, in_session
@@ -116,7 +116,7 @@ class ZooKeeperCoordinator:
         )
         self._configs = self._member.configs
         self._membership = SessionLoop(self._member, open_session)
-        self._tasks = Errands(self._supervisor)
+        self._tasks = HandlerTasks(self._supervisor)
         # Names of topics whose creation has begun, for Metadata and FindCoordinator.
         self._begun: set[str] = set()
         self._told = Changes()

@@ -16,7 +16,7 @@ from broker.coordination.zookeeper.channels import ControllerChannels
 from broker.coordination.zookeeper.cluster_discovery import prepare_znodes
 from broker.coordination.zookeeper.configs import ClusterConfigs
 from broker.coordination.zookeeper.election import elect
-from broker.coordination.zookeeper.errands import Errands
+from broker.coordination.zookeeper.handler_tasks import HandlerTasks
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import read_config
 from broker.coordination.zookeeper.layout.topic_records import read_topic
@@ -156,10 +156,10 @@ def test_partitions_of_a_topic_that_goes_meanwhile_are_refused(seed: int) -> Non
     with_zoo(scenario, seed=seed)
 
 
-def test_a_fault_of_one_errand_is_the_fault_of_who_sent_it() -> None:
+def test_a_fault_of_a_handler_task_is_raised_in_its_handler() -> None:
     async def scenario(zoo: Zoo) -> None:
-        errands = Errands(Supervisor())
-        zoo.nursery.start_soon(errands.run)
+        tasks = HandlerTasks(Supervisor())
+        zoo.nursery.start_soon(tasks.run)
 
         async def faulty() -> None:
             await trio.lowlevel.checkpoint()
@@ -170,7 +170,7 @@ def test_a_fault_of_one_errand_is_the_fault_of_who_sent_it() -> None:
             return 5
 
         with pytest.raises(NoNode):
-            await served(errands.send(faulty))
-        assert await served(errands.send(sound)) == 5
+            await served(tasks.run_for_handler(faulty))
+        assert await served(tasks.run_for_handler(sound)) == 5
 
     with_zoo(scenario)

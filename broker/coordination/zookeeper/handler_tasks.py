@@ -1,8 +1,8 @@
-"""Errands of handlers, run by a task while the handler is parked without a seat.
+"""Tasks that wait on behalf of handlers, which are parked without a seat meanwhile.
 
 ZooKeeper and a controller take their time, and may need this very broker's seats: a
-topic is led once its brokers have served LeaderAndIsr. So a handler that asks them
-parks, as if it waited in a purgatory, and a task of the coordinator runs the errand.
+topic is led once its brokers have served LeaderAndIsr. A handler that calls them
+therefore parks, as in a purgatory, and a Trio task of the coordinator makes the call.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ R = TypeVar("R")
 _Run = Callable[[], Awaitable[None]]
 
 
-class Errands:
-    """Errands of handlers; `run` runs them side by side."""
+class HandlerTasks:
+    """HandlerTasks of handlers; `run` runs them side by side."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._give, self._take = trio.open_memory_channel[_Run](math.inf)
 
     async def run(self) -> None:
-        """Run errands until cancelled."""
+        """Run the functions until cancelled."""
         async with trio.open_nursery() as nursery:
 
             async def begin() -> None:
                 while True:
                     nursery.start_soon(await self._take.receive())
 
-            await self._supervisor.keep("errands", begin)
+            await self._supervisor.keep("handler tasks", begin)
 
-    def begin(self, errand: _Run) -> None:
-        """Run an errand in the background; it raises nothing."""
-        self._give.send_nowait(errand)
+    def begin(self, function: _Run) -> None:
+        """Run a function in the background; it raises nothing."""
+        self._give.send_nowait(function)
 
-    async def send(self, errand: Callable[[], Awaitable[R]]) -> R:
-        """Run an errand; return its result, or raise its exception.
+    async def run_for_handler(self, function: Callable[[], Awaitable[R]]) -> R:
+        """Run a function; return its result, or raise its exception.
 
         A fault of ours fails the request that asked, not others.
         """
@@ -53,7 +53,7 @@ class Errands:
         def register(wake: Wake) -> bool:
             async def run() -> None:
                 try:
-                    results.append(await errand())
+                    results.append(await function())
                 except Exception as fault:
                     faults.append(fault)
                 finally:
@@ -67,5 +67,5 @@ class Errands:
         if faults:
             raise faults[0]
         if not results:
-            raise KafkaError(ErrorCode.request_timed_out, "nobody waits any more")
+            raise KafkaError(ErrorCode.request_timed_out, "the broker stops")
         return results[0]
