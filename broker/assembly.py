@@ -29,7 +29,7 @@ from broker.coordination.zookeeper.coordinator import ZooKeeperCoordinator
 from broker.disk.identity import draw_uuid, known_broker_id
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
-from broker.log.upkeep.chore import Calls
+from broker.log.upkeep.periodic_task import Calls
 from broker.node.broker import Broker
 from broker.node.hosts import LookUp, look_up_here
 from broker.node.replication_shell import connect_nowhere

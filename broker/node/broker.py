@@ -37,8 +37,8 @@ from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
 from broker.groups.state.messages import Instant
 from broker.log.steps import Steps, run
-from broker.log.upkeep.chore import Calls, CallsHere
 from broker.log.upkeep.manager import LogManager
+from broker.log.upkeep.periodic_task import Calls, CallsHere
 from broker.node.alterations import Alterations
 from broker.node.background import Duty, PlaneDuty
 from broker.node.deletions import Deletions

@@ -16,7 +16,7 @@ from threading import Thread
 import trio
 
 from broker.log.steps import BlockingCall
-from broker.log.upkeep.chore import Done
+from broker.log.upkeep.periodic_task import Done
 
 
 async def call_in_thread(call: BlockingCall) -> None:

@@ -21,7 +21,7 @@ from broker.cluster.blocking import Blocking
 from broker.log.durability import Syncs
 from broker.log.flushing import due_syncs, flushed
 from broker.log.log import Log
-from broker.log.upkeep.chore import Calls
+from broker.log.upkeep.periodic_task import Calls
 from broker.protocol.errors import ErrorCode, KafkaError
 from planes.slices import Wake, asleep
 

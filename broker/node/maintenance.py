@@ -35,10 +35,10 @@ from broker.log.log import Log
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.steps import Steps
 from broker.log.upkeep import rounds
-from broker.log.upkeep.chore import Calls, Chore
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.offsets import LOGS_PER_STEP
+from broker.log.upkeep.periodic_task import Calls, PeriodicTask
 from broker.observation.logs import fields
 from broker.protocol.config_key import Key as ConfigKey
 from broker.protocol.errors import KafkaError
@@ -95,12 +95,12 @@ class Maintenance:
         )
         self._removal = self._at_need(lambda: rounds.removal(logs, self._log_failed))
         self._compaction = self._at_need(coordinator.compaction)
-        self._cleaners: list[Chore] = []
+        self._cleaners: list[PeriodicTask] = []
 
     def _chore(
         self, begin: Callable[[], Steps[None]], interval: ConfigKey[int]
-    ) -> Chore:
-        return Chore(
+    ) -> PeriodicTask:
+        return PeriodicTask(
             begin,
             lambda: max(self._config()[interval], _PAUSE_MIN_MS),
             first_ns=self._first_ns,
@@ -126,9 +126,9 @@ class Maintenance:
             if not number % LOGS_PER_STEP:
                 yield None
 
-    def _at_need(self, begin: Callable[[], Steps[None]]) -> Chore:
+    def _at_need(self, begin: Callable[[], Steps[None]]) -> PeriodicTask:
         """Return a chore without an interval; whether it is due is asked apart."""
-        return Chore(
+        return PeriodicTask(
             begin,
             lambda: 0,
             first_ns=self._now_ns(),
@@ -137,7 +137,7 @@ class Maintenance:
             moved=self._moved,
         )
 
-    def _cleaning(self) -> Chore:
+    def _cleaning(self) -> PeriodicTask:
         """Return the chore of a cleaner thread in Kafka: it compacts log after log."""
         found = False
 
@@ -145,7 +145,7 @@ class Maintenance:
             nonlocal found
             found = yield from self._cleaner.round()
 
-        return Chore(
+        return PeriodicTask(
             begin,
             lambda: 0 if found else self._cleaner_config().backoff_ms,
             first_ns=self._first_ns,
@@ -155,7 +155,7 @@ class Maintenance:
             not_before_ns=self._cleaner.not_before_ns,
         )
 
-    def _chores(self) -> Iterator[Chore]:
+    def _chores(self) -> Iterator[PeriodicTask]:
         """Iterate over those that there is work for at some time."""
         yield self._retention
         yield self._checkpoint
@@ -175,7 +175,7 @@ class Maintenance:
         due_ns = map(self._due_ns, self._chores())
         return min(self._due_ns(self._removal), min(due_ns, default=_NEVER_NS))
 
-    def _due_ns(self, chore: Chore) -> int:
+    def _due_ns(self, chore: PeriodicTask) -> int:
         at_ns = self._removal_ns() if chore is self._removal else chore.next_ns()
         return _NEVER_NS if at_ns is None else at_ns
 

@@ -32,8 +32,8 @@ from broker.disk.log_dirs import LogDirs
 from broker.groups.state.messages import OffsetCommit
 from broker.groups.state.records import OffsetKey, offset_record
 from broker.log.segments.log_config import LogConfig
-from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.manager import LogManager
+from broker.log.upkeep.periodic_task import CallsHere
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.offset_fetch import (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from broker.disk.memory import Faults
 from broker.log.steps import BlockingCall
-from broker.log.upkeep.chore import CallsHere, Done
+from broker.log.upkeep.periodic_task import CallsHere, Done
 
 _MAY_WAIT = ("sync ", "remove ", "rmdir ", "replace ")
 # Other files that are cut are as small as what is written then.

@@ -30,7 +30,6 @@ from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import BlockingCall, Steps, run
 from broker.log.trimming import recovery_floor
-from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.directory_names import (
     doomed_name,
     stray_name,
@@ -43,6 +42,7 @@ from broker.log.upkeep.offsets import (
     no_files,
 )
 from broker.log.upkeep.opening import Opening, check_each_only_once
+from broker.log.upkeep.periodic_task import CallsHere
 from broker.log.upkeep.recovery import Report, open_log
 from broker.protocol.errors import KafkaError, UncleanStop
 from broker.protocol.topic_partition import TopicPartition

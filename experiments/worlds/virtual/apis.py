@@ -14,7 +14,7 @@ from broker.cluster.blocking import Blocking, call_here
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
-from broker.log.upkeep.chore import Calls
+from broker.log.upkeep.periodic_task import Calls
 from experiments.worlds.virtual.determinism import VirtualClock
 from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 

@@ -20,7 +20,7 @@ from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.handling.registry import APIS
-from broker.log.upkeep.chore import Calls
+from broker.log.upkeep.periodic_task import Calls
 from broker.network.intake import Intake
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode

@@ -21,7 +21,7 @@ from broker.groups.state.messages import Instant, Record
 from broker.log import reading
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
-from broker.log.upkeep.chore import CallsHere
+from broker.log.upkeep.periodic_task import CallsHere
 from broker.log.upkeep.recovery import open_log
 from broker.node.flush_shell import QueuedFlushes
 from broker.node.replicated_group_log import ReplicatedGroupLog

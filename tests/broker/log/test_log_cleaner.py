@@ -5,9 +5,9 @@ import pytest
 from broker.disk.failures import LogStorageError
 from broker.disk.memory import Faults
 from broker.log.steps import BlockingCall, Steps, run
-from broker.log.upkeep.chore import CallsHere, Chore, Done
 from broker.log.upkeep.cleaner import compaction_due
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
+from broker.log.upkeep.periodic_task import CallsHere, Done, PeriodicTask
 from tests.broker.log.managing import (
     COMPACT,
     NOW_MS,
@@ -99,7 +99,7 @@ def test_the_throttle_holds(rate):
     fill(manager.logs[A], 60)
     cleaner = cleaner_of(manager, lambda: CleanerConfig(io_max_bytes_per_second=rate))
     now_ns = start_ns = 5 * SECOND_NS
-    chore = Chore(
+    chore = PeriodicTask(
         cleaner.round,
         lambda: 3_600_000,
         first_ns=now_ns,
@@ -168,7 +168,7 @@ def test_a_chore_whose_call_cannot_be_started_has_another_round() -> None:
     def begin() -> Steps[None]:
         yield lambda: made.append(1)
 
-    chore = Chore(
+    chore = PeriodicTask(
         begin, lambda: 1, first_ns=0, failed=failed.append, calls=RefusesOnce()
     )
     now_ns = 0

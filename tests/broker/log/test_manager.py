@@ -15,10 +15,10 @@ from broker.log import flushing, reading, trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import rounds
-from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.directory_names import stray_name
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from broker.log.upkeep.manager import LogManager
+from broker.log.upkeep.periodic_task import CallsHere
 from broker.protocol.errors import KafkaError, UncleanStop
 from tests.broker.log.witness import (
     NOW_MS,

@@ -17,7 +17,7 @@ from broker.config import BrokerConfig
 from broker.disk.memory import Faults, MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.log.steps import BlockingCall
-from broker.log.upkeep.chore import CallsHere, Done
+from broker.log.upkeep.periodic_task import CallsHere, Done
 from broker.protocol.api_keys import ApiKey
 from experiments.worlds.virtual.apis import kafka_apis
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual

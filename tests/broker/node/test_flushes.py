@@ -13,7 +13,7 @@ from broker.disk.memory import Faults, MemoryStorage
 from broker.log.flushing import flush
 from broker.log.log import Log
 from broker.log.steps import BlockingCall
-from broker.log.upkeep.chore import CallsHere, Done
+from broker.log.upkeep.periodic_task import CallsHere, Done
 from broker.node.flush_shell import QueuedFlushes
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -59,7 +59,7 @@ class CallsHere:
         """Do nothing: none is running."""
 
 
-class Chore:
+class PeriodicTask:
     """A round of steps, and the start of the next one.
 
     ``interval_ms`` is called at the end of a round, ``not_before_ns`` before each step,
