@@ -1,9 +1,9 @@
 """The directories of ``log.dirs``, and their failures (KIP-112).
 
 Code that meets an error of a device reports it here and goes on with its own error: the
-handler of a request refuses it, a chore gives up its round. The broker looks afterwards
-(`take_failed`), when nothing is half done, and takes the directory's logs out of
-service. Kafka's ``LogDirFailureChannel`` and its handler thread.
+handler of a request refuses it, a periodic task gives up its round. The broker looks
+afterwards (`take_failed`), when nothing is half done, and takes the directory's logs
+out of service. Kafka's ``LogDirFailureChannel`` and its handler thread.
 
 A directory stays offline until a restart. A shortage (of space, descriptors, memory) is
 no failure of a device: the call is refused and tried again.

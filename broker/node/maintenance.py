@@ -53,7 +53,7 @@ _PAUSE_MIN_MS: Final = 10
 
 
 class Maintenance:
-    """The chores of one broker; ``config`` is asked anew each time, being dynamic.
+    """The periodic tasks of one broker; ``config`` returns the present settings.
 
     ``moved`` is called when `next_ns` has come nearer.
     """
@@ -82,14 +82,14 @@ class Maintenance:
         self._cleaner = LogCleaner(
             logs, self._cleaner_config, self._stable_below, self._log_failed
         )
-        self._retention = self._chore(
+        self._retention = self._task(
             lambda: rounds.retention(logs, self._safe_below, self._log_failed),
             LOG_RETENTION_CHECK_INTERVAL_MS,
         )
-        self._checkpoint = self._chore(
+        self._checkpoint = self._task(
             self._checkpointing, LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS
         )
-        self._flush = self._chore(
+        self._flush = self._task(
             lambda: rounds.flush(logs, self._log_failed),
             LOG_FLUSH_SCHEDULER_INTERVAL_MS,
         )
@@ -97,7 +97,7 @@ class Maintenance:
         self._compaction = self._at_need(coordinator.compaction)
         self._cleaners: list[PeriodicTask] = []
 
-    def _chore(
+    def _task(
         self, begin: Callable[[], Steps[None]], interval: ConfigKey[int]
     ) -> PeriodicTask:
         return PeriodicTask(
@@ -127,7 +127,7 @@ class Maintenance:
                 yield None
 
     def _at_need(self, begin: Callable[[], Steps[None]]) -> PeriodicTask:
-        """Return a chore without an interval; whether it is due is asked apart."""
+        """Return a task without an interval; whether it is due is asked apart."""
         return PeriodicTask(
             begin,
             lambda: 0,
@@ -138,7 +138,7 @@ class Maintenance:
         )
 
     def _cleaning(self) -> PeriodicTask:
-        """Return the chore of a cleaner thread in Kafka: it compacts log after log."""
+        """Return the task of a cleaner thread in Kafka: it compacts log after log."""
         found = False
 
         def begin() -> Steps[None]:
@@ -155,7 +155,7 @@ class Maintenance:
             not_before_ns=self._cleaner.not_before_ns,
         )
 
-    def _chores(self) -> Iterator[PeriodicTask]:
+    def _tasks(self) -> Iterator[PeriodicTask]:
         """Iterate over those that there is work for at some time."""
         yield self._retention
         yield self._checkpoint
@@ -172,11 +172,11 @@ class Maintenance:
 
     def next_ns(self) -> int:
         """Return when `work` has something to do; perhaps a time long past."""
-        due_ns = map(self._due_ns, self._chores())
+        due_ns = map(self._due_ns, self._tasks())
         return min(self._due_ns(self._removal), min(due_ns, default=_NEVER_NS))
 
-    def _due_ns(self, chore: PeriodicTask) -> int:
-        at_ns = self._removal_ns() if chore is self._removal else chore.next_ns()
+    def _due_ns(self, task: PeriodicTask) -> int:
+        at_ns = self._removal_ns() if task is self._removal else task.next_ns()
         return _NEVER_NS if at_ns is None else at_ns
 
     def _removal_ns(self) -> int | None:
@@ -188,11 +188,11 @@ class Maintenance:
         return max(at_ns, self._now_ns() + wait_ms * _NS_PER_MS) if wait_ms else at_ns
 
     def work(self, now_ns: int) -> None:
-        """Do one step of the chore that has been due for longest, if one is."""
-        # After its step a chore is due now at the earliest: so all come in turn.
-        chore = min((*self._chores(), self._removal), key=self._due_ns)
-        if self._due_ns(chore) <= now_ns:
-            chore.step(now_ns)
+        """Do one step of the task that has been due for longest, if one is."""
+        # After its step a task is due now at the earliest: so all come in turn.
+        task = min((*self._tasks(), self._removal), key=self._due_ns)
+        if self._due_ns(task) <= now_ns:
+            task.step(now_ns)
 
     def _cleaner_config(self) -> CleanerConfig:
         config = self._config()

@@ -1,7 +1,7 @@
 """The contract of an admission rule: a bound, and a judgement at two moments.
 
-A rule sees admission jobs and nothing else; like a policy it has no clock, no I/O and no
-random numbers. ``PlaneCore`` calls `admits` when a task arrives, `entered` once it has
+A rule sees admission jobs only; like a policy it has no clock, no I/O and no random
+numbers. ``PlaneCore`` calls `admits` when a task arrives, `entered` once it has
 entered, and `judge` at its first turn. No task vanishes: a rejected one goes through
 its handler as every other does, which answers with the reason's error. A rejection
 therefore costs a little service, is stamped and recorded, and always has a response.

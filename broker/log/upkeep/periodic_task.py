@@ -1,7 +1,7 @@
 """Periodic work as an object: the caller runs its next short step when it has time.
 
 A step runs on the caller's thread and is short. A blocking call goes to `Calls`, which
-may use other threads; until it has returned the chore has no next step.
+may use other threads; until it has returned the task has no next step.
 """
 
 from __future__ import annotations
