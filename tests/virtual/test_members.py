@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.coordination.zookeeper import membership
+from broker.coordination.zookeeper import session_loop
 from broker.disk.storage import read_whole
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
