@@ -123,7 +123,7 @@ class BrokerServer:
         self.laws = LawBook(self.topology.planes, config, self._now_ns)
         self.accounts = Accounts(
             self.topology.planes,
-            self.dispatcher.books,
+            self.dispatcher.ledger,
             surroundings.busy_time,
         )
         self.metrics_port: int | None = None
@@ -205,7 +205,7 @@ class BrokerServer:
                 keep = self.supervisor.keep
                 nursery.start_soon(keep, "timer", self.timer.run)
                 cluster = partial(
-                    self._application.run, self.dispatcher.books.of("replication")
+                    self._application.run, self.dispatcher.ledger.of("replication")
                 )
                 nursery.start_soon(keep, "cluster", cluster)
                 nursery.start_soon(keep, "upkeep timer", self.upkeep_timer.run)
@@ -243,7 +243,7 @@ class BrokerServer:
     def _expire(self, now_ns: int) -> None:
         """Expire deadlines; the CPU is housekeeping."""
         try:
-            with self.dispatcher.books.of("deadlines"):
+            with self.dispatcher.ledger.of("deadlines"):
                 self._application.expire(now_ns)
         except LogDirsLost as lost:
             logger.critical(
@@ -294,7 +294,7 @@ class BrokerServer:
             frame_bytes_max=self._config[SOCKET_REQUEST_MAX_BYTES],
             idle_ns_max=network_settings.idle_ns_max(self._config),
             debit=self.dispatcher.debit,
-            books=self.dispatcher.books,
+            ledger=self.dispatcher.ledger,
             supervisor=self.supervisor,
         )
         endpoints = [
@@ -361,7 +361,7 @@ class BrokerServer:
             ended = False
             while not ended:
                 piece = []
-                with self.dispatcher.books.of("scrapes"):
+                with self.dispatcher.ledger.of("scrapes"):
                     for sample in samples:
                         if sample is None:
                             break
@@ -383,7 +383,7 @@ class BrokerServer:
             self.processors,
             recorder,
             self._now_ns,
-            self.dispatcher.books,
+            self.dispatcher.ledger,
         )
         period_ns = self._config[DOORKEEPER_RECORD_SAMPLES_MS] * 1_000_000
         nursery.start_soon(

@@ -5,7 +5,7 @@ or rejects requests; ``plane`` is one plane, ``cpu`` the turn-taking of several 
 ``lending`` their common seats, all of them pure and free of Trio; ``slices`` is the
 preemption point that handlers call, ``lock`` a lock that they may hold over it;
 ``dispatcher`` runs it all under Trio, with ``stepping``, ``lock_turns``, ``room``,
-``workers``, ``upkeep`` and ``books`` as its parts; ``laws`` counts violations. This
+``workers``, ``upkeep`` and ``cpu_ledger`` as its parts; ``laws`` counts violations. This
 package knows no protocol. ``slices``, and what rests on it, imports Trio, so import
 those by name.
 """

@@ -20,9 +20,9 @@ from typing import Any
 
 import trio
 
-from planes.books import Books
 from planes.clock import NowNs
 from planes.cpu import Cpu
+from planes.cpu_ledger import CpuLedger
 from planes.lock import LockError, LockTrap, expect_none_held, locking_of
 from planes.lock_turns import LockTurns
 from planes.plane import PlaneCore
@@ -59,7 +59,7 @@ class Dispatcher:
         self._stepper = Stepper(self._turns, now_ns, spend)
         self._locks = LockTurns(self._cpu, self._stepper)
         self._room, self._workers = Room(planes, now_ns), Workers(self._work)
-        self.books = Books(now_ns)
+        self.ledger = CpuLedger(now_ns)
         self._quantum_ns = quantum_ns
         self._token_free, self._closed = True, False
         self._suspended: dict[Task, None] = {}
@@ -157,7 +157,7 @@ class Dispatcher:
         """Hold the token while there is work; sleep without it otherwise."""
         guard = CancelStatusGuard()
         while True:
-            self.books.begin_ns()
+            self.ledger.begin_ns()
             now_ns = self.now_ns()
             self._poll_due_ns, self._served = now_ns + self._quantum_ns, 0
             task = await self._serve(guard, now_ns)
@@ -166,7 +166,7 @@ class Dispatcher:
                 self._back_from_device.discard(task)
                 reseat(task)
             elif self._upkeep.waits and not self._closed:
-                self._upkeep.step(self.books, self._spend)
+                self._upkeep.step(self.ledger, self._spend)
                 await self._poll()
                 continue
             else:
@@ -177,7 +177,7 @@ class Dispatcher:
 
     async def _serve(self, guard: CancelStatusGuard, now_ns: int) -> Task | None:
         """Take turns until nothing is left, or a task that has its own worker."""
-        books, pick, wanted = self.books, self._turns.pick, self._room.wanted
+        ledger, pick, wanted = self.ledger, self._turns.pick, self._room.wanted
         while not self._closed:
             task = pick(now_ns) or self._look_for_more()
             if wanted and task is not None and task.plane in wanted:
@@ -194,11 +194,11 @@ class Dispatcher:
                 self._close()
                 raise
             self._served += 1
-            now_ns = books.until_ns
+            now_ns = ledger.until_ns
             if now_ns >= self._poll_due_ns:
                 now_ns = await self._poll()
             if now_ns >= self._upkeep.overdue_ns:
-                now_ns = self._upkeep.step(books, self._spend)
+                now_ns = self._upkeep.step(ledger, self._spend)
         return None
 
     def _look_for_more(self) -> Task | None:
@@ -216,7 +216,7 @@ class Dispatcher:
         # random order; after the second checkpoint all of that batch has run.
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
-        self.books.begin_ns()
+        self.ledger.begin_ns()
         if self._after_poll:
             calls, self._after_poll = self._after_poll, []
             for call in calls:
@@ -237,8 +237,8 @@ class Dispatcher:
     def _begin(self, task: Task) -> int:
         """Bill to a task what its turn took to come to it; return the time."""
         began_ns = self.now_ns()
-        task.prior_ns += began_ns - self.books.until_ns
-        self.books.until_ns = began_ns
+        task.prior_ns += began_ns - self.ledger.until_ns
+        self.ledger.until_ns = began_ns
         return began_ns
 
     def _served_at_once(self, task: Task) -> bool:
@@ -248,10 +248,10 @@ class Dispatcher:
         assert serve is not None
         assert done is not None
         # `_begin`, `_finish` and all bills, written out for what most requests are.
-        books, now_ns = self.books, self.now_ns
+        ledger, now_ns = self.ledger, self.now_ns
         began_ns = now_ns()
-        task.prior_ns += began_ns - books.until_ns
-        books.until_ns = began_ns
+        task.prior_ns += began_ns - ledger.until_ns
+        ledger.until_ns = began_ns
         served = serve()
         if type(served) is types.CoroutineType:
             task.coroutine = served
@@ -261,7 +261,7 @@ class Dispatcher:
         task.local_done_ns = task.remote_done_ns = ended_ns = now_ns()
         task.service_ns = ended_ns - began_ns
         done(task, served)
-        books.until_ns = gone_ns = now_ns()
+        ledger.until_ns = gone_ns = now_ns()
         self._turns.finish(task, task.prior_ns + gone_ns - began_ns, gone_ns)
         return True
 
@@ -283,7 +283,7 @@ class Dispatcher:
             except StopIteration as stop:
                 self._finish(task, stepper.ended_ns, stop.value)
                 return
-            began_ns = now_ns = self.books.until_ns = stepper.ended_ns
+            began_ns = now_ns = self.ledger.until_ns = stepper.ended_ns
             step, argument = task.coroutine.send, None
             if trap is PREEMPT or type(trap) in OWN_TRAPS:
                 breach = guard.breach(task)
@@ -305,7 +305,7 @@ class Dispatcher:
                 if self._closed:
                     yield from unserved(task.coroutine, step, argument)
                     return
-                self.books.begin_ns()
+                self.ledger.begin_ns()
                 began_ns = self._begin(task)
 
     def _obey(
@@ -336,7 +336,7 @@ class Dispatcher:
         while lock is not None and (runner := lock.runner(task)) is not task:
             began_ns = self._begin(task)
             now_ns = self._locks.slice(task, runner, guard, began_ns)
-            self.books.until_ns = now_ns
+            self.ledger.until_ns = now_ns
             if now_ns >= self._poll_due_ns:
                 yield from self._poll()
                 self._begin(task)
@@ -348,7 +348,7 @@ class Dispatcher:
     def _suspend(self, task: Task) -> None:
         """Send a preempted task back to its scheduler."""
         self._suspended[task] = None
-        task.plane.suspend(task, self.books.until_ns)
+        task.plane.suspend(task, self.ledger.until_ns)
 
     def _finish(self, task: Task, now_ns: int, result: Any) -> None:
         """Hand on the result of a handler, and release the task.
@@ -364,7 +364,7 @@ class Dispatcher:
         task.done(task, result)
         ended_ns = self.now_ns()
         self._turns.finish(task, task.prior_ns + ended_ns - now_ns, ended_ns)
-        self.books.until_ns = ended_ns
+        self.ledger.until_ns = ended_ns
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:
         """Suspend a task without its seat; the other side calls ``wake``."""
@@ -381,7 +381,7 @@ class Dispatcher:
         self.debit(task, self.now_ns() - now_ns)
         if not waits:
             wake()
-        self.books.until_ns = self.now_ns()
+        self.ledger.until_ns = self.now_ns()
 
     @types.coroutine
     def _wait_for_device(

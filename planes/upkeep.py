@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from planes.books import Books
+from planes.cpu_ledger import CpuLedger
 from planes.stepping import Spend
 from planes.task import Task
 
@@ -56,16 +56,16 @@ class Upkeep:
         if not self.waits:
             self.overdue_ns = now_ns + self._patience_ns
 
-    def step(self, books: Books, spend: Spend | None) -> int:
+    def step(self, ledger: CpuLedger, spend: Spend | None) -> int:
         """Do a step, which is billed; return the time.
 
         Another one waits at once if it is due.
         """
-        with books.of("upkeep"):
-            self._step(books.now_ns())
+        with ledger.of("upkeep"):
+            self._step(ledger.now_ns())
             if spend is not None:
                 spend(self.task)
-        now_ns = books.until_ns
+        now_ns = ledger.until_ns
         due_ns = self._due_ns()
         if due_ns is not None and due_ns <= now_ns:
             self.overdue_ns = now_ns + self._patience_ns

@@ -32,7 +32,7 @@ from broker.observation.supervisor import Supervisor
 from broker.protocol.buffer import Piece
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import Request
-from planes.books import Books
+from planes.cpu_ledger import CpuLedger
 
 logger = getLogger(__name__)
 
@@ -53,7 +53,7 @@ class KafkaSelector:
         selector: Selector,
         *,
         pool: MemoryPool | None,
-        books: Books,
+        ledger: CpuLedger,
         debit: Debit,
         supervisor: Supervisor,
     ) -> None:
@@ -63,8 +63,8 @@ class KafkaSelector:
         self.wait = selector.wait
         self.wakeup = selector.wakeup
         self._pool = pool
-        self._books = books
-        self._now_ns = books.now_ns
+        self._ledger = ledger
+        self._now_ns = ledger.now_ns
         self._debit = debit
         self._supervisor = supervisor
         self._by_fileno: dict[int, KafkaChannel] = {}
@@ -110,7 +110,7 @@ class KafkaSelector:
         the one that is answered.
         """
         completed: list[Received] = []
-        self._books.begin_ns()
+        self._ledger.begin_ns()
         if self.to_write or self.to_read:
             self._go_on(completed)
         for fileno, events in self._selector.poll():
@@ -175,10 +175,10 @@ class KafkaSelector:
             self.close(channel)
             self._supervisor.note("processor", fault)
             return
-        books = self._books
+        ledger = self._ledger
         channel.active_ns = now_ns = self._now_ns()
-        channel.reading_ns += now_ns - books.until_ns
-        books.until_ns = now_ns
+        channel.reading_ns += now_ns - ledger.until_ns
+        ledger.until_ns = now_ns
         if frame is not None:
             channel.mute()
             completed.append((channel, frame, now_ns))
@@ -235,8 +235,8 @@ class KafkaSelector:
         if self._write(channel):
             self.completed_sends.append(channel)
         now_ns = self._now_ns()
-        self._debit(request, now_ns - self._books.until_ns)
-        self._books.until_ns = now_ns
+        self._debit(request, now_ns - self._ledger.until_ns)
+        self._ledger.until_ns = now_ns
 
     def _write(self, channel: KafkaChannel) -> bool:
         """Write more of the channel's response; True if that was the rest of it."""
@@ -293,7 +293,7 @@ class KafkaSelector:
         )
 
     def check(self) -> None:
-        """Assert that the books agree on which channels there are."""
+        """Assert that all tables list the same channels."""
         assert set(self._by_id.values()) == set(self._by_fileno.values())
         open_channels = set(self._by_id.values())
         for waiting in (self.to_read, self.to_write, self._short_of_memory):

@@ -30,8 +30,8 @@ from broker.protocol.errors import MalformedFrame
 from broker.requests.entitlement import Entitlement
 from broker.requests.request import CloseConnection, Request, Response, Throttled
 from planes import Task
-from planes.books import Books
 from planes.clock import NowNs
+from planes.cpu_ledger import CpuLedger
 
 # Kafka's bound on connections that an acceptor has dealt and the processor not taken.
 NEW_CONNECTIONS_MAX: Final = 20
@@ -43,7 +43,7 @@ class ProcessorContext:
 
     ``finished`` are called with each request whose response has been sent, or can no
     longer be. ``idle_ns_max`` None means that idle connections are kept. ``debit``
-    bills work for a request outside of its turns, ``books`` work for none.
+    bills work for a request outside of its turns, ``ledger`` work for none.
     ``supervisor`` counts faults.
     """
 
@@ -55,7 +55,7 @@ class ProcessorContext:
     frame_bytes_max: int
     idle_ns_max: int | None
     debit: Debit
-    books: Books
+    ledger: CpuLedger
     supervisor: Supervisor = field(default_factory=Supervisor)
 
 
@@ -89,7 +89,7 @@ class Processor:
         self._selector = KafkaSelector(
             selector,
             pool=context.pool,
-            books=context.books,
+            ledger=context.ledger,
             debit=context.debit,
             supervisor=context.supervisor,
         )
@@ -245,7 +245,7 @@ class Processor:
     def _round(self) -> None:
         """Do all that there is to do now, or as far as there is room for requests."""
         if self._new:
-            with self._context.books.of("accepting"):
+            with self._context.ledger.of("accepting"):
                 self._configure_new_connections()
         if self._responses:
             self._process_new_responses()
@@ -258,7 +258,7 @@ class Processor:
         while self._refused is not None:
             await self._request_channel.send_request(self._refused)
             self._refused = None
-            self._context.books.begin_ns()
+            self._context.ledger.begin_ns()
             self._process_completed_receives()
         self._end_round()
 
@@ -298,15 +298,15 @@ class Processor:
 
     def _process_new_responses(self) -> None:
         """Begin to write the responses that handlers have left here."""
-        books = self._context.books
-        books.begin_ns()
+        ledger = self._context.ledger
+        ledger.begin_ns()
         while self._responses:
             request, response = self._responses.popleft()
             request.response_dequeued_ns = self._now_ns()
             self._respond(request, response)
             ended_ns = self._now_ns()
-            self._context.debit(request, ended_ns - books.until_ns)
-            books.until_ns = ended_ns
+            self._context.debit(request, ended_ns - ledger.until_ns)
+            ledger.until_ns = ended_ns
 
     def _respond(self, request: Request, response: Response) -> None:
         """Begin to write one response."""
@@ -332,8 +332,8 @@ class Processor:
         What this costs is billed to the requests.
         """
         context, respond, completed = self._context, self.respond, self._completed
-        books, offer = context.books, self._request_channel.offer
-        until_ns = books.until_ns
+        ledger, offer = context.ledger, self._request_channel.offer
+        until_ns = ledger.until_ns
         while completed:
             channel, frame, received_ns = completed.popleft()
             try:
@@ -354,7 +354,7 @@ class Processor:
             ended_ns = request.enqueued_ns
             if ended_ns > until_ns:
                 request.prior_ns += ended_ns - until_ns
-                books.until_ns = until_ns = ended_ns
+                ledger.until_ns = until_ns = ended_ns
         return True
 
     def _process_completed_sends(self) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from broker.observation.busy_time import BusyTime
 from broker.observation.metric import Metric
 from planes import PlaneCore
-from planes.books import Books
+from planes.cpu_ledger import CpuLedger
 
 _NS_PER_S: Final = 1e9
 
@@ -24,11 +24,11 @@ class Accounts:
     def __init__(
         self,
         planes: Sequence[PlaneCore],
-        books: Books,
+        ledger: CpuLedger,
         busy_time: BusyTime | None,
     ) -> None:
         self._planes = planes
-        self._books = books
+        self._ledger = ledger
         self._busy_time = busy_time
         self._began_ns = 0
 
@@ -36,14 +36,14 @@ class Accounts:
         """Begin to serve, inside a run of Trio's."""
         if self._busy_time is not None:
             self._began_ns = self._busy_time.cpu_ns()
-            self._busy_time.begin(self._books)
+            self._busy_time.begin(self._ledger)
 
     def totals(self) -> dict[str, int]:
         """Return CPU used and billed, in nanoseconds; nothing in virtual time."""
         if self._busy_time is None:
             return {}
         requests_ns = sum(plane.attained_ns for plane in self._planes)
-        housekeeping_ns = self._books.housekeeping_ns
+        housekeeping_ns = self._ledger.housekeeping_ns
         busy_ns = self._busy_time.busy_ns()
         return {
             "cpu_ns": self._busy_time.cpu_ns() - self._began_ns,
@@ -53,7 +53,7 @@ class Accounts:
             "loop_ns": max(busy_ns - requests_ns - housekeeping_ns, 0),
             **{
                 f"housekeeping {kind}_ns": used_ns
-                for kind, used_ns in sorted(self._books.by_kind_ns.items())
+                for kind, used_ns in sorted(self._ledger.by_kind_ns.items())
             },
         }
 
@@ -61,8 +61,8 @@ class Accounts:
         """Iterate over the bills of each plane and of housekeeping."""
         for plane in self._planes:
             yield _billed(f"plane {plane.name}", plane.attained_ns)
-        yield _billed("housekeeping", self._books.housekeeping_ns)
-        for kind, used_ns in sorted(self._books.by_kind_ns.items()):
+        yield _billed("housekeeping", self._ledger.housekeeping_ns)
+        for kind, used_ns in sorted(self._ledger.by_kind_ns.items()):
             yield Metric(
                 name="doorkeeper_housekeeping_seconds",
                 kind="counter",

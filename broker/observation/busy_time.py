@@ -7,15 +7,15 @@ from time import perf_counter
 
 import trio
 
-from planes.books import Books
 from planes.clock import NowNs
+from planes.cpu_ledger import CpuLedger
 
 
 class BusyTime(trio.abc.Clock):
     """A Trio clock in a broker's process that notes when the loop waits for events.
 
     Bills are on the wall clock, which goes on while the kernel runs other processes. A
-    bill is therefore a share of this time, not of a CPU clock. The ``books`` receive
+    bill is therefore a share of this time, not of a CPU clock. The ``ledger`` gets
     the end of each wait, at which the next bill begins.
 
     Trio calls ``deadline_to_sleep_time`` where nothing is runnable, and only there, and
@@ -26,15 +26,15 @@ class BusyTime(trio.abc.Clock):
 
     def __init__(self, now_ns: NowNs = time.monotonic_ns) -> None:
         self._now_ns = now_ns
-        self._books: Books | None = None
+        self._ledger: CpuLedger | None = None
         self._since_ns = self._waits_since_ns = self._waited_ns = 0
 
-    def begin(self, books: Books) -> None:
+    def begin(self, ledger: CpuLedger) -> None:
         """Look on from now on, inside a run of Trio's."""
-        self._books = books
-        self._since_ns = books.until_ns = self._now_ns()
+        self._ledger = ledger
+        self._since_ns = ledger.until_ns = self._now_ns()
         self._waited_ns = 0
-        books.spans = True
+        ledger.spans = True
 
     def busy_ns(self) -> int:
         """Return the time since `begin` that was not spent in waiting."""
@@ -55,8 +55,8 @@ class BusyTime(trio.abc.Clock):
             now_ns = self._now_ns()
             self._waited_ns += now_ns - self._waits_since_ns
             self._waits_since_ns = 0
-            if self._books is not None:
-                self._books.until_ns = now_ns
+            if self._ledger is not None:
+                self._ledger.until_ns = now_ns
         return perf_counter()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:

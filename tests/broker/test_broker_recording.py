@@ -14,7 +14,7 @@ from broker.observation.recording.recording import (
 )
 from broker.observation.recording.sampler import Sampler
 from broker.requests.request import Request
-from planes.books import Books
+from planes.cpu_ledger import CpuLedger
 
 
 def request(correlation_id, request_class="produce", **fields):
@@ -146,7 +146,7 @@ class Stub(SimpleNamespace):
 
 def test_a_sample_tells_what_share_of_its_period_the_broker_kept_house():
     now_ns = 0
-    books = Books(lambda: now_ns)
+    ledger = CpuLedger(lambda: now_ns)
     plane = Stub(name="data", attained_ns=0, queued=0, scheduler=(), seated=0)
     rows = []
     sampler = Sampler(
@@ -154,10 +154,10 @@ def test_a_sample_tells_what_share_of_its_period_the_broker_kept_house():
         {plane: [Stub(idle_ns=lambda now_ns: 0)]},
         Stub(sample=rows.append, flush=lambda: None),
         lambda: now_ns,
-        books,
+        ledger,
     )
     for used_ns in (3, 0, 40):
-        with books.of("upkeep"):
+        with ledger.of("upkeep"):
             now_ns += used_ns
         now_ns += 12 - used_ns if used_ns < 12 else 0
         sampler.sample()

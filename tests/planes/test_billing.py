@@ -7,7 +7,7 @@ from functools import partial
 import trio
 
 from broker.observation.busy_time import BusyTime
-from planes.books import Books
+from planes.cpu_ledger import CpuLedger
 from planes.slices import parked
 from schedulers import make
 from tests.planes.simulation import US, simulated
@@ -128,57 +128,57 @@ async def test_who_is_picked_pays_for_the_picking_and_is_not_said_to_have_served
 async def test_where_the_loop_tells_of_its_waits_nothing_between_bills_is_left_out(
     world,
 ):
-    books = world.dispatcher.books
-    books.spans, books.until_ns = True, world.now_ns()
+    ledger = world.dispatcher.ledger
+    ledger.spans, ledger.until_ns = True, world.now_ns()
     began_ns = world.now_ns()
     task = world.offer(partial(world.slices, 1))
     world.clock.jump(40 * US)  # the loop, on its way to the task
     await world.settle()
     assert task.attained_ns == 140 * US
     world.clock.jump(60 * US)
-    books.until_ns = world.now_ns() - 5 * US
-    with books.of("samples"):
+    ledger.until_ns = world.now_ns() - 5 * US
+    with ledger.of("samples"):
         world.clock.jump(10 * US)
-    assert books.housekeeping_ns == 15 * US
-    assert books.until_ns == world.now_ns() > began_ns
+    assert ledger.housekeeping_ns == 15 * US
+    assert ledger.until_ns == world.now_ns() > began_ns
 
 
 def test_a_wait_of_the_loop_is_nobodys_and_a_look_is_somebodys():
     now_ns = 0
-    books = Books(lambda: now_ns)
+    ledger = CpuLedger(lambda: now_ns)
     busy = BusyTime(lambda: now_ns)
-    busy.begin(books)
+    busy.begin(ledger)
     now_ns = 10
     assert busy.deadline_to_sleep_time(busy.current_time() - 1) < 0
     now_ns = 12
     busy.current_time()
-    assert (books.until_ns, busy.busy_ns()) == (0, 12)
+    assert (ledger.until_ns, busy.busy_ns()) == (0, 12)
     now_ns = 20
     assert 9 < busy.deadline_to_sleep_time(busy.current_time() + 10) < 11
     now_ns = 100
     busy.current_time()
     now_ns = 103
     busy.current_time()
-    assert (books.until_ns, busy.busy_ns()) == (100, 23)
+    assert (ledger.until_ns, busy.busy_ns()) == (100, 23)
 
 
 def test_trio_asks_the_clock_where_its_loop_waits_and_where_a_wait_has_ended():
     busy = BusyTime()
-    books = Books(time.monotonic_ns)
+    ledger = CpuLedger(time.monotonic_ns)
 
     async def main():
-        busy.begin(books)
+        busy.begin(ledger)
         began_ns = time.monotonic_ns()
         for _ in range(50):
             await trio.lowlevel.checkpoint()
-        assert books.until_ns <= began_ns
+        assert ledger.until_ns <= began_ns
         there = trio.Event()
         token = trio.lowlevel.current_trio_token()
         thread = threading.Thread(target=token.run_sync_soon, args=(there.set,))
         thread.start()
         await there.wait()
         thread.join()
-        assert began_ns < books.until_ns <= time.monotonic_ns()
+        assert began_ns < ledger.until_ns <= time.monotonic_ns()
         spent_ns = time.monotonic_ns() - began_ns
         assert busy.busy_ns() < spent_ns
 
@@ -225,14 +225,14 @@ async def test_a_seat_is_free_while_a_request_is_in_purgatory(world):
 
 def test_housekeeping_within_housekeeping_is_billed_once():
     now_ns = 0
-    books = Books(lambda: now_ns)
-    with books.of("upkeep"):
+    ledger = CpuLedger(lambda: now_ns)
+    with ledger.of("upkeep"):
         now_ns = 5
-        with books.of("upkeep"), books.of("samples"):
+        with ledger.of("upkeep"), ledger.of("samples"):
             now_ns = 9
         now_ns = 10
     now_ns = 20
-    with books.of("samples"):
+    with ledger.of("samples"):
         now_ns = 21
-    assert books.by_kind_ns == {"upkeep": 10, "samples": 1}
-    assert books.housekeeping_ns == 11
+    assert ledger.by_kind_ns == {"upkeep": 10, "samples": 1}
+    assert ledger.housekeeping_ns == 11

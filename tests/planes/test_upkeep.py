@@ -62,7 +62,7 @@ def test_an_idle_broker_does_all_of_it_at_once_and_then_says_so():
         first = chores.began_ns[0]
         assert chores.began_ns == [first + STEP_NS * n for n in range(10)]
         assert chores.settled == 1
-        assert world.dispatcher.books.by_kind_ns == {"upkeep": 10 * STEP_NS}
+        assert world.dispatcher.ledger.by_kind_ns == {"upkeep": 10 * STEP_NS}
         chores.left = 1
         world.dispatcher.begin_upkeep()
         await trio.sleep(0.1)

@@ -73,13 +73,13 @@ async def lone_requests(world):
             body, key = command.to_wire(4), ApiKey.LEADER_AND_ISR
             await controller.send_all(encode_request(key, 4, number, "it", body))
             await answer(controller, key, 4)
-    books = world.server.dispatcher.books
+    ledger = world.server.dispatcher.ledger
     waits_ns = {
         number: it.dequeued_ns - sent_ns[number]
         for number, it in world.requests.items()
         if number >= 0
     }
-    return waits_ns, books.by_kind_ns.get("upkeep", 0)
+    return waits_ns, ledger.by_kind_ns.get("upkeep", 0)
 
 
 @pytest.mark.parametrize("scheduler", [*sorted(POLICIES), "planes", "planes-lending"])

@@ -10,8 +10,8 @@ from broker.network.processor import Processor
 from broker.network.request_channel import RequestChannel
 from broker.observation.recording.recording import Recorder, SampleRow
 from planes import PlaneCore
-from planes.books import Books
 from planes.clock import NowNs
+from planes.cpu_ledger import CpuLedger
 
 
 class Sampler:
@@ -23,13 +23,13 @@ class Sampler:
         processors: Mapping[PlaneCore, Sequence[Processor]],
         recorder: Recorder,
         now_ns: NowNs,
-        books: Books,
+        ledger: CpuLedger,
     ) -> None:
         self._channels = channels
         self._processors = processors
         self._recorder = recorder
         self._now_ns = now_ns
-        self._books = books
+        self._ledger = ledger
         self._last_ns = now_ns()
         self._busy_ns: dict[PlaneCore, int] = {}
         self._idle_ns: dict[PlaneCore, int] = {}
@@ -39,7 +39,7 @@ class Sampler:
         """Take a sample per period until cancelled."""
         while True:
             await trio.sleep(period_ns / 1e9)
-            with self._books.of("samples"):
+            with self._ledger.of("samples"):
                 self.sample()
 
     def sample(self) -> None:
@@ -49,7 +49,7 @@ class Sampler:
         self._last_ns = now_ns
         if period_ns <= 0:
             return
-        kept_house_ns = self._books.housekeeping_ns
+        kept_house_ns = self._ledger.housekeeping_ns
         share = _ratio(kept_house_ns - self._kept_house_ns, period_ns)
         self._kept_house_ns = kept_house_ns
         for channel in self._channels:

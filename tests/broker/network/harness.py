@@ -121,7 +121,7 @@ class Harness:
             frame_bytes_max=frame_bytes_max,
             idle_ns_max=idle_ns_max,
             debit=self.dispatcher.debit,
-            books=self.dispatcher.books,
+            ledger=self.dispatcher.ledger,
         )
         endpoints = [
             Endpoint(

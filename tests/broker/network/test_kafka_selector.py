@@ -6,7 +6,7 @@ from broker.network.kafka_channel import KafkaChannel
 from broker.network.kafka_selector import KafkaSelector
 from broker.network.transport import READABLE, WRITABLE
 from broker.observation.supervisor import Supervisor
-from planes.books import Books
+from planes.cpu_ledger import CpuLedger
 
 CALL_NS, ROOM = 7_000, 10
 
@@ -21,7 +21,7 @@ class Wire:
         self.selector = KafkaSelector(
             self,
             pool=None,
-            books=Books(lambda: self.now_ns),
+            ledger=CpuLedger(lambda: self.now_ns),
             debit=lambda request, used_ns: self.bills.append((request, used_ns)),
             supervisor=Supervisor(),
         )

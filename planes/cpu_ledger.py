@@ -11,21 +11,21 @@ from collections.abc import Mapping
 from planes.clock import NowNs
 
 
-class Books:
+class CpuLedger:
     """CPU ledger of the thread; every nanosecond up to ``until_ns`` has been charged.
 
     Where the event loop reports its waits (``spans``), the next charge starts at
     ``until_ns`` and not at the work itself. Loop overhead therefore goes to the work
     that follows it, and nothing is charged twice.
 
-    ``with books.of("samples"):`` around synchronous work bills it to housekeeping,
+    ``with ledger.of("samples"):`` around synchronous work bills it to housekeeping,
     under that name; work inside such work is billed once, to what is outermost.
 
     >>> times = iter((5, 12))
-    >>> books = Books(lambda: next(times))
-    >>> with books.of("samples"), books.of("scrapes"):
+    >>> ledger = CpuLedger(lambda: next(times))
+    >>> with ledger.of("samples"), ledger.of("scrapes"):
     ...     pass
-    >>> books.housekeeping_ns, dict(books.by_kind_ns)
+    >>> ledger.housekeeping_ns, dict(ledger.by_kind_ns)
     (7, {'samples': 7, 'scrapes': 0})
     """
 
@@ -64,25 +64,25 @@ class Books:
 class Bill:
     """CPU used by one kind of housekeeping."""
 
-    __slots__ = ("_began_ns", "_books", "billed_ns")
+    __slots__ = ("_began_ns", "_ledger", "billed_ns")
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, ledger: CpuLedger) -> None:
+        self._ledger = ledger
         self._began_ns: list[int] = []
         self.billed_ns = 0
 
     def __enter__(self) -> None:
         # A bill within another, or within itself, is a part of that one.
-        if self._books.open is None:
-            self._books.open = self
-            self._began_ns.append(self._books.begin_ns())
+        if self._ledger.open is None:
+            self._ledger.open = self
+            self._began_ns.append(self._ledger.begin_ns())
         else:
             self._began_ns.append(-1)
 
     def __exit__(self, *_: object) -> None:
         began_ns = self._began_ns.pop()
         if began_ns >= 0:
-            books = self._books
-            books.open = None
-            books.until_ns = ended_ns = books.now_ns()
+            ledger = self._ledger
+            ledger.open = None
+            ledger.until_ns = ended_ns = ledger.now_ns()
             self.billed_ns += ended_ns - began_ns
