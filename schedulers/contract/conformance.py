@@ -1,13 +1,13 @@
 """The laws of ``scheduler`` as a test that any policy can be put to.
 
 ``check(factory)`` plays random scripts against a policy and a naive reference (a few
-dictionaries) and returns each law it broke, once, with the trial that shows it. Our own
-policies are held to the same ``Witness`` by hypothesis, which also shrinks what it
-finds. A policy that passes has not been proven right: its own laws, bounds and closed
-forms are its author's to test.
+dictionaries) and returns each law it broke, once, with the trial that shows it. The
+policies of this package are also driven through ``PolicyHarness`` by hypothesis, which
+shrinks its findings. A policy that passes has not been proven right: its own laws,
+bounds and closed forms are its author's to test.
 
-What it does not test: the cost of a call, and whether answers depend on the hashing of
-strings (run it twice with different ``PYTHONHASHSEED`` for that).
+Not tested: the cost of a call, and whether answers depend on the hashing of strings
+(run it twice with different ``PYTHONHASHSEED`` for that).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Final
 
 from schedulers.contract.config import SchedulerConfig
 from schedulers.contract.guard import NO_EXCEPTION, file_of, raised
+from schedulers.contract.harness import LawBroken, PolicyHarness
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import SchedulerFactory
-from schedulers.contract.witness import LawBroken, Witness
 
 CLASSES: Final = ("control", "group", "data", "admin")
 FLOWS: Final = ("a", "b", "c")
@@ -70,56 +70,56 @@ def make_job(number: int, rng: random.Random, now_ns: int) -> tuple[Job, int]:
     return job, true_ns
 
 
-def _script(witness: Witness, rng: random.Random, steps: int) -> None:
+def _script(harness: PolicyHarness, rng: random.Random, steps: int) -> None:
     """Play ``steps`` random events, then serve all that is left."""
     for _ in range(steps):
         act = rng.random()
-        serving = list(witness.serving.values())
-        if act < 0.25 or not (serving or witness.waiting or witness.away):
-            witness.arrive(*make_job(len(witness.true_ns), rng, witness.now_ns))
-        elif act < 0.45 and len(serving) < witness.seats:
-            witness.pick()
-        elif act < 0.55 and witness.away:
-            witness.resume(rng.choice(list(witness.away.values())))
+        serving = list(harness.serving.values())
+        if act < 0.25 or not (serving or harness.waiting or harness.away):
+            harness.arrive(*make_job(len(harness.true_ns), rng, harness.now_ns))
+        elif act < 0.45 and len(serving) < harness.seats:
+            harness.pick()
+        elif act < 0.55 and harness.away:
+            harness.resume(rng.choice(list(harness.away.values())))
         elif act < 0.6:
-            witness.now_ns += rng.randrange(10 * UNIT_NS)
-            if witness.unserved():
-                job = rng.choice(witness.unserved())
-                witness.debit(job, rng.randrange(2 * UNIT_NS))
+            harness.now_ns += rng.randrange(10 * UNIT_NS)
+            if harness.unserved():
+                job = rng.choice(harness.unserved())
+                harness.debit(job, rng.randrange(2 * UNIT_NS))
         elif serving:
-            _serve(witness, rng.choice(serving), rng, act)
-    witness.drain()
+            _serve(harness, rng.choice(serving), rng, act)
+    harness.drain()
 
 
-def _serve(witness: Witness, job: Job, rng: random.Random, act: float) -> None:
+def _serve(harness: PolicyHarness, job: Job, rng: random.Random, act: float) -> None:
     """Do one thing with a job in service; ``act`` is from 0.6 to 1."""
     if act < 0.75:
-        turn = witness.lend if act < 0.62 else witness.run
+        turn = harness.lend if act < 0.62 else harness.run
         turn(job, rng.randrange(2 * UNIT_NS))
-        if witness.outranked(job):
-            witness.preempt(job, in_favour=True)
+        if harness.outranked(job):
+            harness.preempt(job, in_favour=True)
     elif act < 0.8:
-        witness.park(job)
+        harness.park(job)
     else:
-        witness.finish(job)
+        harness.finish(job)
 
 
-def _flood(witness: Witness, victim: int) -> None:
+def _flood(harness: PolicyHarness, victim: int) -> None:
     """Keep one job of a class waiting under an endless flood of all the others."""
-    if witness.subject.may_starve:
+    if harness.subject.may_starve:
         return
-    witness.thorough = False
+    harness.thorough = False
     others = [level for level in range(len(CLASSES)) if level != victim]
 
     def arrive(level: int, size: int) -> int:
-        number = len(witness.true_ns)
+        number = len(harness.true_ns)
         name = CLASSES[level]
         size_ns = size * UNIT_NS
-        deadline_ns = witness.now_ns + 10 * size_ns
+        deadline_ns = harness.now_ns + 10 * size_ns
         job = Job(number=number, request_class=name, level=level, flow=name)
         job.cost_ns = job.size_ns = size_ns
         job.deadline_ns = deadline_ns
-        witness.arrive(job, size_ns)
+        harness.arrive(job, size_ns)
         return number
 
     # A backlog of 5 grows by one job in two slices.
@@ -129,17 +129,17 @@ def _flood(witness: Witness, victim: int) -> None:
     for slices in range(_PATIENCE_SLICES):
         for _ in range(1 + slices % 2):
             arrive(others[slices % len(others)], 1)
-        serving = next(iter(witness.serving.values()), None) or witness.pick()
+        serving = next(iter(harness.serving.values()), None) or harness.pick()
         if serving is None:
-            witness.now_ns += UNIT_NS
+            harness.now_ns += UNIT_NS
             continue
-        witness.run(serving, UNIT_NS)
-        if not witness.rest_ns(serving):
-            witness.finish(serving)
+        harness.run(serving, UNIT_NS)
+        if not harness.rest_ns(serving):
+            harness.finish(serving)
             if serving.number == number:
                 return
-        elif witness.outranked(serving):
-            witness.preempt(serving, in_favour=True)
+        elif harness.outranked(serving):
+            harness.preempt(serving, in_favour=True)
     raise LawBroken(
         "progress", f"{CLASSES[victim]} unfinished after {_PATIENCE_SLICES} slices"
     )
@@ -155,15 +155,15 @@ def check(
     found: dict[str, Violation] = {}
     file = file_of(factory)
 
-    def attempt(trial: str, seats: int, play: Callable[[Witness], None]) -> None:
+    def attempt(trial: str, seats: int, play: Callable[[PolicyHarness], None]) -> None:
         arrivals = 0
         try:
-            witness = Witness(factory, lambda: settings(seats))
+            harness = PolicyHarness(factory, lambda: settings(seats))
             try:
-                play(witness)
+                play(harness)
                 return
             finally:
-                arrivals = len(witness.true_ns)
+                arrivals = len(harness.true_ns)
         except LawBroken as broken:
             law, detail = broken.law, broken.detail
         except Exception as error:  # a policy may fail in any way
@@ -174,14 +174,14 @@ def check(
     for number in range(trials):
         rng = random.Random(f"{seed}/{number}")
 
-        def play(witness: Witness, rng: random.Random = rng) -> None:
-            _script(witness, rng, steps)
+        def play(harness: PolicyHarness, rng: random.Random = rng) -> None:
+            _script(harness, rng, steps)
 
         attempt(f"seed {seed}, trial {number}", (1, 2, 4)[number % 3], play)
     for victim, name in enumerate(CLASSES):
 
-        def flood(witness: Witness, victim: int = victim) -> None:
-            _flood(witness, victim)
+        def flood(harness: PolicyHarness, victim: int = victim) -> None:
+            _flood(harness, victim)
 
         attempt(f"a flood around {name}", 1, flood)
     return list(found.values())

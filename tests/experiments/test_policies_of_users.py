@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from doorkeeper.cli import main
 from schedulers import SchedulerConfig, make, registry
 from schedulers.contract.conformance import check, settings
-from schedulers.contract.witness import Witness
+from schedulers.contract.harness import PolicyHarness
 from tests.schedulers.faulty_policies import IN_USE, SOURCE, WHEN_MADE, line_of
 
 ROOT = Path(__file__).parents[2]
@@ -198,4 +198,4 @@ def test_the_guard_keeps_promises_and_answers(monkeypatch: pytest.MonkeyPatch) -
     own = registry.POLICIES["wfq"](settings(2))
     for promise in ("work_conserving", "shares_by_weight", "preempts", "least_turn_ns"):
         assert getattr(made, promise) == getattr(own, promise)
-    assert Witness(lambda _: made, lambda: settings(2)).subject is made
+    assert PolicyHarness(lambda _: made, lambda: settings(2)).subject is made

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from doorkeeper.cli import main
 from schedulers import Fifo, SchedulerConfig
 from schedulers.contract.conformance import make_job
-from schedulers.contract.witness import Witness
+from schedulers.contract.harness import PolicyHarness
 
 BROKEN = """
 from schedulers import Fifo, Priority
@@ -95,7 +95,7 @@ def test_a_policy_is_asked_for_all_that_waits_where_the_witness_is_thorough(thor
         def check(self):
             asked.append("check")
 
-    witness = Witness(Asked, SchedulerConfig)
-    witness.thorough = thorough
-    witness.arrive(*make_job(0, random.Random(1), 0))
+    harness = PolicyHarness(Asked, SchedulerConfig)
+    harness.thorough = thorough
+    harness.arrive(*make_job(0, random.Random(1), 0))
     assert asked == (["waiting", "check"] if thorough else [])

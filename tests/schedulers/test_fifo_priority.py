@@ -6,38 +6,38 @@ from itertools import pairwise
 import pytest
 
 from schedulers import Job, SchedulerConfig, find, make
-from schedulers.contract.witness import Witness
+from schedulers.contract.harness import PolicyHarness
 
 RNG_SEEDS = range(12)
 
 
-def play(witness, rng, steps, choose, *, levels=4, load=1.2):
+def play(harness, rng, steps, choose, *, levels=4, load=1.2):
     """One seat, random sizes; before each pick ``choose`` says what must come next."""
     for _ in range(steps):
         while rng.random() < load / (1 + load):
-            number = len(witness.true_ns)
+            number = len(harness.true_ns)
             level = rng.randrange(levels)
             job = Job(number=number, level=level, flow=str(level))
-            witness.arrive(job, rng.randrange(1, 20))
-        expected = choose(witness)
-        job = witness.pick()
+            harness.arrive(job, rng.randrange(1, 20))
+        expected = choose(harness)
+        job = harness.pick()
         assert job is expected
         if job is None:
-            witness.now_ns += 5
+            harness.now_ns += 5
             continue
         act = rng.random()
-        witness.run(job, rng.randrange(20))
+        harness.run(job, rng.randrange(20))
         if act < 0.3:
-            witness.preempt_quietly(job)
+            harness.preempt_quietly(job)
         elif act < 0.5:
-            witness.park(job)
+            harness.park(job)
         else:
-            witness.finish(job)
-        if witness.away and rng.random() < 0.5:
-            witness.resume(rng.choice(list(witness.away.values())))
+            harness.finish(job)
+        if harness.away and rng.random() < 0.5:
+            harness.resume(rng.choice(list(harness.away.values())))
 
 
-class Recorder(Witness):
+class Recorder(PolicyHarness):
     """Remembers which jobs were served before, and since when each level was not."""
 
     def __init__(self, name, config):
@@ -65,14 +65,14 @@ class Recorder(Witness):
 
 @pytest.mark.parametrize("seed", RNG_SEEDS)
 def test_fifo_serves_what_came_back_first_then_by_arrival(seed):
-    def choose(witness):
-        if witness.returned:
-            return witness.returned[0]
-        return min(witness.waiting.values(), key=lambda job: job.number, default=None)
+    def choose(harness):
+        if harness.returned:
+            return harness.returned[0]
+        return min(harness.waiting.values(), key=lambda job: job.number, default=None)
 
-    witness = Recorder("fifo", SchedulerConfig())
-    play(witness, random.Random(seed), 300, choose)
-    assert len(witness.finished) > 50
+    harness = Recorder("fifo", SchedulerConfig())
+    play(harness, random.Random(seed), 300, choose)
+    assert len(harness.finished) > 50
 
 
 def test_fifo_never_preempts():
@@ -85,16 +85,16 @@ def test_fifo_never_preempts():
 
 @pytest.mark.parametrize("seed", RNG_SEEDS)
 def test_priority_without_bound_is_strict_and_resumes_the_preempted_first(seed):
-    def choose(witness):
+    def choose(harness):
         return min(
-            witness.waiting.values(),
-            key=lambda job: (job.level, job.number not in witness.served, job.number),
+            harness.waiting.values(),
+            key=lambda job: (job.level, job.number not in harness.served, job.number),
             default=None,
         )
 
-    witness = Recorder("priority", SchedulerConfig())
-    play(witness, random.Random(seed), 300, choose)
-    assert len(witness.finished) > 50
+    harness = Recorder("priority", SchedulerConfig())
+    play(harness, random.Random(seed), 300, choose)
+    assert len(harness.finished) > 50
 
 
 def test_priority_preempts_for_a_more_urgent_level_only():

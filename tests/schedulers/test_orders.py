@@ -6,7 +6,7 @@ import pytest
 
 from schedulers import Job, SchedulerConfig, find, make
 from schedulers.contract.conformance import UNIT_NS
-from schedulers.contract.witness import Witness
+from schedulers.contract.harness import PolicyHarness
 
 CONFIG = SchedulerConfig(quantum_ns=UNIT_NS, options={})
 
@@ -29,49 +29,49 @@ RANKS = {
 def test_the_least_rank_is_served_and_preempts_as_declared(name, seed):
     rng = random.Random(f"{name}/{seed}")
     rank = RANKS[name]
-    witness = Witness(find(name), lambda: CONFIG)
+    harness = PolicyHarness(find(name), lambda: CONFIG)
     for step in range(400):
         if rng.random() < 0.4:
             need_ns = rng.randrange(1, 20) * UNIT_NS
             job = Job(number=step, size_ns=need_ns, cost_ns=rng.randrange(9))
-            job.deadline_ns = witness.now_ns + rng.randrange(1, 99) * UNIT_NS
-            witness.arrive(job, need_ns)
-        running = next(iter(witness.serving.values()), None)
+            job.deadline_ns = harness.now_ns + rng.randrange(1, 99) * UNIT_NS
+            harness.arrive(job, need_ns)
+        running = next(iter(harness.serving.values()), None)
         if running is None:
-            ready = list(witness.waiting.values())
+            ready = list(harness.waiting.values())
             expected = min(ready, key=lambda it: (rank(it), it.number), default=None)
-            assert witness.pick() is expected
+            assert harness.pick() is expected
             continue
-        witness.run(running, rng.randrange(3 * UNIT_NS))
-        best = min(map(rank, witness.waiting.values()), default=None)
+        harness.run(running, rng.randrange(3 * UNIT_NS))
+        best = min(map(rank, harness.waiting.values()), default=None)
         slack = UNIT_NS if name == "las" else 1
         outranked = best is not None and best + slack <= rank(running)
-        assert witness.outranked(running) == (outranked and name != "spt")
-        if witness.outranked(running):
-            witness.preempt(running, in_favour=True)
-        elif not witness.rest_ns(running):
-            witness.finish(running)
+        assert harness.outranked(running) == (outranked and name != "spt")
+        if harness.outranked(running):
+            harness.preempt(running, in_favour=True)
+        elif not harness.rest_ns(running):
+            harness.finish(running)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 2.0, 10.0])
 def test_ageing_serves_the_greatest_wait_times_slope(ratio):
     rng = random.Random(ratio)
     config = SchedulerConfig(options={"ratio": ratio})
-    witness = Witness(find("ageing"), lambda: config)
+    harness = PolicyHarness(find("ageing"), lambda: config)
     for step in range(400):
-        witness.now_ns += rng.randrange(5)
+        harness.now_ns += rng.randrange(5)
         if rng.random() < 0.5:
             level = rng.randrange(4)
-            witness.arrive(Job(number=step, level=level, flow=str(level)), 1)
-        elif witness.waiting:
+            harness.arrive(Job(number=step, level=level, flow=str(level)), 1)
+        elif harness.waiting:
 
             def worth(job):
-                return (witness.now_ns - job.arrived_ns) * ratio**-job.level
+                return (harness.now_ns - job.arrived_ns) * ratio**-job.level
 
-            best = max(witness.waiting.values(), key=lambda it: (worth(it), -it.number))
-            job = witness.pick()
+            best = max(harness.waiting.values(), key=lambda it: (worth(it), -it.number))
+            job = harness.pick()
             assert (worth(job), job.number) == (worth(best), best.number)
-            witness.finish(job)
+            harness.finish(job)
 
 
 def test_turns_of_a_quantum_each_under_processor_sharing():

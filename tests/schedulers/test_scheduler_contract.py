@@ -26,7 +26,7 @@ from schedulers.contract.conformance import (
     make_job,
     settings,
 )
-from schedulers.contract.witness import Witness
+from schedulers.contract.harness import PolicyHarness
 from schedulers.policies.eevdf import Eevdf
 from schedulers.policies.las import Las
 
@@ -40,7 +40,7 @@ class SchedulerContract(RuleBasedStateMachine):
 
     @initialize(seats=st.integers(1, 4))
     def begin(self, seats):
-        self.witness = Witness(POLICIES[self.name], lambda: settings(seats))
+        self.harness = PolicyHarness(POLICIES[self.name], lambda: settings(seats))
 
     @rule(
         level=st.integers(0, 3),
@@ -51,7 +51,7 @@ class SchedulerContract(RuleBasedStateMachine):
     )
     def arrive(self, level, flow, true_ns, guess_ns, due_ns):
         job = Job(
-            number=len(self.witness.true_ns),
+            number=len(self.harness.true_ns),
             request_class=CLASSES[level],
             level=level,
             flow=flow,
@@ -60,56 +60,56 @@ class SchedulerContract(RuleBasedStateMachine):
             size_bytes=guess_ns,
             deadline_ns=due_ns,
         )
-        self.witness.arrive(job, true_ns)
+        self.harness.arrive(job, true_ns)
 
-    @precondition(lambda self: len(self.witness.serving) < self.witness.seats)
+    @precondition(lambda self: len(self.harness.serving) < self.harness.seats)
     @rule()
     def pick(self):
-        self.witness.pick()
+        self.harness.pick()
 
-    @precondition(lambda self: self.witness.serving)
+    @precondition(lambda self: self.harness.serving)
     @rule(data=st.data(), used_ns=st.integers(0, 3 * UNIT_NS), lent=st.booleans())
     def run_slice(self, data, used_ns, lent):
-        job = data.draw(st.sampled_from(list(self.witness.serving.values())))
-        turn = self.witness.lend if lent else self.witness.run
+        job = data.draw(st.sampled_from(list(self.harness.serving.values())))
+        turn = self.harness.lend if lent else self.harness.run
         turn(job, used_ns)
-        if self.witness.outranked(job):
-            self.witness.preempt(job, in_favour=True)
+        if self.harness.outranked(job):
+            self.harness.preempt(job, in_favour=True)
 
-    @precondition(lambda self: self.witness.serving)
+    @precondition(lambda self: self.harness.serving)
     @rule(data=st.data())
     def preempt_for_another_plane(self, data):
-        job = data.draw(st.sampled_from(list(self.witness.serving.values())))
-        self.witness.preempt(job, in_favour=False)
+        job = data.draw(st.sampled_from(list(self.harness.serving.values())))
+        self.harness.preempt(job, in_favour=False)
 
-    @precondition(lambda self: self.witness.serving)
+    @precondition(lambda self: self.harness.serving)
     @rule(data=st.data(), parks=st.booleans())
     def leave(self, data, parks):
-        job = data.draw(st.sampled_from(list(self.witness.serving.values())))
+        job = data.draw(st.sampled_from(list(self.harness.serving.values())))
         if parks:
-            self.witness.park(job)
+            self.harness.park(job)
         else:
-            self.witness.finish(job)
+            self.harness.finish(job)
 
-    @precondition(lambda self: self.witness.away)
+    @precondition(lambda self: self.harness.away)
     @rule(data=st.data())
     def resume(self, data):
-        job = data.draw(st.sampled_from(list(self.witness.away.values())))
-        self.witness.resume(job)
+        job = data.draw(st.sampled_from(list(self.harness.away.values())))
+        self.harness.resume(job)
 
-    @precondition(lambda self: self.witness.unserved())
+    @precondition(lambda self: self.harness.unserved())
     @rule(data=st.data(), used_ns=st.integers(0, 3 * UNIT_NS))
     def debit(self, data, used_ns):
-        job = data.draw(st.sampled_from(self.witness.unserved()))
-        self.witness.debit(job, used_ns)
+        job = data.draw(st.sampled_from(self.harness.unserved()))
+        self.harness.debit(job, used_ns)
 
     @rule(wait_ns=st.integers(0, 60 * UNIT_NS))
     def let_time_pass(self, wait_ns):
-        self.witness.now_ns += wait_ns
+        self.harness.now_ns += wait_ns
 
     def teardown(self):
-        if hasattr(self, "witness"):
-            self.witness.drain()
+        if hasattr(self, "harness"):
+            self.harness.drain()
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -284,17 +284,17 @@ def test_a_policy_that_raises_is_reported_and_not_raised():
 
 def order_of_service(name):
     rng = random.Random(7)
-    witness = Witness(POLICIES[name], lambda: settings(1))
+    harness = PolicyHarness(POLICIES[name], lambda: settings(1))
     order = []
     for _ in range(60):
-        witness.arrive(*make_job(len(witness.true_ns), rng, witness.now_ns))
-    while witness.waiting:
-        job = witness.pick()
+        harness.arrive(*make_job(len(harness.true_ns), rng, harness.now_ns))
+    while harness.waiting:
+        job = harness.pick()
         if job is None:
-            witness.now_ns = witness.subject.next_event_ns(witness.now_ns)
+            harness.now_ns = harness.subject.next_event_ns(harness.now_ns)
             continue
         order.append(job.number)
-        witness.finish(job)
+        harness.finish(job)
     return order
 
 

@@ -24,7 +24,7 @@ _IDLE_MAX: Final = 10_000
 
 
 class LawBroken(AssertionError):
-    """Raised by a ``Witness`` at the first call that breaks a law."""
+    """Raised by a ``PolicyHarness`` at the first call that breaks a law."""
 
     def __init__(self, law: str, detail: str) -> None:
         super().__init__(f"{law}: {detail}")
@@ -39,7 +39,7 @@ def _made(factory: SchedulerFactory, config: SchedulerConfig) -> Scheduler:
     return made
 
 
-class Witness:
+class PolicyHarness:
     """Drives a policy through a script, next to a naive reference and a silent twin.
 
     The reference knows which jobs wait, are in service and are away. The twin is a
