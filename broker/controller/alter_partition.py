@@ -7,13 +7,13 @@ members are replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions
+from broker.controller.decisions import Decisions, pausing, scan
 from broker.controller.leadership import RECOVERED, RECOVERING, Leadership
 from broker.controller.reassignment import Reassignments
 from broker.controller.writing import write_leaderships
@@ -62,24 +62,25 @@ class IsrJudge:
         registered = context.brokers.get(broker_id)
         if registered is None or registered.epoch != broker_epoch:
             raise KafkaError(ErrorCode.stale_broker_epoch)
-        outcome = {
-            key: self._judge(broker_id, key, it) for key, it in proposals.items()
-        }
-        wanted = {
-            key: current.with_isr(
-                context.epoch, proposals[key].isr, proposals[key].recovery_state
-            )
-            for key, current in outcome.items()
-            if isinstance(current, Leadership) and not _holds(proposals[key], current)
-        }
+        outcome: dict[TopicPartition, Judgement] = {}
+        wanted: dict[TopicPartition, Leadership] = {}
+        for count, (key, proposal) in enumerate(proposals.items(), 1):
+            outcome[key] = current = self._judge(broker_id, key, proposal)
+            if isinstance(current, Leadership) and not _holds(proposal, current):
+                wanted[key] = current.with_isr(
+                    context.epoch, proposal.isr, proposal.recovery_state
+                )
+            yield from pausing(count)
         written = yield from write_leaderships(context, wanted)
-        for key in wanted:
+        for count, key in enumerate(wanted, 1):
             outcome[key] = written.get(key, ErrorCode.invalid_update_version)
+            yield from pausing(count)
         yield from self._announce(wanted)
         yield from self._reassignments.complete(
             key for key, it in outcome.items() if isinstance(it, Leadership)
         )
-        for key in proposals:
+        for count, key in enumerate(proposals, 1):
+            yield from pausing(count)
             if isinstance(outcome[key], Leadership) and self._has_new_leader(
                 broker_id, key
             ):
@@ -89,16 +90,16 @@ class IsrJudge:
     def changed(self, found: Mapping[TopicPartition, Leadership]) -> Decisions[None]:
         """Learn of ISRs that leaders have written themselves, as before KIP-497."""
         context = self._context
-        known = [key for key in found if context.replicas(key)]
-        for key in known:
+        known = yield from scan(found, lambda it: bool(context.replicas(it)))
+        for count, key in enumerate(known, 1):
             context.put_leadership(key, found[key])
+            yield from pausing(count)
         yield from self._announce(known)
         yield from self._reassignments.complete(known)
 
-    def _announce(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
-        keys = list(keys)
+    def _announce(self, keys: Collection[TopicPartition]) -> Decisions[None]:
         if keys:
-            self._batch.tell(self._context.brokers, keys)
+            yield from self._batch.tell_all(self._context.brokers, keys)
             yield from self._batch.flush()
 
     def _has_new_leader(self, broker_id: int, key: TopicPartition) -> bool:

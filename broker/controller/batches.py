@@ -85,6 +85,15 @@ class RequestBatch:
             if leadership is not None:
                 self._metadata[key] = self._metadata_state(key, leadership)
 
+    def tell_all(
+        self, brokers: Iterable[int], keys: Iterable[TopicPartition]
+    ) -> Decisions[None]:
+        """Tell the same of many partitions, with pauses in between."""
+        self.tell(brokers, [])
+        for count, key in enumerate(keys, 1):
+            self.tell((), [key])
+            yield from pausing(count)
+
     def _metadata_state(
         self, key: TopicPartition, leadership: Leadership
     ) -> UpdateMetadataPartitionState:
@@ -185,6 +194,6 @@ def _in_order(
     ordered = {}
     for count, topic in enumerate(sorted(topics), 1):
         of_topic = topics[topic]
-        ordered[topic] = tuple(of_topic[index] for index in sorted(of_topic))
+        ordered[topic] = tuple(map(of_topic.__getitem__, sorted(of_topic)))
         yield from pausing(count)
     return ordered

@@ -76,12 +76,9 @@ class Brokers:
         self._batch.tell(before, [])
         yield from self._batch.flush()
         # A broker has to know the live brokers before it follows any.
-        self._batch.tell(new, [])
-        for count, key in enumerate(context.led_partitions(), 1):
-            self._batch.tell(new, [key])
-            yield from pausing(count)
+        yield from self._batch.tell_all(new, (yield from context.led_partitions()))
         yield from self._batch.flush()
-        replicas = context.replicas_on(new)
+        replicas = yield from context.replicas_on(new)
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)
         yield from self._resume(new, replicas)
 
@@ -105,7 +102,8 @@ class Brokers:
             del context.brokers[broker]
             context.offline_dirs.pop(broker, None)
             context.shutting_down.discard(broker)
-        yield from self._replicas_went_offline(context.replicas_on(dead))
+        replicas = yield from context.replicas_on(dead)
+        yield from self._replicas_went_offline(replicas)
 
     def _replicas_went_offline(
         self, replicas: Iterable[PartitionAndReplica]
@@ -117,7 +115,8 @@ class Brokers:
             yield from pausing(count)
             to_delete = replica.key.topic in context.to_delete
             (being_deleted if to_delete else others).append(replica)
-        self._partitions.put(context.with_offline_leader(), PartitionState.OFFLINE)
+        leaderless = yield from context.with_offline_leader()
+        yield from self._partitions.put(leaderless, PartitionState.OFFLINE)
         elected = yield from self._partitions.bring_online()
         yield from self._replicas.change(others, ReplicaState.OFFLINE)
         yield from self._deletions.failed(being_deleted)
@@ -149,7 +148,8 @@ class Brokers:
         context.shutting_down.add(broker)
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
-        for count, key in enumerate(context.partitions_on(broker), 1):
+        held = yield from context.partitions_on(broker)
+        for count, key in enumerate(held, 1):
             yield from pausing(count)
             leadership = context.leadership(key)
             if (
@@ -167,12 +167,12 @@ class Brokers:
             [PartitionAndReplica(key, broker) for key in followed],
             ReplicaState.OFFLINE,
         )
-        return tuple(sorted(context.led_by(broker)))
+        return tuple(sorted((yield from context.led_by(broker))))
 
     def log_dirs_changed(self, brokers: Iterable[int]) -> Decisions[None]:
         """Ask brokers which of their replicas are offline, by starting all of them."""
         known = [it for it in sorted(set(brokers)) if it in self._context.brokers]
-        replicas = self._context.replicas_on(known)
+        replicas = yield from self._context.replicas_on(known)
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)
 
     def answered(

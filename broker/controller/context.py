@@ -11,6 +11,7 @@ from broker.controller.assignment import (
     ReplicaAssignment,
     TopicAssignment,
 )
+from broker.controller.decisions import Decisions, pausing, scan
 from broker.controller.leadership import Leadership
 from broker.controller.states import PartitionState, ReplicaState
 from broker.protocol.schemas.update_metadata import UpdateMetadataEndpoint
@@ -100,18 +101,20 @@ class ControllerContext:
         for index in sorted(topic.partitions):
             known.setdefault(index, topic.partitions[index])
 
-    def remove_topic(self, name: str) -> None:
+    def remove_topic(self, name: str) -> Decisions[None]:
         """Forget a topic and all that was about it."""
-        for key in self.partitions_of(name):
-            for broker in self.replicas(key):
+        assignments = self._assignments.pop(name, {})
+        topic_id = self.topic_ids.pop(name, None)
+        if topic_id is not None:
+            self.topic_names.pop(topic_id, None)
+        for count, (index, assignment) in enumerate(assignments.items(), 1):
+            key = TopicPartition(name, index)
+            for broker in assignment.replicas:
                 self.replica_states.pop(PartitionAndReplica(key, broker), None)
             self._leaderships.pop(key, None)
             self.partition_states.pop(key, None)
             self.reassigned.pop(key, None)
-        topic_id = self.topic_ids.pop(name, None)
-        if topic_id is not None:
-            self.topic_names.pop(topic_id, None)
-        self._assignments.pop(name, None)
+            yield from pausing(count)
         self.to_delete.pop(name, None)
         self.deletion_started.discard(name)
         self.deletion_ineligible.discard(name)
@@ -136,39 +139,38 @@ class ControllerContext:
 
     def all_partitions(self) -> Iterator[TopicPartition]:
         """Yield every partition of every topic."""
-        for name, partitions in self._assignments.items():
-            for index in partitions:
+        return self.partitions_of(*self._assignments)
+
+    def partitions_of(self, *names: str) -> Iterator[TopicPartition]:
+        """Yield the partitions of topics."""
+        for name in names:
+            for index in self._assignments.get(name, ()):
                 yield TopicPartition(name, index)
 
-    def partitions_of(self, name: str) -> list[TopicPartition]:
-        """Return the partitions of a topic."""
-        return [TopicPartition(name, it) for it in self._assignments.get(name, ())]
-
-    def partitions_on(self, broker: int) -> list[TopicPartition]:
+    def partitions_on(self, broker: int) -> Decisions[list[TopicPartition]]:
         """Return the partitions that a broker holds; O(all partitions)."""
-        return [it for it in self.all_partitions() if broker in self.replicas(it)]
+        return scan(self.all_partitions(), lambda it: broker in self.replicas(it))
 
-    def replicas_on(self, brokers: Iterable[int]) -> list[PartitionAndReplica]:
+    def replicas_on(
+        self, brokers: Iterable[int]
+    ) -> Decisions[list[PartitionAndReplica]]:
         """Return the replicas on some brokers; O(all partitions) for each."""
-        return [
-            PartitionAndReplica(key, broker)
-            for broker in brokers
-            for key in self.partitions_on(broker)
-        ]
+        found = []
+        for broker in brokers:
+            for count, key in enumerate((yield from self.partitions_on(broker)), 1):
+                found.append(PartitionAndReplica(key, broker))
+                yield from pausing(count)
+        return found
 
-    def replicas_of(self, keys: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
+    def replicas_of(
+        self, keys: Iterable[TopicPartition]
+    ) -> Decisions[list[PartitionAndReplica]]:
         """Return all replicas of some partitions."""
-        return [
-            PartitionAndReplica(key, it) for key in keys for it in self.replicas(key)
-        ]
-
-    def replicas_in(self, name: str, state: ReplicaState) -> list[PartitionAndReplica]:
-        """Return the replicas of a topic that are in a state."""
-        return [
-            it
-            for it in self.replicas_of(self.partitions_of(name))
-            if self.replica_states.get(it) is state
-        ]
+        found: list[PartitionAndReplica] = []
+        for count, key in enumerate(keys, 1):
+            found += [PartitionAndReplica(key, it) for it in self.replicas(key)]
+            yield from pausing(count)
+        return found
 
     # ---- leaders ----------------------------------------------------------------
 
@@ -191,24 +193,29 @@ class ControllerContext:
         leadership = self._leaderships.get(key)
         return NO_EPOCH if leadership is None else leadership.leader_epoch
 
-    def led_partitions(self) -> list[TopicPartition]:
+    def led_partitions(self) -> Decisions[list[TopicPartition]]:
         """Return the partitions to send to brokers; O(all partitions)."""
-        return [it for it in self._leaderships if it.topic not in self.to_delete]
+        return scan(self._leaderships, lambda it: it.topic not in self.to_delete)
 
-    def with_offline_leader(self) -> list[TopicPartition]:
+    def with_offline_leader(self) -> Decisions[list[TopicPartition]]:
         """Return the partitions whose leader is not online; O(all partitions)."""
-        return [
-            key
-            for key, it in self._leaderships.items()
-            if key.topic not in self.to_delete and not self.is_online(it.leader, key)
-        ]
+        leaderships = self._leaderships
+        return scan(
+            leaderships,
+            lambda key: (
+                key.topic not in self.to_delete
+                and not self.is_online(leaderships[key].leader, key)
+            ),
+        )
 
-    def led_by(self, broker: int) -> list[TopicPartition]:
+    def led_by(self, broker: int) -> Decisions[list[TopicPartition]]:
         """Return a broker's led partitions with other replicas; O(all partitions)."""
-        return [
-            key
-            for key, it in self._leaderships.items()
-            if it.leader == broker
-            and key.topic not in self.to_delete
-            and len(self.replicas(key)) > 1
-        ]
+        leaderships = self._leaderships
+        return scan(
+            leaderships,
+            lambda key: (
+                leaderships[key].leader == broker
+                and key.topic not in self.to_delete
+                and len(self.replicas(key)) > 1
+            ),
+        )

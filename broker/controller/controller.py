@@ -26,7 +26,7 @@ a partition is O(its replicas), but for the UpdateMetadata to every broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from broker.controller.alter_partition import IsrJudge, IsrProposal, Judgement
@@ -37,6 +37,9 @@ from broker.controller.context import ControllerContext, RegisteredBroker
 from broker.controller.decisions import (
     Decisions,
     ForgetPreferredElection,
+    every,
+    pausing,
+    scan,
 )
 from broker.controller.deletion import TopicDeletions
 from broker.controller.elections import Elections, ElectionType
@@ -130,20 +133,25 @@ class KafkaController:
         context.brokers.update(found.brokers)
         for name, topic in found.topics.items():
             context.put_topic(name, topic)
-        for key in context.all_partitions():
+        for count, key in enumerate(context.all_partitions(), 1):
             if key in found.leaderships:
                 context.put_leadership(key, found.leaderships[key])
+            yield from pausing(count)
         yield from self._deletions.take_over(found.deletions)
-        context.reassigned.update(
-            (key, None)
-            for key in context.all_partitions()
-            if context.assignment(key).is_being_reassigned
-            and key.topic not in context.to_delete
+        reassigned = yield from scan(
+            context.all_partitions(),
+            lambda key: (
+                context.assignment(key).is_being_reassigned
+                and key.topic not in context.to_delete
+            ),
         )
+        context.reassigned.update(dict.fromkeys(reassigned))
         # Brokers must know the live brokers before they follow any. A broker that has
         # just started knows only the topics sent to it; Kafka sends none at first, so
         # its clients see their topics gone.
-        self._batch.tell(context.brokers, context.led_partitions())
+        yield from self._batch.tell_all(
+            context.brokers, (yield from context.led_partitions())
+        )
         yield from self._batch.flush()
         yield from self._replicas.start()
         yield from self._partitions.start()
@@ -170,15 +178,15 @@ class KafkaController:
         when they were read. The driver has given ids to topics
         that had none.
         """
-        context = self.context
-        for name in [it for it in context.topics if it not in names]:
-            context.remove_topic(name)
+        context, there = self.context, frozenset(names)
+        gone = yield from scan(context.topics, lambda it: it not in there)
+        for name in gone:
+            yield from context.remove_topic(name)
         new = [it for it in sorted(added) if it not in context.topics]
-        for name in new:
+        for count, name in enumerate(new, 1):
             context.put_topic(name, added[name])
-        yield from self._create(
-            it for name in new for it in context.partitions_of(name)
-        )
+            yield from pausing(count)
+        yield from self._create((yield from every(context.partitions_of(*new))))
 
     def partitions_changed(self, name: str, topic: TopicAssignment) -> Decisions[None]:
         """Apply ``/brokers/topics/T``, in which partitions may be new.
@@ -197,10 +205,9 @@ class KafkaController:
         context.put_topic(name, topic)
         yield from self._create(added)
 
-    def _create(self, new: Iterable[TopicPartition]) -> Decisions[None]:
-        keys = list(new)
-        replicas = self.context.replicas_of(keys)
-        self._partitions.put(keys, PartitionState.NEW)
+    def _create(self, keys: Collection[TopicPartition]) -> Decisions[None]:
+        replicas = yield from self.context.replicas_of(keys)
+        yield from self._partitions.put(keys, PartitionState.NEW)
         yield from self._replicas.change(replicas, ReplicaState.NEW)
         yield from self._partitions.elect(keys, Election.OFFLINE)
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)

@@ -22,14 +22,15 @@ handler and the whole core, which must not decide anything any more. A lost conn
 is tried again until the session has ended, which is the end of the core, too. A handler
 therefore need not know any failure.
 
-A loop over partitions pauses after every `PAUSE_ITEMS` of them. During a pause the
-controller's state may be read, but not changed.
+A loop over partitions pauses after every `PAUSE_ITEMS` of them, a scan of all after
+every `SCAN_ITEMS`. During a pause the controller's state may be read, but not changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
@@ -41,6 +42,7 @@ from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
 
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 
 ControllerRequest: TypeAlias = (
     LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
@@ -136,9 +138,27 @@ Decisions: TypeAlias = Generator[Decision, Found, _R]
 NOTHING_FOUND: Final[Found] = MappingProxyType({})
 # Items of a loop between two pauses: some two milliseconds.
 PAUSE_ITEMS = 128
+# Items of a scan, which only looks at each: half a millisecond.
+SCAN_ITEMS = 1024
 
 
 def pausing(count: int) -> Decisions[None]:
     """Pause if a loop has just dealt with another `PAUSE_ITEMS` items."""
     if not count % PAUSE_ITEMS:
         yield Pause()
+
+
+def scan(items: Iterable[_T], wanted: Callable[[_T], bool]) -> Decisions[list[_T]]:
+    """Return the wanted items, in order, with pauses in between."""
+    found: list[_T] = []
+    rest = iter(items)
+    while piece := list(islice(rest, SCAN_ITEMS)):
+        found += filter(wanted, piece)
+        if len(piece) == SCAN_ITEMS:
+            yield Pause()
+    return found
+
+
+def every(items: Iterable[_T]) -> Decisions[list[_T]]:
+    """Return all items, in order, with pauses in between."""
+    return scan(items, lambda it: True)

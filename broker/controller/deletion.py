@@ -13,12 +13,19 @@ old and new replicas go alike.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from broker.controller.assignment import PartitionAndReplica
 from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions, DeleteTopic, ForgetDeletions
+from broker.controller.decisions import (
+    Decisions,
+    DeleteTopic,
+    ForgetDeletions,
+    every,
+    pausing,
+    scan,
+)
 from broker.controller.partition_states import PartitionStateMachine
 from broker.controller.replica_states import ReplicaStateMachine
 from broker.controller.states import PartitionState, ReplicaState
@@ -46,15 +53,14 @@ class TopicDeletions:
 
     def take_over(self, topics: Collection[str]) -> Decisions[None]:
         """Know of deletions that a former controller has begun; `resume` continues."""
+        context = self._context
         known = yield from self._check(topics)
         self._queue(known)
-        for topic in known:
-            keys = self._context.partitions_of(topic)
-            if not all(
-                self._context.is_online(broker, key)
-                for key, broker in self._context.replicas_of(keys)
-            ):
-                self._context.deletion_ineligible.add(topic)
+        replicas = yield from context.replicas_of(context.partitions_of(*known))
+        for count, replica in enumerate(replicas, 1):
+            if not context.is_online(replica.broker, replica.key):
+                context.deletion_ineligible.add(replica.key.topic)
+            yield from pausing(count)
 
     def request(self, topics: Collection[str]) -> Decisions[None]:
         """Delete topics, as children of ``/admin/delete_topics`` ask for it."""
@@ -66,7 +72,7 @@ class TopicDeletions:
         """Return the topics that there are; the others' requests are forgotten."""
         context = self._context
         known = [it for it in sorted(topics) if self._enabled and it in context.topics]
-        unknown = [it for it in sorted(topics) if it not in known]
+        unknown = sorted(frozenset(topics).difference(known))
         if unknown:
             yield ForgetDeletions(tuple(unknown))
         return known
@@ -90,15 +96,18 @@ class TopicDeletions:
             for key, code in outcomes.items()
             if key.topic in self._context.deletion_started
         }
-        good = [it for it, code in begun.items() if code is ErrorCode.none]
-        yield from self.failed(it for it in begun if it not in good)
+        good = yield from scan(begun, lambda it: begun[it] is ErrorCode.none)
+        bad = yield from scan(begun, lambda it: begun[it] is not ErrorCode.none)
+        yield from self.failed(bad)
         if good:
             yield from self._replicas.change(good, ReplicaState.DELETION_SUCCESSFUL)
             yield from self.resume()
 
     def failed(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
         """Learn that replicas cannot be deleted as long as their brokers are gone."""
-        failed = [it for it in replicas if it.key.topic in self._context.to_delete]
+        failed = yield from scan(
+            replicas, lambda it: it.key.topic in self._context.to_delete
+        )
         if failed:
             yield from self._replicas.change(failed, ReplicaState.DELETION_INELIGIBLE)
             self._context.deletion_ineligible.update(it.key.topic for it in failed)
@@ -107,37 +116,45 @@ class TopicDeletions:
     def resume(self) -> Decisions[None]:
         """Complete finished deletions, and go on with every topic that is eligible."""
         context = self._context
+        successful = self._in(ReplicaState.DELETION_SUCCESSFUL)
+        started = self._in(ReplicaState.DELETION_STARTED)
+        ineligible = self._in(ReplicaState.DELETION_INELIGIBLE)
         again: list[PartitionAndReplica] = []
         eligible = []
-        for topic in list(context.to_delete):
-            replicas = context.replicas_of(context.partitions_of(topic))
-            states = {context.replica_states.get(it) for it in replicas}
-            if states <= {ReplicaState.DELETION_SUCCESSFUL}:
+        for count, topic in enumerate(list(context.to_delete), 1):
+            yield from pausing(count)
+            replicas = yield from context.replicas_of(context.partitions_of(topic))
+            deleted = yield from scan(replicas, successful)
+            if len(deleted) == len(replicas):
                 yield from self._finish(topic, replicas)
-            elif ReplicaState.DELETION_STARTED not in states:
-                again += context.replicas_in(topic, ReplicaState.DELETION_INELIGIBLE)
+            elif not (yield from scan(replicas, started)):
+                again += yield from scan(replicas, ineligible)
                 if topic not in context.deletion_ineligible:
                     eligible.append(topic)
         yield from self._replicas.change(again, ReplicaState.OFFLINE)
         if eligible:
             yield from self._begin(eligible)
 
+    def _in(self, state: ReplicaState) -> Callable[[PartitionAndReplica], bool]:
+        states = self._context.replica_states
+        return lambda replica: states.get(replica) is state
+
     def _finish(
         self, topic: str, replicas: Iterable[PartitionAndReplica]
     ) -> Decisions[None]:
         yield from self._replicas.change(replicas, ReplicaState.NON_EXISTENT)
         yield DeleteTopic(topic)
-        self._context.remove_topic(topic)
+        yield from self._context.remove_topic(topic)
 
     def _begin(self, topics: list[str]) -> Decisions[None]:
         context = self._context
         unseen = [it for it in topics if it not in context.deletion_started]
-        keys = [key for topic in unseen for key in context.partitions_of(topic)]
-        self._partitions.put(keys, PartitionState.OFFLINE)
-        self._partitions.put(keys, PartitionState.NON_EXISTENT)
+        keys = yield from every(context.partitions_of(*unseen))
+        yield from self._partitions.put(keys, PartitionState.OFFLINE)
+        yield from self._partitions.put(keys, PartitionState.NON_EXISTENT)
         context.deletion_started.update(unseen)
-        every = [key for topic in topics for key in context.partitions_of(topic)]
-        self._batch.tell(context.brokers, every)
+        keys = yield from every(context.partitions_of(*topics))
+        yield from self._batch.tell_all(context.brokers, keys)
         yield from self._batch.flush()
         yield from self._delete_replicas(topics)
 
@@ -145,13 +162,14 @@ class TopicDeletions:
         context = self._context
         dead: list[PartitionAndReplica] = []
         alive: list[PartitionAndReplica] = []
-        for topic in topics:
-            for replica in context.replicas_of(context.partitions_of(topic)):
-                if not context.is_online(replica.broker, replica.key):
-                    dead.append(replica)
-                    context.deletion_ineligible.add(topic)
-                else:
-                    alive.append(replica)
+        replicas = yield from context.replicas_of(context.partitions_of(*topics))
+        for count, replica in enumerate(replicas, 1):
+            if not context.is_online(replica.broker, replica.key):
+                dead.append(replica)
+                context.deletion_ineligible.add(replica.key.topic)
+            else:
+                alive.append(replica)
+            yield from pausing(count)
         yield from self._replicas.change(dead, ReplicaState.DELETION_INELIGIBLE)
         # Followers stop fetching before anybody's log is gone.
         yield from self._replicas.change(alive, ReplicaState.OFFLINE)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions, pausing
+from broker.controller.decisions import Decisions, pausing, scan
 from broker.controller.partition_states import Election, PartitionStateMachine
 from broker.controller.selectors import preferred_leader
 from broker.protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ class Elections:
         for count, key in enumerate(keys, 1):
             outcome[key] = self._refusal(key, kind)
             yield from pausing(count)
-        needed = [key for key, code in outcome.items() if code is ErrorCode.none]
+        needed = yield from scan(outcome, lambda it: outcome[it] is ErrorCode.none)
         if kind is ElectionType.PREFERRED:
             election = Election.PREFERRED
             failure = ErrorCode.preferred_leader_not_available
@@ -53,7 +53,8 @@ class Elections:
             election = Election.UNCLEAN
             failure = ErrorCode.eligible_leaders_not_available
         elected = yield from self._partitions.elect(needed, election)
-        outcome.update((key, failure) for key in needed if key not in elected)
+        failed = yield from scan(needed, lambda it: it not in elected)
+        outcome.update(dict.fromkeys(failed, failure))
         return outcome
 
     def _refusal(self, key: TopicPartition, kind: ElectionType) -> ErrorCode:
@@ -79,7 +80,7 @@ class Elections:
         """
         context = self._context
         preferring: dict[int, list[TopicPartition]] = {}
-        for count, key in enumerate(list(context.all_partitions()), 1):
+        for count, key in enumerate(context.all_partitions(), 1):
             if key.topic not in context.to_delete:
                 preferring.setdefault(context.replicas(key)[0], []).append(key)
             yield from pausing(count)
@@ -90,7 +91,11 @@ class Elections:
                     astray.append(key)
                 yield from pausing(count)
             if 100 * len(astray) > self._imbalance_percentage * len(keys):
-                able = [key for key in astray if self._may_lead(key)]
+                able = []
+                for count, key in enumerate(astray, 1):
+                    if self._may_lead(key):
+                        able.append(key)
+                    yield from pausing(count)
                 yield from self._partitions.elect(able, Election.PREFERRED)
 
     def _is_led_by_another(self, key: TopicPartition, broker: int) -> bool:

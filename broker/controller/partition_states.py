@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions, pausing
+from broker.controller.decisions import Decisions, pausing, scan
 from broker.controller.leadership import RECOVERING, Leadership, first_leadership
 from broker.controller.selectors import (
     leader_at_shutdown,
@@ -55,7 +55,7 @@ class PartitionStateMachine:
     def start(self) -> Decisions[None]:
         """Find out which partitions have a live leader, and elect the others'."""
         context = self._context
-        for count, key in enumerate(list(context.all_partitions()), 1):
+        for count, key in enumerate(context.all_partitions(), 1):
             leadership = context.leadership(key)
             if leadership is None:
                 state = PartitionState.NEW
@@ -71,22 +71,28 @@ class PartitionStateMachine:
         self, topic: str | None = None
     ) -> Decisions[dict[TopicPartition, Leadership]]:
         """Try to elect leaders of all partitions, or a topic's, that have none."""
-        waiting = [
-            key
-            for key, state in self._context.partition_states.items()
-            if state in (PartitionState.NEW, PartitionState.OFFLINE)
-            and topic in (None, key.topic)
-            and key.topic not in self._context.to_delete
-        ]
+        states = self._context.partition_states
+        waiting = yield from scan(
+            states,
+            lambda key: (
+                states[key] in (PartitionState.NEW, PartitionState.OFFLINE)
+                and topic in (None, key.topic)
+                and key.topic not in self._context.to_delete
+            ),
+        )
         return (yield from self.elect(waiting, Election.OFFLINE))
 
-    def put(self, keys: Iterable[TopicPartition], state: PartitionState) -> None:
+    def put(
+        self, keys: Iterable[TopicPartition], state: PartitionState
+    ) -> Decisions[None]:
         """Change states that are not sent to brokers: new, offline, not there."""
-        for key in self._may_become(keys, state):
+        possible = yield from self._may_become(keys, state)
+        for count, key in enumerate(possible, 1):
             if state is PartitionState.NON_EXISTENT:
                 del self._context.partition_states[key]
             else:
                 self._context.partition_states[key] = state
+            yield from pausing(count)
 
     def elect(
         self, keys: Iterable[TopicPartition], election: Election
@@ -97,23 +103,24 @@ class PartitionStateMachine:
         one. Where no replica may lead all stays as it is.
         """
         states = self._context.partition_states
-        possible = self._may_become(keys, PartitionState.ONLINE)
-        new = [it for it in possible if self._context.leadership(it) is None]
-        elected = yield from self._create(new)
-        others = [it for it in possible if it not in elected]
-        elected |= yield from self._elect(others, election)
-        for key in elected:
+        possible = yield from self._may_become(keys, PartitionState.ONLINE)
+        new = yield from scan(possible, lambda it: self._context.leadership(it) is None)
+        created = yield from self._create(new)
+        others = yield from scan(possible, lambda it: it not in created)
+        elected = created | (yield from self._elect(others, election))
+        for count, key in enumerate(elected, 1):
             states[key] = PartitionState.ONLINE
+            yield from pausing(count)
         yield from self._batch.flush()
         return elected
 
     def _may_become(
         self, keys: Iterable[TopicPartition], state: PartitionState
-    ) -> list[TopicPartition]:
+    ) -> Decisions[list[TopicPartition]]:
         states = self._context.partition_states
         before = PARTITION_BEFORE[state]
         nothing = PartitionState.NON_EXISTENT
-        return [it for it in keys if states.get(it, nothing) in before]
+        return scan(keys, lambda it: states.get(it, nothing) in before)
 
     def _create(
         self, keys: Collection[TopicPartition]

@@ -28,6 +28,8 @@ from broker.controller.decisions import (
     Decisions,
     WriteAssignment,
     WriteReassignments,
+    pausing,
+    scan,
 )
 from broker.controller.leadership import Leadership
 from broker.controller.partition_states import Election, PartitionStateMachine
@@ -67,13 +69,14 @@ class Reassignments:
         """Reassign partitions, or with None cancel; return the refusals."""
         outcome: dict[TopicPartition, KafkaError | None] = {}
         accepted: dict[TopicPartition, ReplicaAssignment] = {}
-        for key, target in wanted.items():
+        for count, (key, target) in enumerate(wanted.items(), 1):
             try:
                 accepted[key] = self._planned(key, target)
             except KafkaError as refusal:
                 outcome[key] = refusal
             else:
                 outcome[key] = None
+            yield from pausing(count)
         # The latest reassignment holds, wherever it was asked for.
         yield from self._forget_in_znode(accepted)
         for key, assignment in accepted.items():
@@ -84,7 +87,8 @@ class Reassignments:
         """Reassign as ``/admin/reassign_partitions`` says."""
         self._in_znode = dict(targets)
         refused = []
-        for key, target in targets.items():
+        for count, (key, target) in enumerate(targets.items(), 1):
+            yield from pausing(count)
             if key in self._context.reassigned and (
                 self._context.assignment(key).target == target
             ):
@@ -99,22 +103,28 @@ class Reassignments:
 
     def resume(self, wanted: Callable[[ReplicaAssignment], bool]) -> Decisions[None]:
         """Go on with reassignments, since their brokers may be back."""
-        for key in list(self._context.reassigned):
-            assignment = self._context.assignment(key)
-            if wanted(assignment):
-                yield from self._advance(key, assignment)
+        assignment = self._context.assignment
+        wanting = yield from scan(
+            self._context.reassigned, lambda key: wanted(assignment(key))
+        )
+        for key in wanting:
+            yield from self._advance(key, assignment(key))
 
     def abandon(self, topics: Collection[str]) -> Decisions[None]:
         """Give up the reassignments of topics that are to be deleted."""
         context = self._context
-        for key in [key for key in context.reassigned if key.topic in topics]:
+        named = frozenset(topics)
+        given_up = yield from scan(context.reassigned, lambda it: it.topic in named)
+        for count, key in enumerate(given_up, 1):
             del context.reassigned[key]
-        in_znode = [key for key in self._in_znode if key.topic in topics]
+            yield from pausing(count)
+        in_znode = yield from scan(self._in_znode, lambda it: it.topic in named)
         yield from self._forget_in_znode(in_znode)
 
     def complete(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
         """Complete what can be, since ISRs have changed."""
-        for key in keys:
+        for count, key in enumerate(keys, 1):
+            yield from pausing(count)
             if key in self._context.reassigned:
                 assignment = self._context.assignment(key)
                 if self._is_caught_up(key, assignment):
@@ -303,7 +313,7 @@ class Reassignments:
         leadership = self._context.leadership(key)
         if leadership is not None and leadership.leader == NO_LEADER:
             # The first in-sync replica to come back shall lead.
-            self._partitions.put([key], PartitionState.OFFLINE)
+            yield from self._partitions.put([key], PartitionState.OFFLINE)
 
     def _forget_in_znode(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
         gone = [key for key in keys if self._in_znode.pop(key, None) is not None]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from broker.controller.assignment import PartitionAndReplica
 from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions, pausing
+from broker.controller.decisions import Decisions, pausing, scan
 from broker.controller.leadership import Leadership
 from broker.controller.states import REPLICA_BEFORE, ReplicaState
 from broker.controller.writing import change_leaderships
@@ -32,13 +32,19 @@ class ReplicaStateMachine:
         The latter begin as if they could not be deleted, from where they go offline.
         """
         context = self._context
-        every = context.replicas_of(context.all_partitions())
-        online = [it for it in every if context.is_online(it.broker, it.key)]
-        offline = [it for it in every if not context.is_online(it.broker, it.key)]
-        context.replica_states.update(dict.fromkeys(online, ReplicaState.ONLINE))
-        context.replica_states.update(
-            dict.fromkeys(offline, ReplicaState.DELETION_INELIGIBLE)
-        )
+        states = context.replica_states
+        online: list[PartitionAndReplica] = []
+        offline: list[PartitionAndReplica] = []
+        for count, key in enumerate(context.all_partitions(), 1):
+            for broker in context.replicas(key):
+                replica = PartitionAndReplica(key, broker)
+                if context.is_online(broker, key):
+                    states[replica] = ReplicaState.ONLINE
+                    online.append(replica)
+                else:
+                    states[replica] = ReplicaState.DELETION_INELIGIBLE
+                    offline.append(replica)
+            yield from pausing(count)
         yield from self.change(online, ReplicaState.ONLINE)
         yield from self.change(offline, ReplicaState.OFFLINE)
 
@@ -46,7 +52,7 @@ class ReplicaStateMachine:
         self, replicas: Iterable[PartitionAndReplica], state: ReplicaState
     ) -> Decisions[None]:
         """Bring replicas into a state, those that may come into it."""
-        possible = self._may_become(replicas, state)
+        possible = yield from self._may_become(replicas, state)
         match state:
             case ReplicaState.NEW:
                 yield from self._start_new(possible)
@@ -55,25 +61,27 @@ class ReplicaStateMachine:
             case ReplicaState.OFFLINE:
                 yield from self._stop(possible)
             case ReplicaState.DELETION_STARTED:
-                self._delete(possible)
+                yield from self._delete(possible)
             case ReplicaState.NON_EXISTENT:
-                self._forget(possible)
+                yield from self._forget(possible)
             case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE:
-                self._put(possible, state)
+                yield from self._put(possible, state)
         yield from self._batch.flush()
 
     def _may_become(
         self, replicas: Iterable[PartitionAndReplica], state: ReplicaState
-    ) -> list[PartitionAndReplica]:
+    ) -> Decisions[list[PartitionAndReplica]]:
         states = self._context.replica_states
         before = REPLICA_BEFORE[state]
         nothing = ReplicaState.NON_EXISTENT
-        return [it for it in replicas if states.get(it, nothing) in before]
+        return scan(replicas, lambda it: states.get(it, nothing) in before)
 
     def _put(
         self, replicas: Iterable[PartitionAndReplica], state: ReplicaState
-    ) -> None:
-        self._context.replica_states.update(dict.fromkeys(replicas, state))
+    ) -> Decisions[None]:
+        for count, replica in enumerate(replicas, 1):
+            self._context.replica_states[replica] = state
+            yield from pausing(count)
 
     def _start_new(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
         """Start replicas that begin empty; none of them leads already."""
@@ -133,17 +141,19 @@ class ReplicaStateMachine:
 
         return leave
 
-    def _delete(self, replicas: Iterable[PartitionAndReplica]) -> None:
-        for replica in replicas:
+    def _delete(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
+        for count, replica in enumerate(replicas, 1):
             self._batch.stop([replica.broker], replica.key, delete=True)
             self._context.replica_states[replica] = ReplicaState.DELETION_STARTED
+            yield from pausing(count)
 
-    def _forget(self, replicas: Iterable[PartitionAndReplica]) -> None:
+    def _forget(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
         context = self._context
-        for replica in replicas:
+        for count, replica in enumerate(replicas, 1):
             assignment = context.assignment(replica.key)
             context.put_assignment(replica.key, assignment.without(replica.broker))
             del context.replica_states[replica]
+            yield from pausing(count)
 
     def _lead_or_follow(
         self, brokers: list[int], key: TopicPartition, *, is_new: bool = False

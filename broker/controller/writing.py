@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from broker.controller.context import ControllerContext
-from broker.controller.decisions import Decisions, WriteLeaderships, pausing
+from broker.controller.decisions import Decisions, WriteLeaderships, pausing, scan
 from broker.controller.leadership import Leadership
 from broker.protocol.topic_partition import TopicPartition
 
@@ -34,7 +34,7 @@ def change_leaderships(
             yield from pausing(count)
         written = yield from write_leaderships(context, wanted)
         changed.update(written)
-        remaining = [key for key in wanted if key not in written]
+        remaining = yield from scan(wanted, lambda it: it not in changed)
     return changed
 
 
@@ -48,11 +48,14 @@ def write_leaderships(
     if not wanted:
         return {}
     found = yield WriteLeaderships(wanted)
-    for count, key in enumerate(wanted, 1):
+    written: dict[TopicPartition, Leadership] = {}
+    for count, (key, leadership) in enumerate(wanted.items(), 1):
         there = found[key]
         if there is None:
             context.drop_leadership(key)
         else:
             context.put_leadership(key, there)
+            if there == leadership:
+                written[key] = there
         yield from pausing(count)
-    return {key: it for key, it in wanted.items() if found[key] == it}
+    return written

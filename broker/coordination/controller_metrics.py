@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from broker.controller.assignment import PartitionAndReplica
 from broker.controller.context import ControllerContext
 from broker.controller.states import PartitionState, ReplicaState
 from broker.coordination.controller_events import ControllerMeters, timer_name
@@ -52,7 +53,13 @@ def controller_metrics(
             topicstodeletecount=len(context.to_delete),
             topicsineligibletodeletecount=len(context.deletion_ineligible),
         )
-        for number, key in enumerate(tuple(context.all_partitions()), 1):
+        # Topics may come and go between two pieces.
+        keys = (
+            TopicPartition(name, index)
+            for name in tuple(context.topics)
+            for index in tuple(context.topics.get(name, ()))
+        )
+        for number, key in enumerate(keys, 1):
             if key.topic in context.to_delete:
                 _count_deletion(counts, context, key)
             else:
@@ -125,8 +132,8 @@ def _count_deletion(
     counts: Counter[str], context: ControllerContext, key: TopicPartition
 ) -> None:
     counts["globalpartitioncount"] += context.leadership(key) is not None
-    for replica in context.replicas_of([key]):
-        state = context.replica_states.get(replica)
+    for broker in context.replicas(key):
+        state = context.replica_states.get(PartitionAndReplica(key, broker))
         counts["replicastodeletecount"] += state is not ReplicaState.DELETION_SUCCESSFUL
         counts["replicasineligibletodeletecount"] += (
             state is ReplicaState.DELETION_INELIGIBLE
