@@ -1,36 +1,44 @@
 """The controller's four requests, which Kafka 4 removed and kio therefore lacks.
 
-Each module holds the versioned schema (`REQUEST`, `RESPONSE`), from which the codec
-gets kio-style entities, and one typed shape for all versions with ``from_wire`` and
-``to_wire(version)``.
+Each module declares request and response once, as a dataclass over all versions with
+``from_wire`` and ``to_wire(version)``; the codec gets kio-style entities from it.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from broker.protocol.api_keys import ApiKey
-from broker.protocol.schemas import (
-    controlled_shutdown,
-    leader_and_isr,
-    stop_replica,
-    update_metadata,
+from broker.protocol.schemas.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
 )
-from broker.protocol.schemas.message import Message
+from broker.protocol.schemas.leader_and_isr import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from broker.protocol.schemas.message import ControllerMessage
+from broker.protocol.schemas.stop_replica import StopReplicaRequest, StopReplicaResponse
+from broker.protocol.schemas.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
 
-REQUESTS: Final[Mapping[int, Message]] = MappingProxyType(
-    {
-        ApiKey.LEADER_AND_ISR: leader_and_isr.REQUEST,
-        ApiKey.STOP_REPLICA: stop_replica.REQUEST,
-        ApiKey.UPDATE_METADATA: update_metadata.REQUEST,
-        ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown.REQUEST,
-    }
+
+def _by_key(
+    *messages: type[ControllerMessage],
+) -> Mapping[int, type[ControllerMessage]]:
+    return MappingProxyType({each.api_key: each for each in messages})
+
+
+REQUESTS: Final = _by_key(
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+    ControlledShutdownRequest,
 )
-RESPONSES: Final[Mapping[int, Message]] = MappingProxyType(
-    {
-        ApiKey.LEADER_AND_ISR: leader_and_isr.RESPONSE,
-        ApiKey.STOP_REPLICA: stop_replica.RESPONSE,
-        ApiKey.UPDATE_METADATA: update_metadata.RESPONSE,
-        ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown.RESPONSE,
-    }
+RESPONSES: Final = _by_key(
+    LeaderAndIsrResponse,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+    ControlledShutdownResponse,
 )

@@ -78,7 +78,7 @@ class ControllerRequests:
         states: Mapping[str, Sequence[UpdateMetadataPartitionState]],
         live_brokers: Iterable[UpdateMetadataBroker] = (),
     ) -> UpdateMetadataRequest:
-        """Return what the broker is to tell clients, of partitions and of brokers."""
+        """Return the request with these partitions and live brokers."""
         return UpdateMetadataRequest(
             controller_id=self.controller_id,
             controller_epoch=self.controller_epoch,

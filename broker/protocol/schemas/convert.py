@@ -2,8 +2,9 @@
 
 Both sides are dataclasses that agree in the names of the fields that they share. On
 the way in, a field that the version lacks gets its default; on the way out, one that
-the version cannot carry is left out. What a version only arranges otherwise
-(ungrouped partitions, a host beside its port) the caller hands in ready-made.
+the version cannot carry is left out. The caller
+hands in ready-made the fields that a version arranges otherwise (ungrouped partitions,
+a host beside its port).
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ def converting(
 
 
 def converting_all(
-    items: Iterable[Any], to: Callable[..., T], numbers: Iterator[int]
+    items: Iterable[Any], to: Callable[..., T], numbers: Iterator[int], **given: Any
 ) -> Stepping[tuple[T, ...]]:
-    """Convert ``items`` in steps."""
+    """Convert ``items`` in steps, each with the fields ``given``."""
     converted: list[T] = []
     for each in items:
-        converted.append((yield from converting(each, to, numbers)))
+        converted.append((yield from converting(each, to, numbers, **given)))
         if next(numbers) % STEP_ITEMS == 0:
             yield
     return tuple(converted)

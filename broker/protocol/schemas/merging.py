@@ -26,7 +26,7 @@ _Request: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaR
 
 
 def merging(waiting: Iterable[_Request]) -> Generator[None, None, list[_Request]]:
-    """Return what says the same to one broker in as few requests as may be.
+    """Return the requests to one broker, merged into as few as possible.
 
     In steps: one for each partition of requests that are merged.
 
@@ -77,7 +77,7 @@ def _of_leaders(
 def _of_metadata(
     requests: list[UpdateMetadataRequest],
 ) -> Generator[None, None, list[UpdateMetadataRequest]]:
-    """Merge requests of one kind; who is alive is what was said last."""
+    """Merge requests of one kind; the live brokers are those of the last request."""
     if len(requests) < 2:
         return requests
     states: dict[str, dict[int, UpdateMetadataPartitionState]] = {}

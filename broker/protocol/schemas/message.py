@@ -1,8 +1,10 @@
-"""Message schemas with version ranges, turned into kio's entity classes.
+"""Messages declared once for all versions, and kio's classes made from them.
 
 Kafka describes a message once, with the versions of each field; kio wants one
-dataclass per version. `entity_type` builds that dataclass from a `Struct`, so that
-kio's own reader and writer serve it. Only what the four controller requests use is
+dataclass per version. A message is declared here as a dataclass whose annotations name
+the wire types (`Int32`) and versions (``Annotated[Int32, Since(2)]``) of its fields.
+`entity_type` builds the dataclass of a version from them, in the style of kio, so that
+kio's reader and our writer serve it. Only what the four controller requests use is
 here: no nullable structs, and one kind of tagged field.
 """
 
@@ -10,69 +12,66 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from types import GenericAlias, NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from kio.schema.errors import ErrorCode
 from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as RequestHeaderV2
 from kio.schema.response_header.v0.header import ResponseHeader as ResponseHeaderV0
 from kio.schema.response_header.v1.header import ResponseHeader as ResponseHeaderV1
-from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i8, i16, i32, i64
 
 from broker.protocol.api_keys import FIRST_FLEXIBLE, NEVER, ApiKey
+from broker.protocol.schemas.convert import Stepping, converting, drained
 
-# What a field's type is called in the tables -> kio's Python type and wire type.
-_PRIMITIVES: Final[dict[str, tuple[Any, str]]] = {
-    "bool": (bool, "bool"),
-    "int8": (i8, "int8"),
-    "int16": (i16, "int16"),
-    "int32": (i32, "int32"),
-    "int64": (i64, "int64"),
-    "string": (str, "string"),
-    "uuid": (uuid.UUID | None, "uuid"),
-    "brokerId": (BrokerId, "int32"),
-    "topicName": (TopicName, "string"),
-    "errorCode": (ErrorCode, "error_code"),
+Int8: TypeAlias = Annotated[int, i8]
+Int16: TypeAlias = Annotated[int, i16]
+Int32: TypeAlias = Annotated[int, i32]
+Int64: TypeAlias = Annotated[int, i64]
+
+_WIRE_TYPES: Final[dict[Any, str]] = {
+    bool: "bool",
+    i8: "int8",
+    i16: "int16",
+    i32: "int32",
+    i64: "int64",
+    str: "string",
+    uuid.UUID: "uuid",
+    ErrorCode: "error_code",
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Struct:
-    """A named sequence of fields, some of them of certain versions only."""
+class Versions(NamedTuple):
+    """The versions that have a field, first and last; a tagged field has a ``tag``."""
 
-    name: str
-    fields: tuple[Field, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One field: on the wire from version ``since`` to ``until``, both included.
-
-    A ``default`` of ``...`` is none.
-    """
-
-    name: str
-    type: str | Struct
-    array: bool = False
-    since: int = 0
-    until: int = NEVER
-    nullable: bool = False
-    default: Any = ...
+    first: int = 0
+    last: int = NEVER
     tag: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A request or a response of one API, over all its versions."""
+def since(first: int, *, tag: int | None = None) -> Versions:
+    """Mark a field that version ``first`` has added."""
+    return Versions(first, tag=tag)
 
-    api_key: ApiKey
-    kind: EntityType
-    body: Struct
-    last_version: int
+
+def until(last: int) -> Versions:
+    """Mark a field whose last version is ``last``; -1: it is not on the wire."""
+    return Versions(last=last)
 
 
 class Versioned:
@@ -81,35 +80,69 @@ class Versioned:
     __slots__ = ()
 
 
+class ControllerMessage:
+    """A request or response of one API, over all its versions."""
+
+    __slots__ = ()
+
+    api_key: ClassVar[ApiKey]
+    last_version: ClassVar[int]
+    kind: ClassVar[EntityType]
+
+    @classmethod
+    def from_wire(cls, entity: Any) -> Self:
+        """Return the message of ``entity``, of any version."""
+        return drained(cls.reading(entity))
+
+    @classmethod
+    def reading(cls, entity: Any) -> Stepping[Self]:
+        """Do as `from_wire`, in steps."""
+        return (yield from converting(entity, cls))
+
+    def to_wire(self, version: int) -> Versioned:
+        """Return the entity of ``version`` with the content of this message."""
+        return drained(self.writing(version))
+
+    def writing(self, version: int) -> Stepping[Versioned]:
+        """Do as `to_wire`, in steps."""
+        entity = entity_type(type(self), version)  # type: ignore[arg-type] # is hashable
+        return (yield from converting(self, entity))
+
+
 @cache
-def entity_type(message: Message, version: int) -> type[Versioned]:
+def entity_type(message: type[ControllerMessage], version: int) -> type[Versioned]:
     """Return the dataclass of ``message`` at ``version``."""
     assert 0 <= version <= message.last_version, version
-    return _build(message, message.body, version, message.kind)
-
-
-def nested_type(entity: type[Any], field_name: str) -> type[Any]:
-    """Return the class of the items of an array field of ``entity``."""
-    field = next(f for f in dataclasses.fields(entity) if f.name == field_name)
-    item: type[Any] = field.type.__args__[0]  # type: ignore[union-attr] # tuple[X, ...]
-    return item
+    return _build(message, message, version, message.kind)
 
 
 def _build(
-    message: Message, struct: Struct, version: int, kind: EntityType
-) -> type[Any]:
+    message: type[ControllerMessage],
+    struct: type[Any],
+    version: int,
+    kind: EntityType,
+) -> type[Versioned]:
     flexible = version >= FIRST_FLEXIBLE[message.api_key]
     if message.kind is EntityType.request:
         header: type[Any] = RequestHeaderV2 if flexible else RequestHeaderV1
     else:
         header = ResponseHeaderV1 if flexible else ResponseHeaderV0
+    hints = get_type_hints(struct, include_extras=True)
+    declared = []
+    for field in dataclasses.fields(struct):
+        annotation, versions = _versions(hints[field.name])
+        if versions.first <= version <= versions.last:
+            python_type, wire_type = _wire(message, annotation, version)
+            metadata: dict[str, Any] = {}
+            if wire_type is not None:
+                metadata["kafka_type"] = wire_type
+            if versions.tag is not None:
+                metadata["tag"] = versions.tag
+            made: Any = dataclasses.field(default=field.default, metadata=metadata)
+            declared.append((field.name, python_type, made))
     return dataclasses.make_dataclass(
-        struct.name,
-        [
-            _declare(message, field, version)
-            for field in struct.fields
-            if field.since <= version <= field.until
-        ],
+        struct.__name__,
+        declared,
         namespace={
             "__type__": kind,
             "__version__": i16(version),
@@ -125,21 +158,31 @@ def _build(
     )
 
 
-def _declare(
-    message: Message, field: Field, version: int
-) -> tuple[str, Any, dataclasses.Field[Any]]:
-    metadata: dict[str, Any] = {}
-    python_type: Any
-    if isinstance(field.type, Struct):
-        python_type = _build(message, field.type, version, EntityType.nested)
-    else:
-        python_type, metadata["kafka_type"] = _PRIMITIVES[field.type]
-    if field.nullable:
-        python_type = python_type | None
-    if field.array:
-        python_type = tuple[python_type, ...]
-    if field.tag is not None:
-        metadata["tag"] = field.tag
-    default = dataclasses.MISSING if field.default is ... else field.default
-    declared: Any = dataclasses.field(default=default, metadata=metadata)
-    return field.name, python_type, declared
+def _versions(annotation: Any) -> tuple[Any, Versions]:
+    """Return the annotation of a field without its versions, and these."""
+    marks = getattr(annotation, "__metadata__", ())
+    versions = next((mark for mark in marks if isinstance(mark, Versions)), Versions())
+    rest = tuple(mark for mark in marks if mark is not versions)
+    if not marks:
+        return annotation, versions
+    bare = annotation.__origin__
+    return (Annotated[bare, *rest] if rest else bare), versions
+
+
+def _wire(
+    message: type[ControllerMessage], annotation: Any, version: int
+) -> tuple[Any, str | None]:
+    """Return kio's annotation of a field, and the wire type of a primitive."""
+    if get_origin(annotation) is tuple:
+        item, wire_type = _wire(message, get_args(annotation)[0], version)
+        return GenericAlias(tuple, (item, ...)), wire_type
+    if get_origin(annotation) in (Union, UnionType):
+        (some,) = (each for each in get_args(annotation) if each is not NoneType)
+        python_type, wire_type = _wire(message, some, version)
+        return python_type | None, wire_type
+    if dataclasses.is_dataclass(annotation):
+        return _build(message, annotation, version, EntityType.nested), None  # type: ignore[arg-type] # a class
+    python_type = annotation
+    if get_origin(annotation) is Annotated:
+        (python_type,) = annotation.__metadata__
+    return python_type, _WIRE_TYPES[python_type]

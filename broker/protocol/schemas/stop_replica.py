@@ -9,9 +9,9 @@ whether a KRaft controller sent it (KIP-866). Follows Kafka 3.9's
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar
 
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
@@ -20,95 +20,42 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.schemas.convert import (
     STEP_ITEMS,
     Stepping,
-    convert,
     converting,
-    drained,
     grouping,
 )
 from broker.protocol.schemas.message import (
-    Field,
-    Message,
-    Struct,
+    ControllerMessage,
+    Int32,
+    Int64,
     Versioned,
-    entity_type,
-    nested_type,
+    Versions,
+    since,
+    until,
 )
 
-_PARTITION_V0: Final = Struct(
-    name="StopReplicaPartitionV0",
-    fields=(
-        Field(name="topic_name", type="topicName"),
-        Field(name="partition_index", type="int32"),
-    ),
-)
-_TOPIC_V1: Final = Struct(
-    name="StopReplicaTopicV1",
-    fields=(
-        Field(name="name", type="topicName"),
-        Field(name="partition_indexes", type="int32", array=True),
-    ),
-)
-_PARTITION_STATE: Final = Struct(
-    name="StopReplicaPartitionState",
-    fields=(
-        Field(name="partition_index", type="int32"),
-        Field(name="leader_epoch", type="int32", default=-1),
-        Field(name="delete_partition", type="bool"),
-    ),
-)
-_TOPIC_STATE: Final = Struct(
-    name="StopReplicaTopicState",
-    fields=(
-        Field(name="topic_name", type="topicName"),
-        Field(name="partition_states", type=_PARTITION_STATE, array=True),
-    ),
-)
-REQUEST: Final = Message(
-    api_key=ApiKey.STOP_REPLICA,
-    kind=EntityType.request,
-    last_version=4,
-    body=Struct(
-        name="StopReplicaRequest",
-        fields=(
-            Field(name="controller_id", type="brokerId"),
-            Field(name="is_kraft_controller", type="bool", since=4, default=False),
-            Field(name="controller_epoch", type="int32"),
-            Field(name="broker_epoch", type="int64", since=1, default=-1),
-            Field(name="delete_partitions", type="bool", until=2),
-            Field(name="ungrouped_partitions", type=_PARTITION_V0, array=True, until=0),
-            Field(name="topics", type=_TOPIC_V1, array=True, since=1, until=2),
-            Field(name="topic_states", type=_TOPIC_STATE, array=True, since=3),
-        ),
-    ),
-)
-_PARTITION_ERROR: Final = Struct(
-    name="StopReplicaPartitionError",
-    fields=(
-        Field(name="topic_name", type="topicName"),
-        Field(name="partition_index", type="int32"),
-        Field(name="error_code", type="errorCode"),
-    ),
-)
-RESPONSE: Final = Message(
-    api_key=ApiKey.STOP_REPLICA,
-    kind=EntityType.response,
-    last_version=4,
-    body=Struct(
-        name="StopReplicaResponse",
-        fields=(
-            Field(name="error_code", type="errorCode"),
-            Field(name="partition_errors", type=_PARTITION_ERROR, array=True),
-        ),
-    ),
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaPartitionV0:
+    """A partition as version 0 names it."""
+
+    topic_name: str
+    partition_index: Int32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaTopicV1:
+    """The partitions of a topic as versions 1 and 2 name them."""
+
+    name: str
+    partition_indexes: tuple[Int32, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaPartitionState:
     """One partition; epoch -1 is none known, -2 that the topic is being deleted."""
 
-    partition_index: int
-    leader_epoch: int = -1
+    partition_index: Int32
+    leader_epoch: Int32 = -1
     delete_partition: bool
 
 
@@ -121,19 +68,21 @@ class StopReplicaTopicState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaRequest:
-    """The whole request."""
+class StopReplicaRequest(ControllerMessage):
+    """The whole request; its partitions stand in ``topic_states``, in all versions."""
 
-    controller_id: int
-    is_kraft_controller: bool = False
-    controller_epoch: int
-    broker_epoch: int = -1
-    topic_states: tuple[StopReplicaTopicState, ...]
+    api_key: ClassVar = ApiKey.STOP_REPLICA
+    last_version: ClassVar = 4
+    kind: ClassVar = EntityType.request
 
-    @classmethod
-    def from_wire(cls, entity: Any) -> StopReplicaRequest:
-        """Return what ``entity``, of any version, says."""
-        return drained(cls.reading(entity))
+    controller_id: Int32
+    is_kraft_controller: Annotated[bool, since(4)] = False
+    controller_epoch: Int32
+    broker_epoch: Annotated[Int64, since(1)] = -1
+    delete_partitions: Annotated[bool, until(2)] = False
+    ungrouped_partitions: Annotated[tuple[StopReplicaPartitionV0, ...], until(0)] = ()
+    topics: Annotated[tuple[StopReplicaTopicV1, ...], Versions(1, 2)] = ()
+    topic_states: Annotated[tuple[StopReplicaTopicState, ...], since(3)]
 
     @classmethod
     def reading(cls, entity: Any) -> Stepping[StopReplicaRequest]:
@@ -168,41 +117,52 @@ class StopReplicaRequest:
             topic_states.append(
                 StopReplicaTopicState(topic_name=name, partition_states=tuple(states))
             )
-        return (yield from converting(entity, cls, topic_states=tuple(topic_states)))
+        return (
+            yield from converting(
+                entity,
+                cls,
+                delete_partitions=False,
+                ungrouped_partitions=(),
+                topics=(),
+                topic_states=tuple(topic_states),
+            )
+        )
 
-    def to_wire(self, version: int) -> Versioned:
-        """Return the entity of ``version`` that says this.
+    def writing(self, version: int) -> Stepping[Versioned]:
+        """Do as `to_wire`, in steps.
 
         Before version 3 one flag stands for all partitions: they must agree.
         """
-        entity = entity_type(REQUEST, version)
-        if version >= 3:
-            return convert(self, entity)
-        flags = {
-            state.delete_partition
-            for topic in self.topic_states
-            for state in topic.partition_states
-        }
-        assert len(flags) <= 1, f"version {version} has one delete flag for all"
-        field = "ungrouped_partitions" if version == 0 else "topics"
-        item = nested_type(entity, field)
-        if version == 0:
-            items = tuple(
-                item(topic_name=topic.topic_name, partition_index=state.partition_index)
+        message = self
+        if version < 3:
+            flags = {
+                state.delete_partition
                 for topic in self.topic_states
                 for state in topic.partition_states
+            }
+            assert len(flags) <= 1, f"version {version} has one delete flag for all"
+            message = replace(
+                self,
+                delete_partitions=True in flags,
+                ungrouped_partitions=tuple(
+                    StopReplicaPartitionV0(
+                        topic_name=topic.topic_name,
+                        partition_index=state.partition_index,
+                    )
+                    for topic in self.topic_states
+                    for state in topic.partition_states
+                ),
+                topics=tuple(
+                    StopReplicaTopicV1(
+                        name=topic.topic_name,
+                        partition_indexes=tuple(
+                            state.partition_index for state in topic.partition_states
+                        ),
+                    )
+                    for topic in self.topic_states
+                ),
             )
-        else:
-            items = tuple(
-                item(
-                    name=topic.topic_name,
-                    partition_indexes=tuple(
-                        state.partition_index for state in topic.partition_states
-                    ),
-                )
-                for topic in self.topic_states
-            )
-        return convert(self, entity, delete_partitions=True in flags, **{field: items})
+        return (yield from ControllerMessage.writing(message, version))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,26 +170,17 @@ class StopReplicaPartitionError:
     """The outcome of one partition."""
 
     topic_name: str
-    partition_index: int
+    partition_index: Int32
     error_code: ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaResponse:
+class StopReplicaResponse(ControllerMessage):
     """The whole answer."""
+
+    api_key: ClassVar = ApiKey.STOP_REPLICA
+    last_version: ClassVar = 4
+    kind: ClassVar = EntityType.response
 
     error_code: ErrorCode
     partition_errors: tuple[StopReplicaPartitionError, ...] = ()
-
-    @classmethod
-    def from_wire(cls, entity: Any) -> StopReplicaResponse:
-        """Return what ``entity``, of any version, says."""
-        return convert(entity, cls)
-
-    def to_wire(self, version: int) -> Versioned:
-        """Return the entity of ``version`` that says this."""
-        return drained(self.writing(version))
-
-    def writing(self, version: int) -> Stepping[Versioned]:
-        """Do as `to_wire`, in steps."""
-        return (yield from converting(self, entity_type(RESPONSE, version)))

@@ -10,9 +10,9 @@ Before version 3 a listener is named after its security protocol, as Kafka does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -24,108 +24,36 @@ from broker.protocol.schemas.convert import (
     convert,
     converting,
     converting_all,
-    drained,
     grouping,
 )
 from broker.protocol.schemas.message import (
-    Field,
-    Message,
-    Struct,
+    ControllerMessage,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
     Versioned,
-    entity_type,
-    nested_type,
+    since,
+    until,
 )
 
 # SecurityProtocol's numbers.
 _PROTOCOL_NAMES: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_PARTITION_STATE: Final = Struct(
-    name="UpdateMetadataPartitionState",
-    fields=(
-        Field(name="topic_name", type="topicName", until=4),
-        Field(name="partition_index", type="int32"),
-        Field(name="controller_epoch", type="int32"),
-        Field(name="leader", type="brokerId"),
-        Field(name="leader_epoch", type="int32"),
-        Field(name="isr", type="brokerId", array=True),
-        Field(name="zk_version", type="int32"),
-        Field(name="replicas", type="brokerId", array=True),
-        Field(name="offline_replicas", type="brokerId", array=True, since=4),
-    ),
-)
-_TOPIC_STATE: Final = Struct(
-    name="UpdateMetadataTopicState",
-    fields=(
-        Field(name="topic_name", type="topicName"),
-        Field(name="topic_id", type="uuid", since=7),
-        Field(name="partition_states", type=_PARTITION_STATE, array=True),
-    ),
-)
-_ENDPOINT: Final = Struct(
-    name="UpdateMetadataEndpoint",
-    fields=(
-        Field(name="port", type="int32"),
-        Field(name="host", type="string"),
-        Field(name="listener", type="string", since=3),
-        Field(name="security_protocol", type="int16"),
-    ),
-)
-_BROKER: Final = Struct(
-    name="UpdateMetadataBroker",
-    fields=(
-        Field(name="id", type="brokerId"),
-        Field(name="v0_host", type="string", until=0),
-        Field(name="v0_port", type="int32", until=0),
-        Field(name="endpoints", type=_ENDPOINT, array=True, since=1),
-        Field(name="rack", type="string", since=2, nullable=True),
-    ),
-)
-REQUEST: Final = Message(
-    api_key=ApiKey.UPDATE_METADATA,
-    kind=EntityType.request,
-    last_version=8,
-    body=Struct(
-        name="UpdateMetadataRequest",
-        fields=(
-            Field(name="controller_id", type="brokerId"),
-            Field(name="is_kraft_controller", type="bool", since=8, default=False),
-            Field(name="type", type="int8", since=8, default=0, tag=0),
-            Field(name="controller_epoch", type="int32"),
-            Field(name="broker_epoch", type="int64", since=5, default=-1),
-            Field(
-                name="ungrouped_partition_states",
-                type=_PARTITION_STATE,
-                array=True,
-                until=4,
-            ),
-            Field(name="topic_states", type=_TOPIC_STATE, array=True, since=5),
-            Field(name="live_brokers", type=_BROKER, array=True),
-        ),
-    ),
-)
-RESPONSE: Final = Message(
-    api_key=ApiKey.UPDATE_METADATA,
-    kind=EntityType.response,
-    last_version=8,
-    body=Struct(
-        name="UpdateMetadataResponse",
-        fields=(Field(name="error_code", type="errorCode"),),
-    ),
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataPartitionState:
-    """What brokers shall tell clients of one partition."""
+    """One partition as brokers describe it to clients."""
 
-    partition_index: int
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    zk_version: int
-    replicas: tuple[int, ...]
-    offline_replicas: tuple[int, ...] = ()
+    topic_name: Annotated[str, until(4)] = ""
+    partition_index: Int32
+    controller_epoch: Int32
+    leader: Int32
+    leader_epoch: Int32
+    isr: tuple[Int32, ...]
+    zk_version: Int32
+    replicas: tuple[Int32, ...]
+    offline_replicas: Annotated[tuple[Int32, ...], since(4)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +61,7 @@ class UpdateMetadataTopicState:
     """The partitions of one topic; ``topic_id`` is ``None`` before version 7."""
 
     topic_name: str
-    topic_id: UUID | None = None
+    topic_id: Annotated[UUID | None, since(7)] = None
     partition_states: tuple[UpdateMetadataPartitionState, ...]
 
 
@@ -141,37 +69,41 @@ class UpdateMetadataTopicState:
 class UpdateMetadataEndpoint:
     """One listener of a broker; ``security_protocol`` is Kafka's number of it."""
 
-    port: int
+    port: Int32
     host: str
-    listener: str
-    security_protocol: int
+    listener: Annotated[str, since(3)]
+    security_protocol: Int16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataBroker:
-    """A live broker and how it is reached."""
+    """A live broker and its endpoints, in all versions."""
 
-    id: int
-    endpoints: tuple[UpdateMetadataEndpoint, ...]
-    rack: str | None = None
+    id: Int32
+    v0_host: Annotated[str, until(0)] = ""
+    v0_port: Annotated[Int32, until(0)] = 0
+    endpoints: Annotated[tuple[UpdateMetadataEndpoint, ...], since(1)]
+    rack: Annotated[str | None, since(2)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataRequest:
+class UpdateMetadataRequest(ControllerMessage):
     """The whole request; ``type`` is 0 unknown, 1 incremental, 2 full."""
 
-    controller_id: int
-    is_kraft_controller: bool = False
-    type: int = 0
-    controller_epoch: int
-    broker_epoch: int = -1
-    topic_states: tuple[UpdateMetadataTopicState, ...]
-    live_brokers: tuple[UpdateMetadataBroker, ...]
+    api_key: ClassVar = ApiKey.UPDATE_METADATA
+    last_version: ClassVar = 8
+    kind: ClassVar = EntityType.request
 
-    @classmethod
-    def from_wire(cls, entity: Any) -> UpdateMetadataRequest:
-        """Return what ``entity``, of any version, says."""
-        return drained(cls.reading(entity))
+    controller_id: Int32
+    is_kraft_controller: Annotated[bool, since(8)] = False
+    type: Annotated[Int8, since(8, tag=0)] = 0
+    controller_epoch: Int32
+    broker_epoch: Annotated[Int64, since(5)] = -1
+    ungrouped_partition_states: Annotated[
+        tuple[UpdateMetadataPartitionState, ...], until(4)
+    ] = ()
+    topic_states: Annotated[tuple[UpdateMetadataTopicState, ...], since(5)]
+    live_brokers: tuple[UpdateMetadataBroker, ...]
 
     @classmethod
     def reading(cls, entity: Any) -> Stepping[UpdateMetadataRequest]:
@@ -183,7 +115,7 @@ class UpdateMetadataRequest:
             groups = yield from grouping(entity.ungrouped_partition_states)
             for name, states in groups:
                 converted = yield from converting_all(
-                    states, UpdateMetadataPartitionState, numbers
+                    states, UpdateMetadataPartitionState, numbers, topic_name=""
                 )
                 topics.append(
                     UpdateMetadataTopicState(
@@ -191,42 +123,48 @@ class UpdateMetadataRequest:
                     )
                 )
             arranged["topic_states"] = tuple(topics)
+            arranged["ungrouped_partition_states"] = ()
         if entity.__version__ <= 2:
             brokers = []
             for broker in entity.live_brokers:
                 endpoints = _endpoints(broker)
                 brokers.append(
-                    convert(broker, UpdateMetadataBroker, endpoints=endpoints)
+                    convert(
+                        broker,
+                        UpdateMetadataBroker,
+                        v0_host="",
+                        v0_port=0,
+                        endpoints=endpoints,
+                    )
                 )
                 yield
             arranged["live_brokers"] = tuple(brokers)
         return (yield from converting(entity, cls, numbers, **arranged))
 
-    def to_wire(self, version: int) -> Versioned:
-        """Return the entity of ``version`` that says this.
+    def writing(self, version: int) -> Stepping[Versioned]:
+        """Do as `to_wire`, in steps.
 
         Version 0 carries a broker's first endpoint only.
         """
-        entity = entity_type(REQUEST, version)
-        arranged: dict[str, Any] = {}
+        message = self
         if version <= 4:
-            item = nested_type(entity, "ungrouped_partition_states")
-            arranged["ungrouped_partition_states"] = tuple(
-                convert(state, item, topic_name=topic.topic_name)
+            ungrouped = tuple(
+                replace(state, topic_name=topic.topic_name)
                 for topic in self.topic_states
                 for state in topic.partition_states
             )
+            message = replace(message, ungrouped_partition_states=ungrouped)
         if version == 0:
-            item = nested_type(entity, "live_brokers")
-            arranged["live_brokers"] = tuple(
-                item(
-                    id=broker.id,
+            brokers = tuple(
+                replace(
+                    broker,
                     v0_host=broker.endpoints[0].host,
                     v0_port=broker.endpoints[0].port,
                 )
                 for broker in self.live_brokers
             )
-        return convert(self, entity, **arranged)
+            message = replace(message, live_brokers=brokers)
+        return (yield from ControllerMessage.writing(message, version))
 
 
 def _endpoints(broker: Any) -> tuple[UpdateMetadataEndpoint, ...]:
@@ -257,16 +195,11 @@ def _protocol_name(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataResponse:
+class UpdateMetadataResponse(ControllerMessage):
     """The whole answer."""
 
+    api_key: ClassVar = ApiKey.UPDATE_METADATA
+    last_version: ClassVar = 8
+    kind: ClassVar = EntityType.response
+
     error_code: ErrorCode
-
-    @classmethod
-    def from_wire(cls, entity: Any) -> UpdateMetadataResponse:
-        """Return what ``entity``, of any version, says."""
-        return convert(entity, cls)
-
-    def to_wire(self, version: int) -> Versioned:
-        """Return the entity of ``version`` that says this."""
-        return convert(self, entity_type(RESPONSE, version))

@@ -33,7 +33,7 @@ from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.messages.message import defaults_of
 from broker.protocol.schemas.kio_modules import Kind, entity_class, read_module
-from broker.protocol.schemas.message import Message, entity_type
+from broker.protocol.schemas.message import ControllerMessage, entity_type
 from broker.protocol.wire.bounds import (
     Check,
     CheckInSteps,
@@ -273,11 +273,14 @@ def _stepping_response_writer(api_key: int, version: int) -> WriteInSteps:
 
 
 def _load(
-    messages: Mapping[int, Message], kind: Kind, api_key: int, version: int
+    messages: Mapping[int, type[ControllerMessage]],
+    kind: Kind,
+    api_key: int,
+    version: int,
 ) -> type[Any]:
     message = messages.get(api_key)
     if message is not None and 0 <= version <= message.last_version:
-        return entity_type(message, version)
+        return entity_type(message, version)  # type: ignore[arg-type] # is hashable
     try:
         entity = entity_class(api_key, version, kind)
     except KeyError:
