@@ -31,7 +31,7 @@ _PYTHON = {
     "bool": "bool",
     "string": "str",
     "bytes": "bytes",
-    "records": "Buffer",
+    "records": "bytes",
     "float64": "float",
     "uuid": "UUID",
     "error_code": "ErrorCode",
@@ -56,7 +56,6 @@ _IMPORTS = {
     "timedelta": "datetime",
     "UUID": "uuid",
     "ApiKey": "broker.protocol.api_keys",
-    "Buffer": "broker.protocol.buffer",
     "ErrorCode": "broker.protocol.errors",
     "NO_TIME": "broker.protocol.messages.message",
     "Message": "broker.protocol.messages.message",
@@ -188,8 +187,6 @@ def _implicit(each: Field, python_type: str) -> str:
         return "()"
     if each.kind.struct is not None:
         return "None" if each.kind.nullable else f"{python_type}()"
-    if python_type == "Buffer":
-        return "None"
     return _ZERO[python_type]
 
 

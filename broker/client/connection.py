@@ -16,21 +16,20 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
 from broker.client.failures import disconnected
 from broker.client.signals import Signal
-from broker.client.versions import (
-    HANDSHAKE,
-    Entity,
-    Row,
-    chosen_versions,
-    decode_handshake,
-)
+from broker.client.versions import HANDSHAKE, chosen_versions, decode_handshake
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
+from broker.protocol.messages.api_versions import ApiVersionsResponse
+from broker.protocol.messages.message import AnyRequest, AnyResponse
+from broker.protocol.messages.produce import ProduceRequest
+from broker.protocol.schemas import RESPONSES
+from broker.protocol.schemas.message import Versioned
 from broker.protocol.wire.codec import decode_response, encode_request
 
 # Kafka's socket.request.max.bytes, for the other direction.
@@ -38,8 +37,9 @@ FRAME_MAX: Final = 104_857_600
 _RECEIVE_BYTES: Final = 1 << 18
 _ID_MASK: Final = 0x7FFFFFFF
 
-Answer: TypeAlias = "Entity | KafkaError"
-Done: TypeAlias = Callable[[Answer], None]
+R = TypeVar("R", bound=AnyResponse)
+# Takes the response or the error.
+Done: TypeAlias = Callable[[R | KafkaError], None]
 Written: TypeAlias = Callable[[KafkaError | None], None]
 
 
@@ -61,7 +61,7 @@ class _InFlight(NamedTuple):
     api_key: ApiKey
     version: int
     deadline_s: float
-    done: Done
+    done: Done[Any]
 
 
 class Connection:
@@ -86,8 +86,9 @@ class Connection:
         """Return the number of requests that await an answer or their writing."""
         return len(self._in_flight) + len(self._unwritten)
 
-    def submit(self, api_key: ApiKey, row: Row, timeout_s: float, done: Done) -> None:
+    def submit(self, request: AnyRequest[R], timeout_s: float, done: Done[R]) -> None:
         """Send a request; ``done`` is called once, with the answer or the error."""
+        api_key = request.api_key
         version = self.versions.get(api_key)
         if version is None:
             code = ErrorCode.unsupported_version
@@ -95,9 +96,9 @@ class Connection:
         elif not self.is_open:
             done(disconnected(self._why))
         else:
-            self._send(api_key, version, row, timeout_s, done)
+            self._send(request, version, timeout_s, done)
 
-    def submit_unanswered(self, api_key: ApiKey, row: Row, done: Written) -> None:
+    def submit_unanswered(self, request: ProduceRequest, done: Written) -> None:
         """Send a request that has no answer: a Produce with acks=0.
 
         ``done`` is called once, when the request is written, or with the error.
@@ -106,7 +107,7 @@ class Connection:
             done(disconnected(self._why))
             return
         self._unwritten.append(done)
-        self._write(api_key, self.versions[api_key], row)
+        self._write(request, self.versions[request.api_key])
 
     def close(self, why: str) -> None:
         """End the connection."""
@@ -146,15 +147,17 @@ class Connection:
             raise KafkaError(ErrorCode.unsupported_version, "no version of ApiVersions")
         self.versions = chosen_versions(answer)
 
-    async def _ask_versions(self, version: int, timeout_s: float) -> Entity | None:
+    async def _ask_versions(
+        self, version: int, timeout_s: float
+    ) -> ApiVersionsResponse | None:
         replied = trio.Event()
-        found: list[Answer] = []
+        found: list[ApiVersionsResponse | KafkaError | None] = []
 
-        def done(answer: Answer) -> None:
+        def done(answer: ApiVersionsResponse | KafkaError | None) -> None:
             found.append(answer)
             replied.set()
 
-        self._send(ApiKey.API_VERSIONS, version, HANDSHAKE, timeout_s, done)
+        self._send(HANDSHAKE, version, timeout_s, done)
         await replied.wait()
         (answer,) = found
         if isinstance(answer, KafkaError):
@@ -164,16 +167,21 @@ class Connection:
     # ---- writing --------------------------------------------------------------------
 
     def _send(
-        self, api_key: ApiKey, version: int, row: Row, timeout_s: float, done: Done
+        self, request: AnyRequest[R], version: int, timeout_s: float, done: Done[R]
     ) -> None:
-        number = self._write(api_key, version, row)
+        number = self._write(request, version)
         deadline_s = trio.current_time() + timeout_s
-        self._in_flight.append(_InFlight(number, api_key, version, deadline_s, done))
+        self._in_flight.append(
+            _InFlight(number, request.api_key, version, deadline_s, done)
+        )
         self._mind_deadlines()
 
-    def _write(self, api_key: ApiKey, version: int, row: Row) -> int:
+    def _write(self, request: AnyRequest[R], version: int) -> int:
         number, self._next_id = self._next_id, (self._next_id + 1) & _ID_MASK
-        frame = encode_request(api_key, version, number, self._client_id, row)
+        # Of the versions that are spoken here all have the fields of the request.
+        frame = encode_request(
+            request.api_key, version, number, self._client_id, request
+        )
         self._outgoing.append(frame)
         self._written.notify()
         return number
@@ -226,11 +234,14 @@ class Connection:
             raise MalformedFrame("an answer to nothing")
         asked = self._in_flight[0]
         if asked.api_key is ApiKey.API_VERSIONS:
+            answer: Any
             correlation_id, answer = decode_handshake(asked.version, frame)
         else:
             correlation_id, answer = decode_response(
                 asked.api_key, asked.version, frame
             )
+            if isinstance(answer, Versioned):
+                answer = RESPONSES[asked.api_key].from_wire(answer)
         if correlation_id != asked.correlation_id:
             found, expected = correlation_id, asked.correlation_id
             raise MalformedFrame(f"correlation id {found}, expected {expected}")

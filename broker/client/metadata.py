@@ -22,9 +22,13 @@ from broker.client.config import (
 from broker.client.failures import timed_out
 from broker.client.network_client import Address, NetworkClient
 from broker.client.signals import Changes, Signal
-from broker.client.versions import Entity, Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 # A topic that is being created, or whose leader is being elected, is worth a wait.
@@ -139,14 +143,12 @@ class Metadata:
 
     async def _ask(self) -> None:
         names = sorted(self._topics)
-        row = Row(
-            topics=[Row(topic_id=None, name=name) for name in names],
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=self._auto_create,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
         )
         try:
-            answer = await self._client.call(self.any_address(), ApiKey.METADATA, row)
+            answer = await self._client.call(self.any_address(), request)
             if not answer.brokers:
                 # A broker that returns no brokers has no metadata yet (as in Java).
                 raise KafkaError(ErrorCode.broker_not_available, "no brokers")
@@ -165,24 +167,28 @@ class Metadata:
         if set(names) < self._topics:
             self.request_update()
 
-    def _take(self, answer: Entity) -> None:
+    def _take(self, answer: MetadataResponse) -> None:
         self._brokers = {
             each.node_id: Address(each.host, each.port) for each in answer.brokers
         }
         for topic in answer.topics:
-            if topic.error_code is not ErrorCode.none:
-                self._errors[topic.name] = topic.error_code
-                self._forget(topic.name, topic.error_code)
+            name = topic.name
+            if name is None:
+                # Asked by name, a topic is answered by name.
                 continue
-            self._errors.pop(topic.name, None)
-            self._counts[topic.name] = len(topic.partitions)
+            if topic.error_code is not ErrorCode.none:
+                self._errors[name] = topic.error_code
+                self._forget(name, topic.error_code)
+                continue
+            self._errors.pop(name, None)
+            self._counts[name] = len(topic.partitions)
             for each in topic.partitions:
-                self._take_leader(
-                    TopicPartition(topic.name, each.partition_index), each
-                )
+                self._take_leader(TopicPartition(name, each.partition_index), each)
 
-    def _take_leader(self, name: TopicPartition, found: Entity) -> None:
-        epoch = getattr(found, "leader_epoch", -1)
+    def _take_leader(
+        self, name: TopicPartition, found: MetadataResponsePartition
+    ) -> None:
+        epoch = found.leader_epoch
         known = self._leaders.get(name)
         # A lagging broker's answer must not undo a newer one.
         if known is None or epoch == -1 or epoch >= known.epoch:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import trio
 
@@ -23,15 +22,14 @@ from broker.client.config import (
     REQUEST_TIMEOUT_MS,
     ClientConfig,
 )
-from broker.client.connection import Answer, Connection, Done, Stream, Written
+from broker.client.connection import Connection, Done, R, Stream, Written
 from broker.client.failures import disconnected, timed_out
 from broker.client.signals import Changes
-from broker.client.versions import Entity, Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
+from broker.protocol.messages.message import NO_TIME, AnyRequest
+from broker.protocol.messages.produce import ProduceRequest
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[Stream]]
-_NO_TIME: Final = timedelta(0)
 
 
 class Address(NamedTuple):
@@ -94,24 +92,23 @@ class Node:
         """Until when the broker has asked to be left alone."""
         return self._throttled_until_s
 
-    def submit(self, api_key: ApiKey, row: Row, done: Done, timeout_s: float) -> None:
+    def submit(self, request: AnyRequest[R], done: Done[R], timeout_s: float) -> None:
         """Send a request over a connection that is `ready`."""
         assert self._connection is not None
 
-        def answered(answer: Answer) -> None:
-            throttle = getattr(answer, "throttle_time", _NO_TIME)
-            if throttle > _NO_TIME:
+        def answered(answer: R | KafkaError) -> None:
+            if not isinstance(answer, KafkaError) and answer.throttle_time > NO_TIME:
                 # KIP-219: the broker reads nothing more of us until then.
-                until_s = trio.current_time() + throttle.total_seconds()
+                until_s = trio.current_time() + answer.throttle_time.total_seconds()
                 self._throttled_until_s = max(self._throttled_until_s, until_s)
             done(answer)
 
-        self._connection.submit(api_key, row, timeout_s, answered)
+        self._connection.submit(request, timeout_s, answered)
 
-    def submit_unanswered(self, api_key: ApiKey, row: Row, done: Written) -> None:
+    def submit_unanswered(self, request: ProduceRequest, done: Written) -> None:
         """Send a request that is not answered, over a connection that is `ready`."""
         assert self._connection is not None
-        self._connection.submit_unanswered(api_key, row, done)
+        self._connection.submit_unanswered(request, done)
 
     async def connected(self) -> Connection:
         """Wait for a connection; raises `KafkaError` when the next attempt fails."""
@@ -211,8 +208,8 @@ class NetworkClient:
         return self._nodes[address]
 
     async def call(
-        self, address: Address, api_key: ApiKey, row: Row, timeout_s: float = 0.0
-    ) -> Entity:
+        self, address: Address, request: AnyRequest[R], timeout_s: float = 0.0
+    ) -> R:
         """Ask and wait for the answer; raises `KafkaError`.
 
         Cancelled, the request may have been sent; its answer is then ignored.
@@ -220,18 +217,18 @@ class NetworkClient:
         timeout_s = timeout_s or self.request_timeout_s
         node = self.node(address)
         replied = trio.Event()
-        found: list[Answer] = []
+        found: list[R | KafkaError] = []
 
-        def done(answer: Answer) -> None:
+        def done(answer: R | KafkaError) -> None:
             found.append(answer)
             replied.set()
 
         with trio.move_on_after(timeout_s):
             await node.connected()
-            node.submit(api_key, row, done, timeout_s)
+            node.submit(request, done, timeout_s)
             await replied.wait()
         if not found:
-            raise timed_out(f"{api_key.name}: no answer within {timeout_s} s")
+            raise timed_out(f"{request.api_key.name}: no answer within {timeout_s} s")
         (answer,) = found
         if isinstance(answer, KafkaError):
             raise answer

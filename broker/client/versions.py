@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final, TypeAlias
+from types import MappingProxyType
+from typing import Final
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
+from broker.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 from broker.protocol.wire.codec import decode_response
-
-# A request is a row of named fields: all that any version of it has.
-Row = SimpleNamespace
-Entity: TypeAlias = Any
 
 SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
     {
@@ -36,14 +36,13 @@ SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.ALTER_PARTITION: (2, 2),
     }
 )
-_SOFTWARE: Final = Row(
+HANDSHAKE: Final = ApiVersionsRequest(
     client_software_name="doorkeeper", client_software_version="0.1.0"
 )
-HANDSHAKE: Final = _SOFTWARE
 _ERROR_AT: Final = slice(4, 6)
 
 
-def chosen_versions(answer: Entity) -> dict[ApiKey, int]:
+def chosen_versions(answer: ApiVersionsResponse) -> dict[ApiKey, int]:
     """Return the newest version of each API that both sides speak."""
     offered = {each.api_key: each for each in answer.api_keys}
     chosen = {}
@@ -56,7 +55,9 @@ def chosen_versions(answer: Entity) -> dict[ApiKey, int]:
     return chosen
 
 
-def decode_handshake(version: int, frame: bytes) -> tuple[int, Entity | None]:
+def decode_handshake(
+    version: int, frame: bytes
+) -> tuple[int, ApiVersionsResponse | None]:
     """Return correlation id and answer to ApiVersions; None if asked too high.
 
     Raises `MalformedFrame`, and `KafkaError` for any other error.
@@ -67,6 +68,7 @@ def decode_handshake(version: int, frame: bytes) -> tuple[int, Entity | None]:
     code = int.from_bytes(frame[_ERROR_AT], "big", signed=True)
     if code == ErrorCode.unsupported_version.value and version > 0:
         return int.from_bytes(frame[:4], "big", signed=True), None
+    answer: ApiVersionsResponse
     correlation_id, answer = decode_response(ApiKey.API_VERSIONS, version, frame)
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, "the broker refuses ApiVersions")

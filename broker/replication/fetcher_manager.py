@@ -15,14 +15,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from logging import getLogger
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import trio
 
 from broker.client.config import COMMON, ClientConfig, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
-from broker.client.versions import Entity, Row
 from broker.cluster.blocking import Blocking, carried_out
 from broker.cluster.partition import Partition
 from broker.cluster.replication_quota import Quota
@@ -36,8 +35,13 @@ from broker.log.log import Log
 from broker.log.steps import Steps
 from broker.log.trimming import cut_in_steps
 from broker.observation.supervisor import Supervisor
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from broker.protocol.messages.message import AnyRequest, AnyResponse
 from broker.protocol.topic_partition import TopicPartition
 from broker.replication.replica_fetcher import (
     EARLIEST,
@@ -60,6 +64,8 @@ Lower = Callable[[Mapping[TopicPartition, int]], Steps[None]]
 _PAUSE_MIN_NS: Final = 10_000_000
 # In one step of `ReplicaFetcherManager.deal_anew`.
 _PARTITIONS_AT_ONCE: Final = 100
+
+_R = TypeVar("_R", bound=AnyResponse)
 
 
 class FetcherId(NamedTuple):
@@ -326,7 +332,7 @@ class _Task:
         if asked is None:
             return False
         try:
-            answer = await self._call(ApiKey.FETCH, asked.row)
+            answer = await self._call(asked.request)
         except KafkaError:
             fetcher.failed(asked)
             return False
@@ -388,27 +394,25 @@ class _Task:
 
     async def _end_of(self, each: Following, timestamp: int) -> int:
         topic, index = each.partition.key
-        wanted = Row(
+        wanted = ListOffsetsPartition(
             partition_index=index,
             current_leader_epoch=each.leader_epoch,
             timestamp=timestamp,
         )
-        row = Row(
+        request = ListOffsetsRequest(
             replica_id=self._fetcher.local_id,
-            isolation_level=0,
-            topics=(Row(name=topic, partitions=(wanted,)),),
+            topics=(ListOffsetsTopic(name=topic, partitions=(wanted,)),),
         )
-        answer = await self._call(ApiKey.LIST_OFFSETS, row)
+        answer = await self._call(request)
         found = answer.topics[0].partitions[0]
         if found.error_code is not ErrorCode.none:
             raise KafkaError(found.error_code, f"no end of {each.partition!r}")
-        offset: int = found.offset
-        return offset
+        return found.offset
 
-    async def _call(self, api: ApiKey, row: Row) -> Entity:
+    async def _call(self, request: AnyRequest[_R]) -> _R:
         if not self._over:
             with trio.CancelScope() as self._calling:
-                return await self._client.call(self._address(), api, row)
+                return await self._client.call(self._address(), request)
         raise KafkaError(ErrorCode.network_exception, "nobody waits for the answer")
 
     def _address(self) -> Address:

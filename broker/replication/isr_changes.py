@@ -15,16 +15,22 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import trio
 
 from broker.client.backoff import Backoff
 from broker.client.network_client import Address, NetworkClient
 from broker.client.signals import Signal
-from broker.client.versions import Entity, Row
 from broker.cluster.partition import Partition
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 # Kafka's pause before a proposal is sent again; it grows without an answer.
@@ -102,11 +108,13 @@ class IsrProposals:
         self._waiting = {each.partition.key: each.partition for each in proposals}
         return proposals
 
-    def row(self, asked: Iterable[Proposal], broker_id: int, broker_epoch: int) -> Row:
+    def request(
+        self, asked: Iterable[Proposal], broker_id: int, broker_epoch: int
+    ) -> AlterPartitionRequest:
         """Return an AlterPartition (v2) with these proposals."""
-        topics: dict[object, list[Row]] = {}
+        topics: dict[UUID | None, list[RequestPartitionData]] = {}
         for partition, leader_epoch, isr in asked:
-            proposed = Row(
+            proposed = RequestPartitionData(
                 partition_index=partition.key.partition,
                 leader_epoch=leader_epoch,
                 new_isr=isr,
@@ -114,16 +122,16 @@ class IsrProposals:
                 partition_epoch=partition.partition_epoch,
             )
             topics.setdefault(partition.topic_id, []).append(proposed)
-        return Row(
+        return AlterPartitionRequest(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
             topics=tuple(
-                Row(topic_id=topic_id, partitions=tuple(rows))
+                RequestTopicData(topic_id=topic_id, partitions=tuple(rows))
                 for topic_id, rows in topics.items()
             ),
         )
 
-    def take(self, asked: Iterable[Proposal], answer: Entity) -> None:
+    def take(self, asked: Iterable[Proposal], answer: AlterPartitionResponse) -> None:
         """Apply the controller's decisions; undecided proposals stay open.
 
         So do proposals made since then, in a new leader epoch.
@@ -140,7 +148,7 @@ class IsrProposals:
                 if each is not None and each.stands:
                     self._decide(each.partition, decided)
 
-    def _decide(self, partition: Partition, decided: Entity) -> None:
+    def _decide(self, partition: Partition, decided: ResponsePartitionData) -> None:
         code = decided.error_code
         if code is ErrorCode.none:
             self._waiting.pop(partition.key, None)
@@ -153,7 +161,7 @@ class IsrProposals:
         elif code in _CONTROLLER_KNOWS_BETTER:
             self._waiting.pop(partition.key, None)
 
-    def _accept(self, partition: Partition, decided: Entity) -> None:
+    def _accept(self, partition: Partition, decided: ResponsePartitionData) -> None:
         before = set(partition.isr)
         isr = tuple(int(each) for each in decided.isr)
         if partition.accept_isr(decided.leader_epoch, isr, decided.partition_epoch):
@@ -219,11 +227,11 @@ async def bring(
         failures += 1
         if address is not None:
             with billed:
-                row = proposals.row(asked, *identity())
+                request = proposals.request(asked, *identity())
             where = Address(*address, purpose="controller")
             # The controller may have gone, or be another one by now.
             with suppress(KafkaError):
-                answer = await client.call(where, ApiKey.ALTER_PARTITION, row)
+                answer = await client.call(where, request)
                 failures = 0
                 with billed:
                     proposals.take(asked, answer)

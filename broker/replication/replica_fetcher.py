@@ -24,7 +24,6 @@ from datetime import timedelta
 from logging import getLogger
 from typing import Final, NamedTuple, Protocol
 
-from broker.client.versions import Entity, Row
 from broker.cluster.partition import Partition
 from broker.cluster.replication_quota import Quota
 from broker.config import (
@@ -41,6 +40,13 @@ from broker.observation.logs import fields
 from broker.observation.minute_rate import MinuteRate
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from broker.protocol.records.batch import HEADER_SIZE, parse_header
 from broker.protocol.topic_partition import TopicPartition
 from broker.replication.truncation import truncation_offset
@@ -100,9 +106,9 @@ class Following:
 
 
 class Asked(NamedTuple):
-    """A Fetch: its row, and from which offset each partition was asked."""
+    """A Fetch: its request, and from which offset each partition was asked."""
 
-    row: Row
+    request: FetchRequest
     offsets: Mapping[TopicPartition, tuple[Following, int]]
 
 
@@ -172,7 +178,7 @@ class ReplicaFetcher:
             if not self.quota.holds_back(each.partition.key, in_sync=each.lag == 0)
         }
         if due:
-            return Asked(self._row(due), due)
+            return Asked(self._request(due), due)
         for each in ready:
             # Over the quota, all of them.
             self.leave_alone(each)
@@ -231,12 +237,14 @@ class ReplicaFetcher:
             end = truncate_to(log, cut.offset, self.now_ms())
             partition.high_watermark = min(partition.high_watermark, end)
 
-    def _row(self, due: Mapping[TopicPartition, tuple[Following, int]]) -> Row:
+    def _request(
+        self, due: Mapping[TopicPartition, tuple[Following, int]]
+    ) -> FetchRequest:
         config = self.config()
-        topics: dict[str, list[Row]] = {}
+        topics: dict[str, list[FetchPartition]] = {}
         for (topic, index), (each, offset) in due.items():
             log = each.partition.log
-            wanted = Row(
+            wanted = FetchPartition(
                 partition=index,
                 current_leader_epoch=each.leader_epoch,
                 fetch_offset=offset,
@@ -245,21 +253,15 @@ class ReplicaFetcher:
                 partition_max_bytes=config[REPLICA_FETCH_MAX_BYTES],
             )
             topics.setdefault(topic, []).append(wanted)
-        return Row(
+        return FetchRequest(
             replica_id=self.local_id,
             max_wait=timedelta(milliseconds=config[REPLICA_FETCH_WAIT_MAX_MS]),
             min_bytes=config[REPLICA_FETCH_MIN_BYTES],
             max_bytes=config[REPLICA_FETCH_RESPONSE_MAX_BYTES],
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
             topics=tuple(
-                Row(topic=topic, partitions=tuple(wanted))
+                FetchTopic(topic=topic, partitions=tuple(wanted))
                 for topic, wanted in topics.items()
             ),
-            forgotten_topics_data=(),
-            rack_id="",
-            cluster_id=None,
         )
 
     # ---- answers ----------------------------------------------------------------
@@ -274,7 +276,7 @@ class ReplicaFetcher:
         for each, _ in asked.offsets.values():
             self.leave_alone(each)
 
-    def take(self, asked: Asked, answer: Entity) -> Iterator[None]:
+    def take(self, asked: Asked, answer: FetchResponse) -> Iterator[None]:
         """Take an answer in, a partition at a step."""
         if answer.error_code is not ErrorCode.none:
             self.failed(asked)
@@ -287,7 +289,7 @@ class ReplicaFetcher:
                     self._take_one(*known, found)
                     yield
 
-    def _take_one(self, each: Following, offset: int, found: Entity) -> None:
+    def _take_one(self, each: Following, offset: int, found: PartitionData) -> None:
         partition = each.partition
         if self.following.get(partition.key) is not each or not each.is_current:
             return
@@ -323,7 +325,7 @@ class ReplicaFetcher:
             # A flush found the disk full: mended, the log is in service again.
             self.leave_alone(each)
 
-    def _take_records(self, each: Following, offset: int, found: Entity) -> None:
+    def _take_records(self, each: Following, offset: int, found: PartitionData) -> None:
         partition = each.partition
         parting = found.diverging_epoch
         if parting is not None and parting.end_offset >= 0:

@@ -15,12 +15,20 @@ from broker.client.consumer.group_member import GroupMember
 from broker.client.consumer.subscription_state import SubscriptionState
 from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from broker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
-Row = SimpleNamespace
 CONFIG = consumer_config(
     {"group_id": "g", "auto_commit_interval_ms": 100, "default_api_timeout_ms": 5_000}
 )
@@ -38,22 +46,22 @@ class Coordinator:
         self.before_answer = lambda: None
         self.generation = 1
 
-    async def call(
-        self, address: Address, api_key: ApiKey, row: Any, timeout_s: float = 0.0
-    ) -> Any:
-        if api_key is ApiKey.FIND_COORDINATOR:
-            return Row(error_code=ErrorCode.none, error_message=None, host="h", port=1)
-        assert api_key is ApiKey.OFFSET_COMMIT
-        (topic,) = row.topics
+    async def call(self, address: Address, request: Any, timeout_s: float = 0.0) -> Any:
+        if isinstance(request, FindCoordinatorRequest):
+            return FindCoordinatorResponse(host="h", port=1)
+        assert isinstance(request, OffsetCommitRequest)
+        (topic,) = request.topics
         (partition,) = topic.partitions
-        generation = row.generation_id_or_member_epoch
-        self.commits.append((generation, row.member_id, partition.committed_offset))
+        generation = request.generation_id_or_member_epoch
+        offset = partition.committed_offset
+        self.commits.append((generation, request.member_id, offset))
         self.before_answer()
         code = self.codes.pop(0) if self.codes else ErrorCode.none
         if code is ErrorCode.none and generation != self.generation:
             code = ErrorCode.illegal_generation
-        answered = Row(partition_index=0, error_code=code)
-        return Row(topics=[Row(name="t", partitions=[answered])])
+        answered = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+        topic = OffsetCommitResponseTopic(name="t", partitions=[answered])
+        return OffsetCommitResponse(topics=[topic])
 
 
 def member_of(coordinator: Coordinator) -> GroupMember:

@@ -14,9 +14,13 @@ from broker.client.consumer.fetcher import Fetcher
 from broker.client.consumer.subscription_state import SubscriptionState
 from broker.client.metadata import Leader, Metadata
 from broker.client.network_client import Address, NetworkClient
-from broker.client.versions import Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from broker.protocol.topic_partition import TopicPartition
 from tests.broker.log import witness
 
@@ -39,17 +43,20 @@ class Node:
         return True
 
     def submit(
-        self, api: ApiKey, row: Row, done: Callable[[Any], None], timeout_s: float
+        self, request: FetchRequest, done: Callable[[Any], None], timeout_s: float
     ) -> None:
-        assert api is ApiKey.FETCH
         self.asked.append(done)
 
     def answers(self, code: ErrorCode, records: bytes = b"") -> None:
-        found = Row(partition_index=0, error_code=code, records=records)
-        row = Row(
-            error_code=ErrorCode.none, responses=[Row(topic="t", partitions=[found])]
+        found = PartitionData(
+            partition_index=0,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=records,
         )
-        self.asked.pop(0)(row)
+        topic = FetchableTopicResponse(topic="t", partitions=[found])
+        self.asked.pop(0)(FetchResponse(responses=[topic]))
 
 
 class Brokers:

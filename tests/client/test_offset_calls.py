@@ -12,9 +12,13 @@ from broker.client.consumer.consumer_config import consumer_config
 from broker.client.consumer.offset_calls import OffsetAndTimestamp, OffsetCalls
 from broker.client.metadata import Leader, Metadata
 from broker.client.network_client import Address, NetworkClient
-from broker.client.versions import Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -47,15 +51,17 @@ class Calls:
     def __init__(self, known: Known) -> None:
         self.known = known
 
-    async def call(self, address: Address, api: ApiKey, row: Row) -> Any:
-        assert api is ApiKey.LIST_OFFSETS
+    async def call(self, address: Address, request: ListOffsetsRequest) -> Any:
         if address.host == "two":
             raise KafkaError(ErrorCode.network_exception, "it is gone")
         del self.known.addresses[2]
         partitions = [
-            Row(partition_index=0, error_code=ErrorCode.none, offset=7, timestamp=-1)
+            ListOffsetsPartitionResponse(
+                partition_index=0, error_code=ErrorCode.none, offset=7
+            )
         ]
-        return Row(topics=[Row(name="t", partitions=partitions)])
+        topic = ListOffsetsTopicResponse(name="t", partitions=partitions)
+        return ListOffsetsResponse(topics=[topic])
 
 
 def test_a_broker_that_goes_while_another_one_answers_is_left_out() -> None:

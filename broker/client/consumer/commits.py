@@ -10,8 +10,8 @@ in which it was requested, however often and late it is tried.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 import trio
 
@@ -24,12 +24,25 @@ from broker.client.consumer.consumer_config import (
 from broker.client.consumer.group_member import Generation, GroupMember
 from broker.client.failures import check, is_retriable
 from broker.client.partitions import by_topic
-from broker.client.versions import Entity, Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
+from broker.protocol.messages.message import RequestMessage
+from broker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from broker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 _NONE = -1
+
+
+_R = TypeVar("_R", OffsetCommitResponse, OffsetFetchResponse)
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -68,44 +81,45 @@ class Commits:
         if not offsets:
             await trio.lowlevel.checkpoint()
             return
-        topics: dict[str, list[Row]] = {}
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, number), (offset, metadata) in offsets.items():
-            row = Row(
+            row = OffsetCommitRequestPartition(
                 partition_index=number,
                 committed_offset=offset,
-                committed_leader_epoch=-1,
                 committed_metadata=metadata,
             )
             topics.setdefault(topic, []).append(row)
         member = self._member
-        request = {
-            "group_id": member.group,
-            "generation_id_or_member_epoch": generation.number,
-            "member_id": generation.member_id,
-            "group_instance_id": member.instance_id,
-            "topics": [
-                Row(name=name, partitions=rows) for name, rows in topics.items()
-            ],
-        }
-        await self._insist(ApiKey.OFFSET_COMMIT, request)
+        await self._insist(
+            member.ask,
+            OffsetCommitRequest(
+                group_id=member.group,
+                generation_id_or_member_epoch=generation.number,
+                member_id=generation.member_id,
+                group_instance_id=member.instance_id,
+                topics=[
+                    OffsetCommitRequestTopic(name=name, partitions=rows)
+                    for name, rows in topics.items()
+                ],
+            ),
+        )
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets; partitions without one are left out."""
         grouped = by_topic(partitions)
-        generation = self.generation
-        request = {
-            "group_id": self._member.group,
-            "generation_id_or_member_epoch": generation.number,
-            "member_id": generation.member_id,
-            "topics": [
-                Row(name=name, partition_indexes=numbers)
-                for name, numbers in grouped.items()
-            ],
-            "require_stable": self._stable,
-        }
-        answer = await self._insist(ApiKey.OFFSET_FETCH, request)
+        answer = await self._insist(
+            self._member.call,
+            OffsetFetchRequest(
+                group_id=self._member.group,
+                topics=[
+                    OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+                    for name, numbers in grouped.items()
+                ],
+                require_stable=self._stable,
+            ),
+        )
         return {
             TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(
                 each.committed_offset, each.metadata or ""
@@ -115,16 +129,21 @@ class Commits:
             if each.committed_offset != _NONE
         }
 
-    async def _insist(self, api_key: ApiKey, request: Mapping[str, Any]) -> Entity:
+    async def _insist(
+        self,
+        ask: Callable[[RequestMessage[_R]], Awaitable[_R]],
+        request: RequestMessage[_R],
+    ) -> _R:
         """Ask until the answer is whole, or the error final, or time is up."""
         until_s = trio.current_time() + self._timeout_s
         failures = 0
         while True:
             try:
-                answer = await self._member.call(api_key, Row(**request))
+                answer = await ask(request)
                 for topic in answer.topics:
                     for each in topic.partitions:
-                        what = f"{api_key.name} of {topic.name}-{each.partition_index}"
+                        name = request.api_key.name
+                        what = f"{name} of {topic.name}-{each.partition_index}"
                         check(each.error_code, what)
             except KafkaError as error:
                 self._member.mind(error.code)

@@ -23,7 +23,6 @@ from broker.client.config import (
     REQUEST_TIMEOUT_MS,
     ClientConfig,
 )
-from broker.client.connection import Answer
 from broker.client.consumer.consumer_config import (
     FETCH_MAX_BYTES,
     FETCH_MAX_WAIT_MS,
@@ -37,9 +36,14 @@ from broker.client.failures import STALE_METADATA, is_retriable
 from broker.client.metadata import Leader, Metadata
 from broker.client.network_client import NetworkClient
 from broker.client.signals import Signal
-from broker.client.versions import Entity, Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 
@@ -119,7 +123,6 @@ class Fetcher:
                     for each, _ in wanted
                 }
                 node.submit(
-                    ApiKey.FETCH,
                     self._request(wanted),
                     partial(self._answered, asked),
                     self._timeout_s,
@@ -128,37 +131,31 @@ class Fetcher:
                 next_s = min(next_s, node.throttled_until_s)
         return next_s
 
-    def _request(self, wanted: list[tuple[PartitionState, Leader]]) -> Row:
-        topics: dict[str, list[Row]] = {}
+    def _request(self, wanted: list[tuple[PartitionState, Leader]]) -> FetchRequest:
+        topics: dict[str, list[FetchPartition]] = {}
         for state, leader in wanted:
             topic, number = state.partition
-            row = Row(
+            row = FetchPartition(
                 partition=number,
                 current_leader_epoch=leader.epoch,
                 fetch_offset=state.fetch_from,
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
                 partition_max_bytes=self._partition_bytes,
             )
             topics.setdefault(topic, []).append(row)
-        return Row(
-            cluster_id=None,
-            replica_id=-1,
+        return FetchRequest(
             max_wait=self._max_wait,
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
             isolation_level=int(self._committed_only),
-            session_id=0,
-            session_epoch=-1,
-            topics=[Row(topic=name, partitions=rows) for name, rows in topics.items()],
-            forgotten_topics_data=(),
-            rack_id="",
+            topics=[
+                FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()
+            ],
         )
 
     # ---- answers --------------------------------------------------------------------
 
-    def _answered(self, asked: _Asked, answer: Answer) -> None:
-        code = answer.code if isinstance(answer, KafkaError) else _code_of(answer)
+    def _answered(self, asked: _Asked, answer: FetchResponse | KafkaError) -> None:
+        code = answer.code if isinstance(answer, KafkaError) else answer.error_code
         if isinstance(answer, KafkaError) or code is not ErrorCode.none:
             for question in asked.values():
                 self._refused(question, code)
@@ -171,7 +168,7 @@ class Fetcher:
         self.on_records()
         self._wake.notify()
 
-    def _take(self, question: _Question, found: Entity) -> None:
+    def _take(self, question: _Question, found: PartitionData) -> None:
         state = question.state
         if not self._is_open(question):
             return
@@ -212,12 +209,6 @@ class Fetcher:
                 self.on_out_of_range(state)
         elif not is_retriable(code):
             state.failure = KafkaError(code, f"{state.partition} cannot be fetched")
-
-
-def _code_of(answer: Entity) -> ErrorCode:
-    # Before version 7 only partitions had errors.
-    code: ErrorCode = getattr(answer, "error_code", ErrorCode.none)
-    return code
 
 
 def _nobody() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from broker.client.config import ClientConfig
 from broker.client.consumer.consumer_config import (
@@ -21,9 +21,19 @@ from broker.client.consumer.consumer_config import (
 from broker.client.failures import COORDINATOR_MOVED, check
 from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
-from broker.client.versions import Entity, Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from broker.protocol.messages.heartbeat import HeartbeatRequest
+from broker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from broker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from broker.protocol.messages.message import AnyRequest, AnyResponse
+from broker.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 
 _PROTOCOL_TYPE: Final = "consumer"
 _GROUP_KEY: Final = 0
@@ -60,6 +70,18 @@ class Generation(NamedTuple):
     member_id: str
 
 
+class _Failing(AnyResponse, Protocol):
+    """A response with an error of its own."""
+
+    @property
+    def error_code(self) -> ErrorCode:
+        """The error."""
+
+
+_R = TypeVar("_R", bound=AnyResponse)
+_E = TypeVar("_E", bound=_Failing)
+
+
 class GroupMember:
     """One member of one group."""
 
@@ -84,16 +106,21 @@ class GroupMember:
         """The member's present identity."""
         return Generation(self.generation, self.member_id)
 
-    async def call(self, api_key: ApiKey, row: Row, timeout_s: float = 0.0) -> Entity:
+    async def call(self, request: AnyRequest[_E], timeout_s: float = 0.0) -> _E:
+        """Do as `ask`, and raise the response's error, too."""
+        answer = await self.ask(request, timeout_s)
+        self.mind(answer.error_code)
+        check(answer.error_code, request.api_key.name)
+        return answer
+
+    async def ask(self, request: AnyRequest[_R], timeout_s: float = 0.0) -> _R:
         """Ask the coordinator, which is found first if need be; raises `KafkaError`."""
         coordinator = self._coordinator or await self._find()
         try:
-            answer = await self._client.call(coordinator, api_key, row, timeout_s)
-            check(getattr(answer, "error_code", ErrorCode.none), api_key.name)
+            return await self._client.call(coordinator, request, timeout_s)
         except KafkaError as error:
             self.mind(error.code)
             raise
-        return answer
 
     def mind(self, code: ErrorCode) -> None:
         """Look for the coordinator again if an error says that it has moved."""
@@ -101,9 +128,9 @@ class GroupMember:
             self._coordinator = None
 
     async def _find(self) -> Address:
-        row = Row(key=self.group, key_type=_GROUP_KEY)
+        request = FindCoordinatorRequest(key=self.group, key_type=_GROUP_KEY)
         address = self._metadata.any_address()
-        found = await self._client.call(address, ApiKey.FIND_COORDINATOR, row)
+        found = await self._client.call(address, request)
         check(found.error_code, found.error_message)
         self._coordinator = Address(found.host, found.port, "group")
         return self._coordinator
@@ -120,7 +147,7 @@ class GroupMember:
         return await self._join(protocols)
 
     async def _join(self, protocols: Mapping[str, bytes]) -> Joined:
-        row = Row(
+        request = JoinGroupRequest(
             group_id=self.group,
             session_timeout=timedelta(milliseconds=self._session_ms),
             rebalance_timeout=timedelta(milliseconds=self._rebalance_ms),
@@ -128,17 +155,14 @@ class GroupMember:
             group_instance_id=self.instance_id,
             protocol_type=_PROTOCOL_TYPE,
             protocols=[
-                Row(name=name, metadata=metadata)
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
                 for name, metadata in protocols.items()
             ],
-            reason=None,
         )
         timeout_s = self._rebalance_ms / 1000 + _JOIN_LAPSE_S
         coordinator = self._coordinator or await self._find()
         try:
-            joined = await self._client.call(
-                coordinator, ApiKey.JOIN_GROUP, row, timeout_s
-            )
+            joined = await self._client.call(coordinator, request, timeout_s)
             if joined.error_code is ErrorCode.member_id_required:
                 self.member_id = joined.member_id
             check(joined.error_code, f"cannot join {self.group}")
@@ -151,7 +175,7 @@ class GroupMember:
         members = (
             Subscribed(
                 each.member_id,
-                getattr(each, "group_instance_id", None),
+                each.group_instance_id,
                 each.metadata,
             )
             for each in joined.members
@@ -159,54 +183,52 @@ class GroupMember:
         return Joined(
             self._protocol,
             joined.leader == joined.member_id,
-            getattr(joined, "skip_assignment", False),
+            joined.skip_assignment,
             tuple(members),
         )
 
     async def sync(self, assignments: Mapping[str, bytes]) -> bytes:
         """Hand in the assignments, if we lead, and return our own."""
-        row = self._identity(
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type=_PROTOCOL_TYPE,
             protocol_name=self._protocol,
             assignments=[
-                Row(member_id=member, assignment=assignment)
+                SyncGroupRequestAssignment(member_id=member, assignment=assignment)
                 for member, assignment in assignments.items()
             ],
         )
-        answer = await self.call(
-            ApiKey.SYNC_GROUP, row, self._rebalance_ms / 1000 + _JOIN_LAPSE_S
-        )
-        assignment: bytes = answer.assignment
-        return assignment
+        answer = await self.call(request, self._rebalance_ms / 1000 + _JOIN_LAPSE_S)
+        return answer.assignment
 
     async def heartbeat(self) -> None:
         """Send a heartbeat; raises `KafkaError` with the coordinator's error."""
-        await self.call(ApiKey.HEARTBEAT, self._identity())
+        await self.call(
+            HeartbeatRequest(
+                group_id=self.group,
+                generation_id=self.generation,
+                member_id=self.member_id,
+                group_instance_id=self.instance_id,
+            )
+        )
 
     async def leave(self) -> None:
         """Leave the group; a static member stays, to come back under its name."""
         if self.generation == NO_GENERATION or self.instance_id is not None:
             return
-        member = Row(
+        member = MemberIdentity(
             member_id=self.member_id,
-            group_instance_id=None,
             reason="the consumer is closing or too slow",
         )
-        row = Row(group_id=self.group, members=[member])
+        request = LeaveGroupRequest(group_id=self.group, members=[member])
         self.forget(keep_id=False)
-        await self.call(ApiKey.LEAVE_GROUP, row)
+        await self.call(request)
 
     def forget(self, *, keep_id: bool) -> None:
         """Be a member no more, or not in this generation."""
         self.generation = NO_GENERATION
         if not keep_id:
             self.member_id = ""
-
-    def _identity(self, **more: object) -> Row:
-        return Row(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            **more,
-        )

@@ -21,9 +21,12 @@ from broker.client.consumer.consumer_config import (
 from broker.client.failures import STALE_METADATA, check, is_retriable, timed_out
 from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
-from broker.client.versions import Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 
@@ -94,19 +97,20 @@ class OffsetCalls:
     async def _ask(
         self, address: Address, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        topics: dict[str, list[Row]] = {}
+        topics: dict[str, list[ListOffsetsPartition]] = {}
         for (topic, number), timestamp in wanted.items():
-            row = Row(
-                partition_index=number, current_leader_epoch=-1, timestamp=timestamp
-            )
+            row = ListOffsetsPartition(partition_index=number, timestamp=timestamp)
             topics.setdefault(topic, []).append(row)
-        row = Row(
+        request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=self._isolation,
-            topics=[Row(name=name, partitions=rows) for name, rows in topics.items()],
+            topics=[
+                ListOffsetsTopic(name=name, partitions=rows)
+                for name, rows in topics.items()
+            ],
         )
         try:
-            answer = await self._client.call(address, ApiKey.LIST_OFFSETS, row)
+            answer = await self._client.call(address, request)
         except KafkaError as error:
             self._forgive(error.code)
             return {}

@@ -21,9 +21,8 @@ from broker.client.network_client import NetworkClient
 from broker.client.producer.producer_batch import Identity
 from broker.client.producer.sequences import Sequences
 from broker.client.signals import Signal
-from broker.client.versions import Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.init_producer_id import InitProducerIdRequest
 
 _NO_TRANSACTION = timedelta(milliseconds=2**31 - 1)
 
@@ -85,14 +84,11 @@ class ProducerIds:
         self.on_change()
 
     async def _ask(self) -> Identity:
-        row = Row(
-            transactional_id=None,
-            transaction_timeout=_NO_TRANSACTION,
-            producer_id=-1,
-            producer_epoch=-1,
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout=_NO_TRANSACTION
         )
         address = self._metadata.any_address()
-        answer = await self._client.call(address, ApiKey.INIT_PRODUCER_ID, row)
+        answer = await self._client.call(address, request)
         if answer.error_code is not ErrorCode.none:
             raise KafkaError(answer.error_code, "no producer id")
         return Identity(answer.producer_id, answer.producer_epoch, 0)

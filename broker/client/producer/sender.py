@@ -20,7 +20,6 @@ from broker.client.config import (
     REQUEST_TIMEOUT_MS,
     ClientConfig,
 )
-from broker.client.connection import Answer
 from broker.client.failures import STALE_METADATA, is_retriable
 from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient, Node
@@ -37,9 +36,14 @@ from broker.client.producer.producer_config import (
 from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.sequences import Sequences
 from broker.client.signals import Signal
-from broker.client.versions import Entity, Row
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 _WRITTEN: Final = frozenset({ErrorCode.none, ErrorCode.duplicate_sequence_number})
@@ -119,14 +123,13 @@ class Sender:
             batches = self._take(queues, now_s)
             if not batches:
                 return
-            row = self._request(batches)
+            request = self._request(batches)
             if self._acks == 0:
                 done = partial(self._unanswered, batches)
-                node.submit_unanswered(ApiKey.PRODUCE, row, done)
+                node.submit_unanswered(request, done)
             else:
                 node.submit(
-                    ApiKey.PRODUCE,
-                    row,
+                    request,
                     partial(self._answered, batches),
                     self._timeout.total_seconds(),
                 )
@@ -149,24 +152,28 @@ class Sender:
                 self._wake.notify()
         return batches
 
-    def _request(self, batches: Sequence[ProducerBatch]) -> Row:
-        topics: dict[str, list[Row]] = {}
+    def _request(self, batches: Sequence[ProducerBatch]) -> ProduceRequest:
+        topics: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             topic, partition = batch.partition
             records = batch.to_wire(self._codec)
-            topics.setdefault(topic, []).append(Row(index=partition, records=records))
-        return Row(
-            transactional_id=None,
+            topics.setdefault(topic, []).append(
+                PartitionProduceData(index=partition, records=records)
+            )
+        return ProduceRequest(
             acks=self._acks,
             timeout=self._timeout,
             topic_data=[
-                Row(name=topic, partition_data=data) for topic, data in topics.items()
+                TopicProduceData(name=topic, partition_data=data)
+                for topic, data in topics.items()
             ],
         )
 
     # ---- answers --------------------------------------------------------------------
 
-    def _answered(self, batches: Sequence[ProducerBatch], answer: Answer) -> None:
+    def _answered(
+        self, batches: Sequence[ProducerBatch], answer: ProduceResponse | KafkaError
+    ) -> None:
         if isinstance(answer, KafkaError):
             for batch in batches:
                 self._refused(batch, answer)
@@ -189,7 +196,9 @@ class Sender:
                 self._accumulator.succeed(batch, NO_OFFSET, -1)
         self._wake.notify()
 
-    def _settle(self, batch: ProducerBatch, outcome: Entity | None) -> None:
+    def _settle(
+        self, batch: ProducerBatch, outcome: PartitionProduceResponse | None
+    ) -> None:
         if outcome is None:
             code = ErrorCode.unknown_server_error
             self._refused(batch, KafkaError(code, "the answer leaves a partition out"))
@@ -200,8 +209,8 @@ class Sender:
                 stamped_ms = -1 if stamped is None else round(stamped.timestamp() * 1e3)
                 self._accumulator.succeed(batch, outcome.base_offset, stamped_ms)
         else:
-            message = getattr(outcome, "error_message", None)
-            self._refused(batch, KafkaError(outcome.error_code, message))
+            error = KafkaError(outcome.error_code, outcome.error_message)
+            self._refused(batch, error)
 
     def _refused(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Send a batch again, in halves perhaps, or give it up."""
@@ -236,7 +245,9 @@ class Sender:
         return queue.sequences
 
 
-def _by_partition(answer: Entity) -> dict[TopicPartition, Entity]:
+def _by_partition(
+    answer: ProduceResponse,
+) -> dict[TopicPartition, PartitionProduceResponse]:
     return {
         TopicPartition(topic.name, each.index): each
         for topic in answer.responses

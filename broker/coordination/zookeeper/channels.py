@@ -12,53 +12,35 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
 from broker.client.config import COMMON, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
-from broker.client.versions import Row
 from broker.controller.decisions import PAUSE_ITEMS, ControllerRequest
 from broker.observation.supervisor import Supervisor
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
 from broker.protocol.schemas.leader_and_isr import (
-    LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
 from broker.protocol.schemas.merging import merging
 from broker.protocol.schemas.stop_replica import (
-    StopReplicaRequest,
     StopReplicaResponse,
 )
 from broker.protocol.schemas.update_metadata import (
-    UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
 
 # Kafka's ``RequestSendThread``: its pause after a failure.
 _RETRY_S: Final = 0.1
 _Answer: TypeAlias = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
-_KINDS: Final[
-    Mapping[type[ControllerRequest], tuple[ApiKey, Callable[[Any], _Answer]]]
-] = MappingProxyType(
-    {
-        LeaderAndIsrRequest: (ApiKey.LEADER_AND_ISR, LeaderAndIsrResponse.from_wire),
-        UpdateMetadataRequest: (
-            ApiKey.UPDATE_METADATA,
-            UpdateMetadataResponse.from_wire,
-        ),
-        StopReplicaRequest: (ApiKey.STOP_REPLICA, StopReplicaResponse.from_wire),
-    }
-)
 
 # Called with each answer: broker id, request, response.
-Answered = Callable[[int, ControllerRequest, Any], None]
+Answered = Callable[[int, ControllerRequest, _Answer], None]
 
 
 class Registration(NamedTuple):
@@ -160,16 +142,11 @@ class ControllerChannels:
 
     async def _ask(self, address: Address, request: ControllerRequest) -> _Answer:
         """Send a request until it is answered."""
-        key, read = _KINDS[type(request)]
-        # Of the versions that are spoken here all have the fields of the request.
-        row = Row(**{it.name: getattr(request, it.name) for it in fields(request)})
         while True:
             try:
-                answer = await self._client.call(address, key, row)
+                return await self._client.call(address, request)
             except KafkaError:
                 await trio.sleep(_RETRY_S)
-            else:
-                return read(answer)
 
 
 async def _merge(queue: deque[ControllerRequest]) -> None:

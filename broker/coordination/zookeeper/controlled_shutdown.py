@@ -14,7 +14,6 @@ import trio
 
 from broker.client.config import COMMON, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
-from broker.client.versions import Row
 from broker.config import (
     CONTROLLED_SHUTDOWN_MAX_RETRIES,
     CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS,
@@ -22,8 +21,8 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.observation.logs import fields
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.schemas.controlled_shutdown import ControlledShutdownRequest
 
 logger = getLogger(__name__)
 
@@ -53,10 +52,12 @@ async def hand_over(
             address = find_controller()
             if address is None:
                 continue
-            row = Row(broker_id=broker_id, broker_epoch=broker_epoch())
+            request = ControlledShutdownRequest(
+                broker_id=broker_id, broker_epoch=broker_epoch()
+            )
             where = Address(*address, purpose="controlled shutdown")
             try:
-                answer = await client.call(where, ApiKey.CONTROLLED_SHUTDOWN, row)
+                answer = await client.call(where, request)
             except KafkaError as fault:
                 why = str(fault)
                 continue

@@ -9,7 +9,6 @@ from datetime import timedelta
 from uuid import UUID
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.message import Message, RequestMessage, ResponseMessage
 
@@ -45,7 +44,7 @@ class PartitionData(Message):
     snapshot_id: SnapshotId = SnapshotId()  # 12+
     aborted_transactions: Sequence[AbortedTransaction] | None
     preferred_read_replica: int = -1  # 11+
-    records: Buffer | None
+    records: bytes | None
 
 
 class FetchableTopicResponse(Message):

@@ -9,6 +9,7 @@ from typing import (
     ClassVar,
     Final,
     Generic,
+    Protocol,
     TypeVar,
     dataclass_transform,
 )
@@ -33,19 +34,33 @@ class Message(_Fields):
     """
 
 
+class AnyResponse(Protocol):
+    """A response that a client receives."""
+
+    @property
+    def throttle_time(self) -> timedelta:
+        """How long the broker asks the client to wait (KIP-219)."""
+
+
+R_co = TypeVar("R_co", bound=AnyResponse, covariant=True)
+
+
+class AnyRequest(Generic[R_co]):
+    """A request that a client sends; its response is an ``R_co``."""
+
+    __slots__ = ()
+
+    api_key: ClassVar[ApiKey]
+
+
 class ResponseMessage(Message):
     """A whole response. Versions without a throttle time leave it out."""
 
     throttle_time: timedelta = NO_TIME
 
 
-Response_co = TypeVar("Response_co", bound=ResponseMessage, covariant=True)
-
-
-class RequestMessage(Message, Generic[Response_co]):
-    """A whole request, which is answered by a ``Response_co``."""
-
-    api_key: ClassVar[ApiKey]
+class RequestMessage(Message, AnyRequest[R_co]):
+    """A whole request."""
 
 
 def defaults_of(message: type[Message]) -> dict[str, object]:

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.message import Message, RequestMessage, ResponseMessage
 
@@ -55,7 +54,7 @@ class ProduceResponse(ResponseMessage):
 
 class PartitionProduceData(Message):
     index: int
-    records: Buffer | None
+    records: bytes | None
 
 
 class TopicProduceData(Message):

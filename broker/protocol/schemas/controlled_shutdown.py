@@ -14,11 +14,14 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.message import AnyRequest
 from broker.protocol.schemas.message import ControllerMessage, Int32, Int64, since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownRequest(ControllerMessage):
+class ControlledShutdownRequest(
+    ControllerMessage, AnyRequest["ControlledShutdownResponse"]
+):
     """The whole request: the broker that wants to stop."""
 
     api_key: ClassVar = ApiKey.CONTROLLED_SHUTDOWN

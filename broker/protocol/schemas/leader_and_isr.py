@@ -21,6 +21,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.message import AnyRequest
 from broker.protocol.schemas.convert import (
     Stepping,
     convert,
@@ -76,7 +77,7 @@ class LeaderAndIsrLiveLeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrRequest(ControllerMessage):
+class LeaderAndIsrRequest(ControllerMessage, AnyRequest["LeaderAndIsrResponse"]):
     """The whole request; ``type`` is 0 unknown, 1 incremental, 2 full."""
 
     api_key: ClassVar = ApiKey.LEADER_AND_ISR

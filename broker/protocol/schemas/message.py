@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from datetime import timedelta
 from functools import cache
 from types import GenericAlias, NoneType, UnionType
 from typing import (
@@ -37,6 +38,7 @@ from kio.static.constants import EntityType
 from kio.static.primitive import i8, i16, i32, i64
 
 from broker.protocol.api_keys import FIRST_FLEXIBLE, NEVER, ApiKey
+from broker.protocol.messages.message import NO_TIME
 from broker.protocol.schemas.convert import Stepping, converting, drained
 
 Int8: TypeAlias = Annotated[int, i8]
@@ -88,6 +90,8 @@ class ControllerMessage:
     api_key: ClassVar[ApiKey]
     last_version: ClassVar[int]
     kind: ClassVar[EntityType]
+    # No version has one.
+    throttle_time: ClassVar[timedelta] = NO_TIME
 
     @classmethod
     def from_wire(cls, entity: Any) -> Self:

@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.message import AnyRequest
 from broker.protocol.schemas.convert import (
     STEP_ITEMS,
     Stepping,
@@ -68,7 +69,7 @@ class StopReplicaTopicState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaRequest(ControllerMessage):
+class StopReplicaRequest(ControllerMessage, AnyRequest["StopReplicaResponse"]):
     """The whole request; its partitions stand in ``topic_states``, in all versions."""
 
     api_key: ClassVar = ApiKey.STOP_REPLICA

@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.message import AnyRequest
 from broker.protocol.schemas.convert import (
     Stepping,
     convert,
@@ -87,7 +88,7 @@ class UpdateMetadataBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataRequest(ControllerMessage):
+class UpdateMetadataRequest(ControllerMessage, AnyRequest["UpdateMetadataResponse"]):
     """The whole request; ``type`` is 0 unknown, 1 incremental, 2 full."""
 
     api_key: ClassVar = ApiKey.UPDATE_METADATA
