@@ -37,7 +37,7 @@ def test_every_promise_names_a_test() -> None:
 
 
 def test_the_keys_that_bound_something_are_read() -> None:
-    bounds = PAGE.partition("## What is bounded")[2].partition("\n## ")[0]
+    bounds = PAGE.partition("## Bounds and their keys")[2].partition("\n## ")[0]
     keys = {
         key
         for line in bounds.splitlines()
