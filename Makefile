@@ -8,6 +8,7 @@ OUT ?= runs/quickstart
 QUICKSTART := experiments/configs/quickstart.toml
 WITNESS := experiments/configs/witness.toml
 WITNESSES := runs/witness
+KAFKA_READER := experiments/configs/kafka-reader.toml
 AA := experiments/configs/aa.toml
 AAS := runs/aa
 # The experiments of docs/results.md that are computed: those with a report, and those
@@ -18,6 +19,8 @@ INCIDENTS := runs/results/kafka-4453
 PREDICTED := theory theory-seats
 KAFKA_VERSIONS := 3.9.1 4.1.1
 KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).jar)
+KAFKA_AGENT := .tools/agent/doorkeeper-agent.jar
+KAFKA_AGENT_SOURCE := experiments/worlds/kafka/agent
 SPARK_KAFKA := 4.2.0
 SPARK_KAFKA_JAR := .tools/spark-kafka/spark-sql-kafka-0-10_2.13-$(SPARK_KAFKA).jar
 MVN_COPY := mvn --quiet --batch-mode -Dstyle.color=never dependency:copy-dependencies -DincludeScope=runtime
@@ -27,7 +30,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare aa compare-kafka witness incident results validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
+.PHONY: setup compare aa compare-kafka kafka-reader witness incident results validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
 
 setup: $(STAMP)
 
@@ -55,6 +58,11 @@ compare-kafka: $(STAMP) $(KAFKA_JARS)
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world kafka --schedulers fifo,planes \
 	    --out $(OUT)/kafka --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(OUT)
+
+# Readers and orders of the request queue inside Apache Kafka; some half an hour.
+kafka-reader: $(STAMP) kafka-tools
+	$(BIN)/doorkeeper experiment run $(KAFKA_READER) --out runs/kafka-reader --resume || test $$? -eq 1
+	$(BIN)/doorkeeper analyze runs/kafka-reader
 
 # One trace for five witnesses, half an hour to an hour: theory, model, virtual time, live and
 # Apache Kafka; and what Kafka of today makes of its data. Kafka has arms of its own.
@@ -116,12 +124,20 @@ test-kafka: $(STAMP) kafka-tools
 	$(BIN)/pytest -m kafka tests/kafka
 
 # Fetched with Maven, as the ordinary client of Maven Central; never a failure.
-kafka-tools: $(KAFKA_JARS) $(SPARK_KAFKA_JAR)
+kafka-tools: $(KAFKA_JARS) $(SPARK_KAFKA_JAR) $(KAFKA_AGENT)
 
 .tools/kafka-%.jar: tests/kafka/pom.xml
 	@$(MVN_COPY) --file $< -Dkafka.version=$(subst kafka-,,$(notdir $(@D))) \
 	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
 	    || echo "$(notdir $(@D)) cannot be fetched (mvn, network): its tests are skipped"
+
+# The agent that gives Apache Kafka another request queue.
+$(KAFKA_AGENT): $(wildcard $(KAFKA_AGENT_SOURCE)/*) | $(KAFKA_JARS)
+	@rm -rf $(@D) && $(MVN_COPY) --file $(KAFKA_AGENT_SOURCE)/pom.xml -DoutputDirectory=$(abspath $(@D)) \
+	    && javac --release 17 -Xlint:all -Werror -d $(@D)/classes \
+	        -cp '$(@D)/*:.tools/kafka-3.9.1/*' $(KAFKA_AGENT_SOURCE)/*.java \
+	    && jar --create --file $@ --manifest $(KAFKA_AGENT_SOURCE)/manifest.txt -C $(@D)/classes . \
+	    || echo "the agent cannot be built (mvn, javac, network): its tests are skipped"
 
 $(SPARK_KAFKA_JAR): tests/kafka/spark-pom.xml
 	@$(MVN_COPY) --file $< -Dspark.kafka.version=$(SPARK_KAFKA) \

@@ -33,6 +33,7 @@ from experiments.design.values import Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
 from experiments.design.worlds import (
     BrokerKeys,
+    KafkaWorld,
     LiveWorld,
     VirtualWorld,
     known,
@@ -141,6 +142,7 @@ class Experiment(Section):
     analysis: Analysis = Analysis()
     virtual: VirtualWorld = VirtualWorld()
     live: LiveWorld = LiveWorld()
+    kafka: KafkaWorld = KafkaWorld()
     model: ModelSection = ModelSection()
     nominal: Calibration | None = None
     machine: Calibration | None = None
@@ -166,6 +168,9 @@ class Experiment(Section):
         strangers = {arm for pair in self.analysis.compare for arm in pair} - set(names)
         if strangers:
             raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
+        queueless = sorted(self.kafka.queues.keys() - set(names))
+        if queueless:
+            raise ValueError(f"kafka.queues: no arm is {queueless[0]!r}")
         _check_factors(self.arms)
         _check_costs(self.nominal, self.workload)
         self._check_sessions()

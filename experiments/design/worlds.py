@@ -67,6 +67,17 @@ class LiveWorld(Section):
     set: BrokerKeys = Field(default_factory=dict)
 
 
+class KafkaWorld(Section):
+    """Arms of the kafka and kraft worlds with another queue than their own.
+
+    ``unchanged`` loads the agent, which then changes nothing: the A/A control.
+    ``replaced`` gives an arm that Kafka has by itself the agent's queue with the same
+    order and reader: their difference is the agent's cost.
+    """
+
+    queues: dict[str, Literal["unchanged", "replaced"]] = Field(default_factory=dict)
+
+
 class VirtualKernel(Section):
     """CPU sharing among threads in the virtual world, and its overheads."""
 

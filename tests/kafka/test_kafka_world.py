@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from doorkeeper import cli
 from experiments.design.config import parse
+from experiments.design.config_errors import ExperimentError
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
 from experiments.running.worlds import make_world
@@ -21,6 +22,7 @@ from experiments.worlds.kafka import apache_kafka
 from experiments.worlds.kafka.kraft import KRaftMode
 from experiments.worlds.kafka.nodes import Mode
 from experiments.worlds.kafka.phases import PHASES
+from experiments.worlds.kafka.request_queue import AGENT, UNCHANGED, queue_of
 from experiments.worlds.kafka.settings import settings_of
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
 from experiments.worlds.world import WorldError
@@ -177,13 +179,116 @@ def test_nodes_stay_alive_for_a_session(
         assert last["broker_phases_ms"]["Produce"]["TotalTimeMs"] > 0
 
 
+CLASS_AWARE = {
+    "doorkeeper.reader": "class-aware",
+    "doorkeeper.admission": "exempt",
+}
+
+
+def with_arm(scheduler: str, **changes: Any) -> Any:
+    """Return the content of an experiment with one arm."""
+    content = tomllib.loads(CONFIG)
+    content["arms"] = [{"name": "fifo", "scheduler": scheduler, **changes}]
+    return content
+
+
+@pytest.mark.kafka
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("mode", "world", "scheduler", "reader"),
+    [
+        pytest.param(ZooKeeperMode(), "kafka", "priority", CLASS_AWARE, id="priority"),
+        pytest.param(
+            *(ZooKeeperMode(), "kafka", "wfq", {}), id="wfq", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            *(KRaftMode(), "kraft", "wfq", CLASS_AWARE),
+            id="kraft",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_kafka_serves_a_trace_with_another_queue(
+    tmp_path: Path, mode: Mode, world: str, scheduler: str, reader: dict[str, str]
+) -> None:
+    """Each request is answered once; the queue's length is a metric as before."""
+    needed(mode)
+    if not AGENT.exists():
+        pytest.skip("the agent is not built: `make kafka-tools`")
+    content = with_arm(scheduler, set=reader)
+    content["experiment"]["world"] = world
+    content["kafka"] = {"queues": {"fifo": "replaced"}}
+    made = make_world(world, lambda: None)
+    experiment = parse(content)
+    runner.run(experiment, tmp_path, made, Sequential(made), Unwatched(), resume=False)
+    (run,) = json.loads((tmp_path / "manifest.json").read_text())["runs"]
+    assert run["valid"], run["reason"]
+    rows = pq.read_table(tmp_path / run["requests"]).to_pandas()
+    unserved = {"control"} if world == "kraft" else set()
+    for _, row in rows.iterrows():
+        assert row["outcome"] == ("error" if row["class"] in unserved else "ok")
+    assert run["broker_phases_ms"]["Produce"]["RequestQueueTimeMs"] >= 0
+
+
+def test_the_queue_has_the_keys_of_the_arm() -> None:
+    content = with_arm(
+        "wfq", set={**CLASS_AWARE, "doorkeeper.wfq.weights": "control:8,fetch:2"}
+    )
+    experiment = parse(content)
+    queue = queue_of(experiment, experiment.arms[0])
+    assert queue is not None
+    found = queue.properties
+    assert (found["order"], found["reader"]) == ("wfq", "class-aware")
+    assert found["favoured"] == "control"
+    assert (found["class.0"], found["class.4"]) == ("produce", "control")
+    assert found["level.control"] == "0"
+    assert (found["weight.control"], found["weight.fetch"]) == ("8", "2")
+
+
+def test_kafkas_own_arms_run_without_the_agent() -> None:
+    experiment = parse(tomllib.loads(CONFIG))
+    for arm in experiment.arms:
+        assert queue_of(experiment, arm) is None
+
+
+def test_the_agent_can_be_loaded_and_change_nothing() -> None:
+    content = tomllib.loads(CONFIG)
+    content["kafka"] = {"queues": {"fifo": "unchanged"}}
+    experiment = parse(content)
+    assert queue_of(experiment, experiment.arm("fifo")) is UNCHANGED
+
+
 @pytest.mark.parametrize(
     ("arm", "named"),
     [
-        ({"scheduler": "priority"}, "'priority'"),
+        ({"scheduler": "planes", "set": CLASS_AWARE}, "not 'planes'"),
+        ({"scheduler": "fifo", "set": {"doorkeeper.admission": "codel"}}, "codel"),
+    ],
+)
+def test_a_queue_that_the_agent_has_not_is_refused(
+    arm: dict[str, Any], named: str
+) -> None:
+    content = tomllib.loads(CONFIG)
+    content["arms"] = [{"name": "fifo", "scheduler": "fifo"}, {"name": "other", **arm}]
+    experiment = parse(content)
+    with pytest.raises(WorldError, match=named):
+        queue_of(experiment, experiment.arms[1])
+
+
+def test_a_queue_of_no_arm_is_refused() -> None:
+    content = tomllib.loads(CONFIG)
+    content["kafka"] = {"queues": {"other": "unchanged"}}
+    with pytest.raises(ExperimentError, match=r"kafka\.queues: no arm is 'other'"):
+        parse(content)
+
+
+@pytest.mark.parametrize(
+    ("arm", "named"),
+    [
+        ({"scheduler": "edf"}, "'edf'"),
         (
-            {"scheduler": "fifo", "set": {"doorkeeper.reader": "class-aware"}},
-            "doorkeeper.reader",
+            {"scheduler": "fifo", "set": {"doorkeeper.lock.inheritance": False}},
+            "doorkeeper.lock.inheritance",
         ),
     ],
 )
@@ -199,7 +304,7 @@ def test_an_arm_that_kafka_cannot_have_is_refused(
 
 def test_kafka_4_has_one_plane() -> None:
     experiment = parse(tomllib.loads(CONFIG))
-    with pytest.raises(WorldError, match=r"4\.1\.1 has fifo, and no key of ours"):
+    with pytest.raises(WorldError, match=r"4\.1\.1 has fifo, priority, wfq, and"):
         settings_of(experiment, experiment.arm("planes"), KRaftMode())
 
 

@@ -20,6 +20,7 @@ from experiments.processes.pinning import Pinning
 from experiments.processes.zookeeper import NoZooKeeper
 from experiments.worlds.kafka import apache_kafka, phases
 from experiments.worlds.kafka.nodes import Mode, Running, Site
+from experiments.worlds.kafka.request_queue import queue_of
 from experiments.worlds.kafka.settings import has_control_plane, settings_of
 from experiments.worlds.session import Ended, Host
 from experiments.worlds.world import WorldError
@@ -46,7 +47,9 @@ class KafkaHosts:
         """Start an arm's node and wait until it answers."""
         settings = settings_of(experiment, arm, self._mode)
         binding = self._pinning.binding(self._pinning.broker)
-        site = Site(at=at, binding=binding, tick=self._tick)
+        queue = queue_of(experiment, arm)
+        options = () if queue is None else queue.jvm_options(at)
+        site = Site(at=at, binding=binding, tick=self._tick, jvm_options=options)
         started = self._mode.node(site, settings, control_plane=has_control_plane(arm))
         with contextlib.ExitStack() as stack:
             try:

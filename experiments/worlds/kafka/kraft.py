@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from experiments.processes.loopback import HOST
 from experiments.worlds.kafka import apache_kafka, nodes
 from experiments.worlds.kafka.nodes import START_TIMEOUT_S, Ports, Running, Site
+from experiments.worlds.kafka.request_queue import ORDERS
 from experiments.worlds.kafka.world import Kafka
 
 
@@ -26,7 +27,7 @@ class KRaftMode:
     """A broker for each run that is its own controller."""
 
     version = apache_kafka.VERSIONS[1]
-    schedulers: tuple[str, ...] = ("fifo",)
+    schedulers: tuple[str, ...] = ORDERS
 
     @contextlib.contextmanager
     def node(

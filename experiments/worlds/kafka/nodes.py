@@ -72,11 +72,12 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The place of a node: its directory, its CPU, and the callback of time."""
+    """Where and how a node runs: directory, CPU, own JVM options, progress callback."""
 
     at: Path
     binding: Binding
     tick: Callable[[], None]
+    jvm_options: tuple[str, ...] = ()
 
 
 class Mode(Protocol):
@@ -99,6 +100,7 @@ def broker(version: str, site: Site, ports: Ports, keys: Mapping[str, str]) -> C
     jmx = "-Dcom.sun.management.jmxremote"
     options = (
         *_KAFKA_JVM,
+        *site.jvm_options,
         *(jmx, f"{jmx}.port={ports.jmx}", f"{jmx}.host={HOST}"),
         *(f"{jmx}.authenticate=false", f"{jmx}.ssl=false"),
         *("kafka.Kafka", str(write_properties(site.at, keys))),

@@ -1,8 +1,9 @@
-"""An arm of an experiment as Apache Kafka: one of its topologies, and its keys.
+"""Broker keys and topology of an experiment's arm as Apache Kafka.
 
-``fifo`` is one plane, ``planes`` adds the control plane of KIP-291, which only 3.9 with
-ZooKeeper has. Kafka has nothing else, and an arm that is more is refused. Keys for all
-of our brokers alike (a quantum) do not apply to Kafka, and are left out.
+``fifo`` is one plane; ``planes`` adds the control plane of KIP-291, which only 3.9 with
+ZooKeeper has. Other orders and readers are the agent's (`request_queue`). Any other key
+of ours in an arm is refused. Keys that the experiment sets for all brokers alike (a
+quantum) do not apply to Kafka, and are left out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from experiments.design.config import Arm, Experiment
+from experiments.worlds.kafka import request_queue
 from experiments.worlds.kafka.nodes import Mode
 from experiments.worlds.world import WorldError
 
@@ -27,12 +29,16 @@ def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
     :raises WorldError: if the arm needs a feature that it lacks.
     """
     keys = experiment.broker_keys(arm)
-    ours = sorted(key for key in arm.set if key.startswith(_OURS))
+    ours = sorted(
+        key
+        for key in arm.set
+        if key.startswith(_OURS) and key not in request_queue.KEYS
+    )
     if arm.scheduler not in mode.schedulers or ours:
         asked = ", ".join([f"the scheduler {arm.scheduler!r}", *ours])
         raise WorldError(
             f"arm {arm.name!r} asks for {asked}; Apache Kafka {mode.version} has "
-            f"{' and '.join(mode.schedulers)}, and no key of ours: choose arms, as "
+            f"{', '.join(mode.schedulers)}, and no such key: choose arms, as "
             f"with --schedulers {','.join(mode.schedulers)}"
         )
     return {key: value for key, value in keys.items() if not key.startswith(_OURS)}

@@ -10,6 +10,7 @@ from experiments.processes.loopback import HOST
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from experiments.worlds.kafka import apache_kafka, nodes
 from experiments.worlds.kafka.nodes import START_TIMEOUT_S, Ports, Running, Site
+from experiments.worlds.kafka.request_queue import ORDERS
 
 VERSION = apache_kafka.VERSIONS[0]
 
@@ -18,7 +19,7 @@ class ZooKeeperMode:
     """A ZooKeeper and a broker for each run, both new."""
 
     version = VERSION
-    schedulers: tuple[str, ...] = ("fifo", "planes")
+    schedulers: tuple[str, ...] = (*ORDERS, "planes")
 
     @contextlib.contextmanager
     def node(
