@@ -262,6 +262,18 @@ class Segment:
             *self.aborted.write_out(),
         )
 
+    def take_over_indexes(self, again: Segment) -> None:
+        """Use the indexes that were made anew of the same file."""
+        self.offset_index, self.time_index = again.offset_index, again.time_index
+        self.max_timestamp = again.max_timestamp
+        self.offset_of_max_timestamp = again.offset_of_max_timestamp
+        self.indexes_full = again.indexes_full
+        self.first_timestamp = again.first_timestamp
+        self._since_index = again._since_index
+        self._tail_from = again._tail_from
+        self._tail_lasts = again._tail_lasts
+        self._tail_positions = again._tail_positions
+
     def release_indexes(self) -> None:
         """Close the index files, which few readers of an ended segment need."""
         self.offset_index.release()

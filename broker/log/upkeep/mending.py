@@ -14,36 +14,88 @@ offline in both cases.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
+from broker.log.flushing import due_syncs, flush_in_steps
 from broker.log.log import Log
-from broker.log.operation import operation
+from broker.log.operation import in_steps
 from broker.log.segments.repair import checked, recover
 from broker.log.segments.segment import Segment
+from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 
 _CHUNK_BYTES: Final = 1 << 20
 
 
-@operation
-def mend(log: Log) -> bool:
+@in_steps
+def mend(log: Log) -> Steps[bool]:
     """Return a log to service if a full disk ended it; return whether it did.
 
     Raises KAFKA_STORAGE_ERROR if that fails. Reads and writes the undurable part: the
-    active segment, and those that ended since the last flush.
+    active segment, and those that ended since the last flush. A log that is truncated
+    meanwhile stays out of service until the next attempt.
     """
     durability = log.durability
     if not durability.mendable:
         return False
-    undurable = [*durability.unflushed, log.segments.active]
-    for segment in undurable:
-        _check(segment)
-    for segment in undurable:
-        _write_again(segment)
+    generation = durability.generation
+    work = _Mending(log, [*durability.unflushed, log.segments.active])
+    yield work.run
+    if durability.generation != generation:
+        work.tear()
+        return False
+    if work.damage is not None:
+        raise work.damage
+    work.take_over_indexes()
     durability.take_up()
     # It leaves service again if this fails.
-    durability.flush(log.segments.active, log.log_end_offset)
+    yield from flush_in_steps(log, due_syncs(log))
     return True
+
+
+class _Mending:
+    """Segments that are written once more, and indexes made of them anew.
+
+    Readers use the former indexes meanwhile.
+    """
+
+    def __init__(self, log: Log, segments: Sequence[Segment]) -> None:
+        self.damage: KafkaError | None = None
+        self._segments = segments
+        self._again = partial(
+            Segment, log.storage, log.directory, config=log.config, created_ms=0
+        )
+        self._indexed: list[Segment] = []
+
+    def run(self) -> None:
+        """Check all of them, then write them; raise OSError. For a thread."""
+        try:
+            for segment in self._segments:
+                _check(segment)
+            for segment in self._segments:
+                _write_again(segment)
+                segment.cut()
+                self._indexed.append(self._with_new_indexes(segment))
+        except KafkaError as damage:
+            self.damage = damage
+
+    def _with_new_indexes(self, segment: Segment) -> Segment:
+        again: Segment = self._again(segment.base_offset)
+        again.size = segment.size
+        recover(again, lambda _: None)
+        return again
+
+    def take_over_indexes(self) -> None:
+        """Use the new indexes from now on."""
+        for segment, again in zip(self._segments, self._indexed, strict=True):
+            segment.take_over_indexes(again)
+
+    def tear(self) -> None:
+        """Note that bytes may have been written behind the ends of segments."""
+        for segment in self._segments:
+            segment.tear()
 
 
 def _check(segment: Segment) -> None:
@@ -59,15 +111,12 @@ def _check(segment: Segment) -> None:
 
 
 def _write_again(segment: Segment) -> None:
-    """Write the bytes of a segment where they stand, and build its indexes anew."""
-    position = 0
-    while position < segment.size:
-        data = segment.file.read(position, min(_CHUNK_BYTES, segment.size - position))
+    """Write the bytes of a segment where they stand."""
+    position, end = 0, segment.size
+    while position < end:
+        data = segment.file.read(position, min(_CHUNK_BYTES, end - position))
+        if not data:
+            # It was cut meanwhile.
+            return
         segment.file.write(position, (data,), len(data))
         position += len(data)
-    try:
-        recover(segment, lambda _: None)
-    except OSError:
-        # Until the next attempt, its batches can be found without indexes.
-        segment.remember_nothing()
-        raise

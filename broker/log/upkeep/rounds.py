@@ -81,7 +81,7 @@ def checkpoint(
 
     def move(_: TopicPartition, log: Log) -> Steps[None]:
         if log.durability.out_of_service:
-            if mend(log):
+            if (yield from mend(log)):
                 mended(log)
             log.durability.check_in_service()
         yield from flushing.snapshot_in_steps(log)

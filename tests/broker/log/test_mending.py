@@ -13,6 +13,7 @@ import pytest
 
 from broker.disk.memory import Faults
 from broker.log import flushing
+from broker.log.steps import run
 from broker.log.upkeep import mending
 from broker.protocol.errors import KafkaError
 from tests.broker.log.witness import (
@@ -57,11 +58,11 @@ def test_whatever_sync_fails_nothing_confirmed_is_lost(again):
             storage.faults = Faults(attempt + 1, error=errno.ENOSPC)
             if log.durability.mendable:
                 with pytest.raises(KafkaError):
-                    mending.mend(log)
+                    run(mending.mend(log))
         storage.faults = Faults()
         if log.durability.out_of_service and not log.durability.mendable:
             continue  # names, not files
-        taken_up += mending.mend(log)
+        taken_up += run(mending.mend(log))
         values[9] = b"after"
         log.append(batch([b"after"]), 0, NOW_MS)
         flushing.flush(log)
@@ -108,11 +109,11 @@ def test_without_descriptors_a_log_is_mended_later():
         assert log.durability.mendable
         storage.faults = Faults(at, error=errno.EMFILE, reads=True)
         with suppress(KafkaError):
-            mending.mend(log)
+            run(mending.mend(log))
         if not storage.faults.reached:
             break
         assert values_of(log) == values
-        mending.mend(log)
+        run(mending.mend(log))
         assert log.durability.out_of_service is None
         flushing.flush(log)
         log.check()
@@ -152,7 +153,7 @@ def test_a_segment_of_many_pieces_is_written_again_to_its_end(monkeypatch, piece
     written = []
     storage.faults = Faults()
     storage.faults.count = lambda call: written.append(call)
-    assert mending.mend(log)
+    assert run(mending.mend(log))
     assert (
         sum(call.startswith("write") and ".log" in call for call in written) == pieces
     )
@@ -166,7 +167,7 @@ def test_an_error_of_the_device_is_final():
     with pytest.raises(KafkaError):
         flushing.flush(log)
     storage.faults = Faults()
-    assert not mending.mend(log)
+    assert not run(mending.mend(log))
     with pytest.raises(KafkaError, match="a flush failed"):
         log.append(batch([b"x"]), 0, NOW_MS)
 
@@ -181,11 +182,11 @@ def test_what_cannot_be_read_as_it_was_written_keeps_it_out_of_service():
     lost = last.file.read(last.size - 4, 4)
     last.file.write(last.size - 4, (bytes(4),), 4)
     with pytest.raises(KafkaError, match="CRC"):
-        mending.mend(log)
+        run(mending.mend(log))
     with pytest.raises(KafkaError, match="a flush failed"):
         log.append(batch([b"x"]), 0, NOW_MS)
     last.file.write(last.size - 4, (lost,), 4)
-    assert mending.mend(log)
+    assert run(mending.mend(log))
     assert values_of(log) == values
 
 
@@ -221,6 +222,6 @@ def test_readers_find_everything_while_it_is_out_of_service():
     assert values_of(log) == values
     storage.faults = Faults(1, error=errno.ENOSPC)
     with pytest.raises(KafkaError):
-        mending.mend(log)
+        run(mending.mend(log))
     assert values_of(log) == values
     assert f"{HOME}: " in log.durability.out_of_service

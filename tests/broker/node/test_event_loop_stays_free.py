@@ -6,6 +6,7 @@ from there. Whatever else syncs or removes something would stop all other client
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +15,14 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
+from broker.disk.failures import LogStorageError
 from broker.disk.memory import Faults, MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
+from broker.log.flushing import flush
 from broker.log.steps import BlockingCall
 from broker.log.upkeep.periodic_task import CallsHere, Done
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.topic_partition import TopicPartition
 from experiments.worlds.virtual.apis import kafka_apis
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from tests.broker.apis.broker_world import NONE, World
@@ -37,6 +41,8 @@ class Guard(Faults):
         self.is_serving = False
         self.is_away = False
         self.away_calls = 0
+        self.written_here: list[str] = []
+        self.is_full = False
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -50,6 +56,10 @@ class Guard(Faults):
         slow = self.is_serving and call.startswith(KEPT_AWAY)
         assert self.is_away or not slow, f"on the event loop: {call}"
         self.away_calls += slow
+        if call.startswith("write ") and call.endswith(".log") and not self.is_away:
+            self.written_here.append(call)
+        if self.is_full and call.startswith("sync ") and call.endswith(".log"):
+            raise OSError(errno.ENOSPC, "full", call)
         super().count(call)
 
 
@@ -156,6 +166,24 @@ def test_nothing_is_synced_or_removed_on_the_event_loop(seed: int) -> None:
         else:
             world.pass_ms(rng.choice([10, 1000, 61_000, 301_000]))
         assert guard.is_serving, number
+    world.check()
+
+
+def test_a_log_is_mended_after_a_full_disk_in_threads() -> None:
+    world, guard = guarded(**{"log.segment.bytes": "2000"})
+    create(world, "t", 1)
+    for _ in range(20):
+        world.produce("t", b"x" * 300)
+    log = world.broker.logs.logs[TopicPartition("t", 0)]
+    guard.is_full = True
+    with guard.away(), pytest.raises(LogStorageError):
+        flush(log)
+    guard.is_full = False
+    guard.written_here.clear()
+    world.pass_ms(61_000)
+    assert log.durability.out_of_service is None
+    assert log.recovery_point == log.log_end_offset == 20
+    assert guard.written_here == []
     world.check()
 
 

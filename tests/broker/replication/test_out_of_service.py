@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from broker.disk.memory import Faults
 from broker.log import flushing
+from broker.log.steps import run
 from broker.log.upkeep import mending
 from broker.protocol.errors import KafkaError
 from tests.broker.replication.replica import Replica, T
@@ -34,6 +35,6 @@ def test_it_is_left_alone_and_asked_again() -> None:
     replicas.fetches_all(2)
     assert follower.log.log_end_offset < leader.log.log_end_offset
     assert T in follower.fetcher.following
-    assert mending.mend(follower.log)
+    assert run(mending.mend(follower.log))
     replicas.fetches_all(2)
     assert follower.log.log_end_offset == leader.log.log_end_offset

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from broker.cluster.partition import Partition
 from broker.disk.memory import Faults
 from broker.log import flushing
+from broker.log.steps import run
 from broker.log.upkeep import mending
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.replication.replica_fetcher import Asked, Following
@@ -234,7 +235,7 @@ class ThreeReplicas(RuleBasedStateMachine):
     def has_room(self, number: int) -> None:
         replica = self.replicas[number]
         disk_of(replica).capacity_bytes = None
-        if replica.log.durability.out_of_service and not mending.mend(replica.log):
+        if replica.log.durability.out_of_service and not run(mending.mend(replica.log)):
             # Names were not synced, which nothing makes good but a start.
             self.is_killed(number, flushed=False, known=True)
 
