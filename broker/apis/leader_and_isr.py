@@ -65,6 +65,7 @@ async def _obey(command: LeaderAndIsrRequest, broker: Broker) -> LeaderAndIsrRes
         await broker.coordinator.learn_topics(await _new_topics(command, broker))
     except KafkaError as refused:
         return LeaderAndIsrResponse(error_code=refused.code)
+    await broker.forget_deleted_logs()
     return await broker.replicas.change_leadership(command)
 
 

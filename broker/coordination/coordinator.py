@@ -112,6 +112,9 @@ class CoordinatedBroker(Protocol):
         Raises KAFKA_STORAGE_ERROR.
         """
 
+    async def forget_deleted_logs(self) -> None:
+        """Take deleted logs out of the checkpoints, before their names come again."""
+
     def led_with_others(self) -> Sequence[TopicPartition]:
         """Return the led partitions that have other replicas, too."""
 

@@ -367,6 +367,7 @@ class EmbeddedCoordinator(SingleNode):
             if self._exists(topic):
                 for index in indexes:
                     self._delete(topic.name, index, topic.topic_id)
+        await self._broker.forget_deleted_logs()
         await self._retracted(decide)
 
     # ---- the rest ---------------------------------------------------------------

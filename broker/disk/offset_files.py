@@ -6,7 +6,7 @@ disk before it is answered; either may have looked at the logs before the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from itertools import count
 from threading import Lock
@@ -27,11 +27,8 @@ class OffsetFiles:
         self._held: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
         # Partitions forgotten since the last view that was written, and when.
         self._forgotten: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+        # Held while a device works: for threads, except at a start and a stop.
         self._writing = Lock()
-        # The offsets being written, and those forgotten, under a lock that is never
-        # held while a device works.
-        self._in_progress: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
-        self._noting = Lock()
 
     def read(self, directory: str, name: str) -> Mapping[TopicPartition, int]:
         """Return what a file holds; raise `MalformedCheckpoint`."""
@@ -69,60 +66,26 @@ class OffsetFiles:
             self._put(directory, name, {**held, **look()})
             self._written[directory, name] = view
 
-    def forget(
-        self,
-        directory: str,
-        key: TopicPartition,
-        is_gone: Callable[[TopicPartition], bool] = lambda key: False,
-    ) -> None:
-        """Take a partition out of the files of a directory; raise OSError.
+    def forget(self, directory: str, gone: Set[TopicPartition]) -> None:
+        """Take partitions out of the files of a directory; raise OSError.
 
-        Called before a log of this name begins: the entries are of another log, whose
-        offsets would cut off the new one after a kill. Other partitions that are gone
-        are removed too, so that a topic of a thousand partitions does not write a file
-        a thousand times.
+        Before logs of these names begin: the files describe earlier logs, whose offsets
+        would cut the new ones off after a kill. For a thread: writes and syncs.
         """
-        view = self.view()
-        with self._noting:
-            files = [file for file in self._held if file[0] == directory]
-            for file in files:
-                # A view of before that is still to be written may know it, too.
-                self._forgotten.setdefault(file, {})[key] = view
-            if not any(self._says(file, key) for file in files):
-                return
         with self._writing:
-            self._forget_in(directory, lambda other: other == key or is_gone(other))
+            view = self.view()
+            for file, offsets in list(self._held.items()):
+                if file[0] != directory:
+                    continue
+                # A view of before that is still to be written may hold them, too.
+                since = self._forgotten.setdefault(file, {})
+                since.update(dict.fromkeys(gone, view))
+                if not gone.isdisjoint(offsets):
+                    self._put(*file, _without(offsets, gone))
 
-    def forget_gone(
-        self, directory: str, is_gone: Callable[[TopicPartition], bool]
-    ) -> None:
-        """Take all partitions that are gone out of the files; raise OSError.
-
-        For a thread, so that `forget` finds nothing to write when a name comes again.
-        """
-        view = self.view()
-        with self._writing:
-            for key in self._forget_in(directory, is_gone):
-                with self._noting:
-                    for file in self._held:
-                        if file[0] == directory:
-                            self._forgotten.setdefault(file, {}).setdefault(key, view)
-
-    def _says(self, file: tuple[str, str], key: TopicPartition) -> bool:
-        """Return whether a file has an entry of a partition, or will have."""
-        return key in self._held[file] or key in self._in_progress.get(file, ())
-
-    def _forget_in(
-        self, directory: str, is_gone: Callable[[TopicPartition], bool]
-    ) -> set[TopicPartition]:
-        forgotten: set[TopicPartition] = set()
-        for (home, name), offsets in list(self._held.items()):
-            if home == directory:
-                gone = {key for key in offsets if is_gone(key)}
-                if gone:
-                    self._put(directory, name, _without(offsets, gone))
-                    forgotten |= gone
-        return forgotten
+    def known(self) -> set[TopicPartition]:
+        """Return the partitions that any file describes."""
+        return {key for offsets in self._held.values() for key in offsets}
 
     def _write(
         self,
@@ -135,13 +98,9 @@ class OffsetFiles:
                 if view <= self._written.get((directory, name), 0):
                     continue
                 file = directory, name
-                with self._noting:
-                    since = self._forgotten_since(file, view).keys() & offsets
-                    content = _without(offsets, since)
-                    self._in_progress[file] = content
-                self._put(directory, name, content)
-                with self._noting:
-                    self._forgotten[file] = self._forgotten_since(file, view)
+                since = self._forgotten_since(file, view)
+                self._put(directory, name, _without(offsets, since.keys()))
+                self._forgotten[file] = since
                 self._written[file] = view
 
     def _forgotten_since(
@@ -153,19 +112,12 @@ class OffsetFiles:
     def _put(
         self, directory: str, name: str, offsets: Mapping[TopicPartition, int]
     ) -> None:
-        file = directory, name
-        with self._noting:
-            self._in_progress[file] = offsets
-        try:
-            checkpoints.write_offsets(self._storage, directory, name, offsets)
-            self._held[file] = offsets
-        finally:
-            with self._noting:
-                del self._in_progress[file]
+        checkpoints.write_offsets(self._storage, directory, name, offsets)
+        self._held[directory, name] = offsets
 
 
 def _without(
-    offsets: Mapping[TopicPartition, int], gone: set[TopicPartition]
+    offsets: Mapping[TopicPartition, int], gone: Set[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
     if not gone:
         return offsets

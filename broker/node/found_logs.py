@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging import getLogger
 
 from broker.config import BrokerConfig
 from broker.coordination.adoption import PRODUCER_ID_GIVEN_BELOW
 from broker.coordination.coordinator import FoundLog
 from broker.disk.checkpoints import MalformedCheckpoint
+from broker.log.steps import run
 from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.recovery import Loss
 from broker.observation.logs import fields
@@ -40,6 +41,9 @@ def set_aside(logs: LogManager, strays: Mapping[TopicPartition, str]) -> None:
             "a log belongs to no topic and is set aside",
             extra=fields(log=str(key), reason=reason, kept_as=kept_as),
         )
+    # On a full disk the logs that get these names wait for a round.
+    with suppress(OSError):
+        run(logs.forgetting_gone())
 
 
 def tell_loss(loss: Loss) -> None:

@@ -10,9 +10,10 @@ Their periodic work is in rounds.py and log_cleaner.py.
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -87,6 +88,8 @@ class LogManager:
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self._deletions = 0
         self._files = OffsetFiles(storage)
+        # Partitions without a log that a checkpoint may still describe.
+        self._gone: set[TopicPartition] = set()
 
     # ---- start and stop ----
 
@@ -114,6 +117,10 @@ class LogManager:
                         self._topic_ids[key] = topic_id
                     self._add(key, log)
                 run(self._keeping_recovery_points(opening.cut_short()))
+        self._gone = self._files.known() - self.logs.keys()
+        # On a full disk the logs of these names wait for a round.
+        with suppress(OSError):
+            run(self.forgetting_gone())
 
     @contextmanager
     def _or_offline(self, directory: str) -> Iterator[None]:
@@ -185,10 +192,10 @@ class LogManager:
     ) -> Log:
         """Return the log of a partition, a new one if there is none.
 
-        A new one goes to the directory with the fewest logs, whose checkpoints drop the
-        entries of an earlier log of this name. Unless ``is_new``, the log may be in an
-        offline directory: KAFKA_STORAGE_ERROR is then raised, as in Kafka, and where no
-        directory is online.
+        A new one goes to the directory with the fewest logs. Unless ``is_new``, the log
+        may be in an offline directory: KAFKA_STORAGE_ERROR is then raised, as in Kafka,
+        and where no directory is online. ``OSError`` is raised while a checkpoint may
+        describe an earlier log of this name: see `forgetting_gone`.
         """
         log = self.logs.get(key)
         if log is None:
@@ -198,7 +205,8 @@ class LogManager:
             home = self._emptiest()
             topic, partition = key
             with self._reporting(home):
-                self._files.forget(home, key, self._is_gone(topic))
+                if key in self._gone:
+                    raise OSError(errno.EAGAIN, f"checkpoints describe another {key}")
                 log = open_log(
                     join(home, f"{topic}-{partition}"),
                     self._config_of(topic),
@@ -214,10 +222,6 @@ class LogManager:
             log.durability.add(path)
             self._topic_ids[key] = topic_id
         return log
-
-    def _is_gone(self, topic: str) -> Callable[[TopicPartition], bool]:
-        """Return the predicate of a topic's partitions that have no log here."""
-        return lambda key: key[0] == topic and key not in self.logs
 
     def may_be_offline(self, key: TopicPartition) -> bool:
         """Return whether an unknown log may be in an offline directory."""
@@ -246,6 +250,7 @@ class LogManager:
                 doomed = join(log.home, doomed_name(key, self._deletions))
             self.storage.rename(log.directory, doomed)
         self._take(key)
+        self._gone.add(key)
         self._topic_ids.pop(key, None)
         self.doomed.add(doomed, self.now_ms(), log.config.file_delete_delay_ms)
 
@@ -259,13 +264,15 @@ class LogManager:
     def forgetting_gone(self) -> Steps[None]:
         """Take deleted logs out of the checkpoints; raise OSError.
 
-        A later log of the same name would have to wait for that.
+        Until then no log gets one of these names.
         """
+        gone = frozenset(self._gone)
+        if not gone:
+            return
         for directory in tuple(self._log_dirs.online):
             with self._reporting(directory):
-                yield partial(
-                    self._files.forget_gone, directory, lambda key: key not in self.logs
-                )
+                yield partial(self._files.forget, directory, gone)
+        self._gone -= gone
 
     def close_directory(self, directory: str) -> list[TopicPartition]:
         """Close the logs of a directory that is offline; return whose they are."""
@@ -281,6 +288,7 @@ class LogManager:
         Nothing of it is removed. Raises OSError.
         """
         log = self._take(key)
+        self._gone.add(key)
         self._topic_ids.pop(key, None)
         home = log.home
         kept_as = join(home, stray_name(key, self.storage.names(home)))
@@ -324,6 +332,7 @@ class LogManager:
                 refused = error
         if refused is not None:
             raise refused
+        yield from self.forgetting_gone()
 
     def keeping_starts(self, keys: Iterable[TopicPartition]) -> dict[str, BlockingCall]:
         """Return the calls, by directory, that write where these logs start.

@@ -116,6 +116,9 @@ class Witness:
     def led_with_others(self) -> list[TopicPartition]:
         return []
 
+    async def forget_deleted_logs(self) -> None:
+        pass
+
     async def settle_deletions(self) -> None:
         self.words.append("settle")
 

@@ -163,6 +163,9 @@ def test_a_deleted_log_is_gone():
     assert storage.names("/data/one") == []
     assert piece.read() == content
     assert made.topic_id(A) is None
+    with pytest.raises(BlockingIOError, match="checkpoints"):
+        made.open_log(A, None)
+    run(made.forgetting_gone())
     assert made.open_log(A, None).log_end_offset == 0
 
 

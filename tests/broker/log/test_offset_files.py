@@ -32,7 +32,7 @@ def test_what_is_forgotten_stays_so_whatever_is_still_to_be_written() -> None:
     storage, files = made()
     files.writing(HOME, {NAME: {A: 1, B: 1}}, files.view())()
     late = files.writing(HOME, {NAME: {A: 3, B: 2}}, files.view())
-    files.forget(HOME, A)
+    files.forget(HOME, {A})
     assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 1}
     late()
     assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 2}
@@ -40,8 +40,8 @@ def test_what_is_forgotten_stays_so_whatever_is_still_to_be_written() -> None:
     assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 0, B: 2}
     again = OffsetFiles(storage)
     again.read(HOME, NAME)
-    again.forget(HOME, B)
-    again.forget("/other", A)
+    again.forget(HOME, {B})
+    again.forget("/other", {A})
     assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 0}
 
 
@@ -50,8 +50,7 @@ def test_a_topic_that_comes_again_writes_each_file_once() -> None:
     gone = {TopicPartition("a", n): n for n in range(50)}
     files.writing(HOME, {NAME: {**gone, B: 1}}, files.view())()
     calls = storage.faults.calls
-    for key in gone:
-        files.forget(HOME, key, lambda other: other.topic == "a")
+    files.forget(HOME, gone.keys())
     assert storage.faults.calls - calls < 10
     assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 1}
 

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
+from broker.disk.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from broker.disk.failures import LogStorageError
 from broker.disk.memory import Faults, MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.log.flushing import flush
-from broker.log.steps import BlockingCall
+from broker.log.steps import BlockingCall, run
 from broker.log.upkeep.periodic_task import CallsHere, Done
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.topic_partition import TopicPartition
@@ -185,6 +186,26 @@ def test_a_log_is_mended_after_a_full_disk_in_threads() -> None:
     assert log.recovery_point == log.log_end_offset == 20
     assert guard.written_here == []
     world.check()
+
+
+def test_a_name_in_a_checkpoint_is_used_again_without_a_device_on_the_loop() -> None:
+    """Its entry is on disk, and a checkpoint of before the deletion is under way."""
+    world, guard = guarded(**{"log.dirs": "/data/one"})
+    create(world, "t", 1)
+    world.produce("t", b"v")
+    logs, key = world.broker.logs, TopicPartition("t", 0)
+    with guard.away():
+        run(logs.checkpoint(lambda _: 1))
+    late = logs.checkpoint(lambda _: 1)
+    writing = next(late)
+    delete(world, "t")
+    create(world, "t", 1)
+    assert writing is not None
+    with guard.away():
+        writing()
+    late.close()
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        assert key not in read_offsets(world.storage, "/data/one", name)
 
 
 class NotedBrokers(Brokers):
