@@ -50,11 +50,12 @@ def up(
     """
     from broker.protocol.errors import ConfigError
     from doorkeeper.at_work import cluster as at_work
+    from doorkeeper.at_work.cluster_settings import ClusterError
     from experiments.processes.children import RunFailed
     from experiments.processes.java import NoJava
     from experiments.processes.zookeeper import NoZooKeeper
 
-    refused = refusing(at_work.ClusterError, ConfigError)
+    refused = refusing(ClusterError, ConfigError)
     with refused, failing(RunFailed, NoJava, NoZooKeeper):
         at_work.run(brokers, port, data, overrides(settings, scheduler))
 

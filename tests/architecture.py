@@ -70,7 +70,7 @@ LAYERS = {
         ("report",),
         (".",),
     ),
-    "doorkeeper": (("at_work",), (".",)),
+    "doorkeeper": (("at_work",), ("testing",), (".",)),
 }
 # Layers that may import less than what lies below them.
 ONLY = {

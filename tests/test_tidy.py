@@ -44,6 +44,7 @@ ALLOWED_IMPORTS = {
         "broker/process.py",
         "broker/server.py",
         "broker/requests/timer.py",
+        "doorkeeper/testing/*.py",
         "experiments/bench/*.py",
         "experiments/cluster/*.py",
         "experiments/processes/cut_off.py",

@@ -14,15 +14,14 @@ from typing import Final
 
 import click
 
-from broker.config import BrokerConfig
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.messages.metadata import MetadataRequest
-from broker.requests.topology import has_control_plane
 from doorkeeper.at_work.cluster_control import (
     ControlError,
     ControlSocket,
     control_socket,
 )
+from doorkeeper.at_work.cluster_settings import listeners, shared_settings
 from experiments.load import requests
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
@@ -32,16 +31,6 @@ from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 
 _START_S, _STOP_S = 60.0, 60.0
 _LOOK_S: Final = 0.2
-# Settings of a single broker; they cannot be set for all.
-_OWN: Final = (
-    *("broker.id", "node.id", "listeners", "log.dirs", "log.dir", "zookeeper.connect"),
-)
-_REPLICAS_MAX: Final = 3
-_DATA, _CONTROL = "PLAINTEXT", "CONTROLLER"
-
-
-class ClusterError(Exception):
-    """A cluster cannot be as it was asked for."""
 
 
 class _Stopped(Exception):
@@ -57,11 +46,7 @@ def run(
     :raises ConfigError: if one is nothing that a broker takes.
     :raises RunFailed: if a process could not start or did not stop, or ZooKeeper ended.
     """
-    for key in _OWN:
-        if key in settings:
-            raise ClusterError(f"{key} is each broker's own")
-    shared = {**_replicated(brokers), **settings}
-    shared |= _control_plane(BrokerConfig.load(None, shared))
+    shared = shared_settings(brokers, settings)
     with (
         _directory(directory) as at,
         _signals() as asked,
@@ -78,34 +63,6 @@ def run(
                 cluster.watch(control)
         finally:
             cluster.stop()
-
-
-def _replicated(brokers: int) -> dict[str, str]:
-    """Return the defaults of a cluster, with replicated topics."""
-    replicas = str(min(brokers, _REPLICAS_MAX))
-    return {
-        "default.replication.factor": replicas,
-        "offsets.topic.replication.factor": replicas,
-        # One listener for clients and brokers, on a machine of one user.
-        "doorkeeper.controller.listeners": f"{_DATA},{_CONTROL}",
-        # All brokers stop together, so partitions have no broker to move to.
-        "controlled.shutdown.enable": "false",
-    }
-
-
-def _control_plane(config: BrokerConfig) -> dict[str, str]:
-    """Return what has a controller find the control planes, where there are any.
-
-    A broker that adds one by itself cannot know that all others have one, too, and
-    its controller would go to the data planes.
-    """
-    if not has_control_plane(config):
-        return {}
-    return {
-        "control.plane.listener.name": _CONTROL,
-        "inter.broker.listener.name": _DATA,
-        "listener.security.protocol.map": f"{_DATA}:PLAINTEXT,{_CONTROL}:PLAINTEXT",
-    }
 
 
 @contextlib.contextmanager
@@ -168,13 +125,10 @@ class _Cluster:
 
     def _start_broker(self, number: int) -> Child:
         shared = self._shared
-        listeners = f"{_DATA}://{HOST}:{self._ports[number]}"
-        if "control.plane.listener.name" in shared:
-            listeners += f",{_CONTROL}://{HOST}:0"
         keys = {
             **shared,
             "broker.id": str(number),
-            "listeners": listeners,
+            "listeners": listeners(shared, HOST, self._ports[number]),
             "log.dirs": str(self._at / f"broker-{number}"),
         }
         command = [sys.executable, "-m", "doorkeeper", "serve"]

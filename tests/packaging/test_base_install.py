@@ -25,6 +25,13 @@ HEAVY = {
 }
 
 
+_TEST_BROKER = """
+from doorkeeper.testing import broker
+with broker() as kafka:
+    kafka.create_topic("a")
+"""
+
+
 class Environment:
     """A virtual environment below ``at``."""
 
@@ -86,8 +93,9 @@ def test_a_broker_is_served_and_stops_cleanly(base: Environment) -> None:
         ("doorkeeper", "cluster", "up", "--help"),
         ("doorkeeper", "simulate", "--seed", "1"),
         ("python", "-W", "error", "-c", "import doorkeeper.client, doorkeeper.broker"),
+        ("python", "-W", "error", "-c", _TEST_BROKER),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(words[:5]),
 )
 def test_the_base_install_suffices_for(base: Environment, words: list[str]) -> None:
     found = base.run(*words)

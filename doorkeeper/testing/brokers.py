@@ -1,0 +1,292 @@
+"""What a test holds: a broker or a cluster, started and stopped by a ``with``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Self, TypedDict, Unpack
+
+from broker.client.consumer.consumer_record import ConsumerRecord
+from broker.config import DOORKEEPER_SCHEDULER
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from doorkeeper.testing.faults import FaultRule
+from doorkeeper.testing.hosting import BrokerHost, HostSettings
+from doorkeeper.testing.links import Link, ProcessLink, ThreadLink
+from doorkeeper.testing.node import HOST
+from doorkeeper.testing.received import ReceivedRequest
+
+
+class Filter(TypedDict, total=False):
+    """The requests that meet a fault: all that match what is given.
+
+    ``times`` is the number of requests that meet it.
+    """
+
+    topic: str
+    client_id: str
+    times: int
+
+
+class Fault:
+    """A fault that requests of one broker meet; a ``with`` removes it at its end."""
+
+    def __init__(self, link: Link, broker: int, number: int) -> None:
+        self._link = link
+        self._broker = broker
+        self._number = number
+
+    @property
+    def hits(self) -> int:
+        """How many requests have met it."""
+        return self._link.call(BrokerHost.hits, self._broker, self._number)
+
+    def remove(self) -> None:
+        """Let no further request meet it."""
+        self._link.call(BrokerHost.remove_fault, self._broker, self._number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class _Topics:
+    """What a broker and a cluster have in common: their topics."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replicas: int = -1,
+        config: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic, and return its name when all partitions have leaders.
+
+        :raises KafkaError: if the broker refuses.
+        """
+        configs = _as_strings(config)
+        self._link.call(BrokerHost.create_topic, name, partitions, replicas, configs)
+        return name
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        at_least: int = 0,
+        timeout: float = 10.0,
+    ) -> list[ConsumerRecord]:
+        """Return the records that consumers can read, by partition and offset.
+
+        With ``at_least`` it waits until there are so many, on the calling thread.
+
+        :raises KafkaError: if there is no such topic or partition.
+        :raises TimeoutError: if there are fewer when ``timeout`` seconds are over.
+        """
+        return self._link.call(BrokerHost.records, topic, partition, at_least, timeout)
+
+
+class Broker(_Topics):
+    """A running broker. Its methods may be called from any thread."""
+
+    def __init__(self, link: Link, number: int, port: int) -> None:
+        super().__init__(link)
+        self._number = number
+        self.port = port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address for clients, ``host:port``."""
+        return f"{HOST}:{self.port}"
+
+    def requests(
+        self,
+        api: ApiKey | None = None,
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+    ) -> list[ReceivedRequest]:
+        """Return the requests that were received, oldest first, the last 10,000."""
+        return self._link.call(BrokerHost.requests, self._number, api, topic, client_id)
+
+    # ---- faults ---------------------------------------------------------------------
+
+    def fail(
+        self, api: ApiKey | None, error: ErrorCode, **met_by: Unpack[Filter]
+    ) -> Fault:
+        """Answer requests with an error code, unhandled.
+
+        The error is that of each topic and partition that the request names. ``api``
+        None is any API.
+        """
+        return self._add(FaultRule(action="fail", api=api, error=error, **met_by))
+
+    def delay(
+        self, api: ApiKey | None, seconds: float, **met_by: Unpack[Filter]
+    ) -> Fault:
+        """Handle requests ``seconds`` later, on the broker's clock."""
+        return self._add(FaultRule(action="delay", api=api, seconds=seconds, **met_by))
+
+    def disconnect(
+        self,
+        api: ApiKey | None = None,
+        *,
+        handled: bool = False,
+        **met_by: Unpack[Filter],
+    ) -> Fault:
+        """Close the connection instead of answering.
+
+        ``handled`` lets the broker handle the request first: only its answer is lost.
+        """
+        return self._add(
+            FaultRule(action="disconnect", api=api, handled=handled, **met_by)
+        )
+
+    def drop(
+        self,
+        api: ApiKey | None = None,
+        *,
+        handled: bool = False,
+        **met_by: Unpack[Filter],
+    ) -> Fault:
+        """Never answer; the connection stays open and serves nothing more.
+
+        ``handled`` lets the broker handle the request first: only its answer is lost.
+        """
+        return self._add(FaultRule(action="drop", api=api, handled=handled, **met_by))
+
+    def clear_faults(self) -> None:
+        """Remove all faults."""
+        self._link.call(BrokerHost.remove_fault, self._number, None)
+
+    # ---- time and life --------------------------------------------------------------
+
+    def advance(self, seconds: float) -> None:
+        """Move the broker's clock forward, and return when what came due is done.
+
+        Sessions of group members end, retention deletes, delays are over. The clients'
+        clocks stay.
+
+        :raises ValueError: for a broker of a cluster, which has the machine's clock.
+        """
+        self._link.call(BrokerHost.advance, seconds)
+
+    def stop(self) -> None:
+        """Stop the broker in good order; its data stays."""
+        self._link.call(BrokerHost.stop, self._number)
+
+    def kill(self) -> None:
+        """End the broker as a crash does.
+
+        :raises ValueError: if its data is on disk.
+        """
+        self._link.call(BrokerHost.kill, self._number)
+
+    def start(self) -> None:
+        """Start the broker again, on its data and its port."""
+        self._link.call(BrokerHost.start, self._number)
+
+    def _add(self, rule: FaultRule) -> Fault:
+        number = self._link.call(BrokerHost.add_fault, self._number, rule)
+        return Fault(self._link, self._number, number)
+
+
+class Cluster(_Topics):
+    """Running brokers of one cluster; topics are those of all of them."""
+
+    def __init__(self, link: Link, brokers: Sequence[Broker]) -> None:
+        super().__init__(link)
+        self.brokers = tuple(brokers)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses for clients, with commas."""
+        return ",".join(it.bootstrap_servers for it in self.brokers)
+
+    def leader(self, topic: str, partition: int = 0) -> Broker:
+        """Return the broker that leads a partition.
+
+        :raises KafkaError: if none does.
+        """
+        number = self._link.call(BrokerHost.leader, topic, partition)
+        return self.brokers[number]
+
+
+@contextlib.contextmanager
+def broker(
+    *,
+    scheduler: str | None = None,
+    config: Mapping[str, object] | None = None,
+    data: str | PathLike[str] | None = None,
+    port: int = 0,
+    process: bool = False,
+) -> Iterator[Broker]:
+    """Run one broker while the block runs.
+
+    ``scheduler`` is a policy (``doorkeeper schedulers``), ``config`` are Kafka's broker
+    keys. The data is in memory, unless ``data`` is a directory. Port 0 is any free one.
+    The broker runs in a thread, or with ``process`` in a process of its own.
+
+    :raises ConfigError: if a key is unknown, or does not take its value.
+    """
+    settings = HostSettings(keys=_keys(scheduler, config), data=_path(data), port=port)
+    with _linked(settings, process) as link:
+        (bound,) = link.call(BrokerHost.ports)
+        yield Broker(link, 0, bound)
+
+
+@contextlib.contextmanager
+def cluster(
+    brokers: int = 3,
+    *,
+    scheduler: str | None = None,
+    config: Mapping[str, object] | None = None,
+    data: str | PathLike[str] | None = None,
+    process: bool = False,
+) -> Iterator[Cluster]:
+    """Run several brokers, and a ZooKeeper in memory, while the block runs.
+
+    The arguments are those of `broker`; ``config`` is for every broker.
+
+    :raises ConfigError: if a key is unknown, or does not take its value.
+    :raises ClusterError: if a key belongs to each broker alone.
+    """
+    keys = _keys(scheduler, config)
+    settings = HostSettings(keys=keys, brokers=brokers, data=_path(data))
+    with _linked(settings, process) as link:
+        ports = link.call(BrokerHost.ports)
+        yield Cluster(link, [Broker(link, *it) for it in enumerate(ports)])
+
+
+@contextlib.contextmanager
+def _linked(settings: HostSettings, process: bool) -> Iterator[Link]:
+    link: Link = ProcessLink(settings) if process else ThreadLink(settings)
+    try:
+        yield link
+    finally:
+        link.close()
+
+
+def _keys(scheduler: str | None, config: Mapping[str, object] | None) -> dict[str, str]:
+    chosen = {} if scheduler is None else {DOORKEEPER_SCHEDULER.name: scheduler}
+    return {**_as_strings(config), **chosen}
+
+
+def _as_strings(config: Mapping[str, object] | None) -> dict[str, str]:
+    """Return settings as a properties file has them; True is ``true``."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in (config or {}).items()
+    }
+
+
+def _path(data: str | PathLike[str] | None) -> Path | None:
+    return None if data is None else Path(data).absolute()

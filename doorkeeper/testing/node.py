@@ -1,0 +1,141 @@
+"""One broker inside a test's process: its sockets are real, its disk may be memory."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from broker.assembly import assemble
+from broker.client.network_client import Connect
+from broker.cluster.blocking import call_here
+from broker.config import BrokerConfig
+from broker.disk.files import RealStorage
+from broker.disk.memory import MemoryStorage
+from broker.handling.kafka_apis import KafkaApis
+from broker.network import settings as network_settings
+from broker.network.epoll import TcpNetwork
+from broker.node.broker import Broker
+from broker.node.call_shell import CallThreads, call_in_thread
+from broker.server import BrokerEnvironment, BrokerServer
+from doorkeeper.at_work.cluster_settings import DATA, listeners
+from doorkeeper.testing.clock import AdvancingClock
+from doorkeeper.testing.faults import FaultTable
+from doorkeeper.testing.memory_files import CopyingNetwork
+from doorkeeper.testing.observed_apis import ObservedApis, WakeLater
+from doorkeeper.testing.received import ReceivedRequest
+
+HOST = "127.0.0.1"
+_DEVICE_THREADS: Final = 2
+# The oldest are forgotten.
+REQUESTS_KEPT: Final = 10_000
+
+
+class BrokerNode:
+    """A broker from life to life; its disk, its port and its faults remain."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, str],
+        *,
+        data: Path | None,
+        port: int,
+        clock: AdvancingClock,
+        connect: Connect,
+        wake_later: WakeLater,
+    ) -> None:
+        self.port = port
+        self.faults = FaultTable()
+        self.received: deque[ReceivedRequest] = deque(maxlen=REQUESTS_KEPT)
+        self._broker: Broker | None = None
+        self._keys = {**keys, "log.dirs": "/data" if data is None else str(data)}
+        self._storage = MemoryStorage() if data is None else RealStorage()
+        self._clock = clock
+        self._connect = connect
+        self._wake_later = wake_later
+        self._server: BrokerServer | None = None
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a broker."""
+        return self._broker is not None
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that runs."""
+        assert self._broker is not None, "the broker is stopped"
+        return self._broker
+
+    async def live(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until `stop` or `kill`.
+
+        :raises ConfigError: if a setting does not allow it to start.
+        """
+        self._scope, self._ended = trio.CancelScope(), trio.Event()
+        try:
+            with self._scope:
+                self._server = server = await self._opened()
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(server.run)
+                    self.port = server.ports[DATA]
+                    task_status.started()
+                if server.unclean is not None:
+                    raise server.unclean
+        finally:
+            self._server = self._broker = None
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Stop in good order; nothing if it is stopped."""
+        if self._server is not None:
+            self._server.stop()
+            await self._ended.wait()
+
+    async def kill(self) -> None:
+        """End as a crash does: what is in memory but not written is lost.
+
+        :raises ValueError: if the data is on disk.
+        """
+        if not isinstance(self._storage, MemoryStorage):
+            raise ValueError("kill: a broker with data= on disk can only be stopped")
+        if self._server is not None:
+            self._storage = self._storage.after_kill()
+            self._scope.cancel()
+            await self._ended.wait()
+
+    async def _opened(self) -> BrokerServer:
+        config = BrokerConfig.load(
+            None, {**self._keys, "listeners": listeners(self._keys, HOST, self.port)}
+        )
+        options = network_settings.socket_options(config)
+        in_memory = isinstance(self._storage, MemoryStorage)
+        broker = assemble(
+            config,
+            storage=self._storage,
+            now_ns=self._clock.now_ns,
+            now_ms=self._clock.now_ms,
+            rng=random.Random(),
+            blocking=call_here if in_memory else call_in_thread,
+            threads=None if in_memory else CallThreads(_DEVICE_THREADS),
+            connect=self._connect,
+        )
+        apis = ObservedApis(
+            KafkaApis(broker), self.received, self.faults, self._wake_later
+        )
+        await apis.prepare()
+        environment = BrokerEnvironment(
+            network=CopyingNetwork(options) if in_memory else TcpNetwork(options),
+            now_ns=self._clock.now_ns,
+            rng=random.Random(),
+        )
+        server = BrokerServer(config, apis, environment)
+        self._broker = broker
+        return server

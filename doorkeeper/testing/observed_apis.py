@@ -1,0 +1,136 @@
+"""A broker's handlers behind a list of what they receive and a table of faults."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from broker.apis.common.log_steps import preemptibly
+from broker.apis.common.waiting import ConnectionGone, parked_for_client
+from broker.handling.error_answer import error_answer
+from broker.handling.kafka_apis import KafkaApis
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire.codec import decode
+from broker.requests.request import CLOSE, Request, Response
+from doorkeeper.testing.faults import FaultRule, FaultTable
+from doorkeeper.testing.received import ReceivedRequest, topics_named
+from planes.slices import Wake
+
+# The client id of what the test broker's own methods send.
+OWN_CLIENT_ID: Final = "doorkeeper-testing"
+
+WakeLater = Callable[[float, Wake], None]
+
+
+class ObservedApis:
+    """The `Application` of a test broker.
+
+    Requests are appended to ``received``. ``wake_later`` calls a function after so many
+    seconds.
+    """
+
+    def __init__(
+        self,
+        apis: KafkaApis,
+        received: deque[ReceivedRequest],
+        faults: FaultTable,
+        wake_later: WakeLater,
+    ) -> None:
+        self._broker = apis.broker
+        self._received = received
+        self._apis = apis
+        self._faults = faults
+        self._wake_later = wake_later
+        # The topics of a connection's fetch session.
+        self._fetched: dict[int, dict[str, None]] = {}
+        self.apis = apis.apis
+        self.config_listeners = apis.config_listeners
+        self.addresses = apis.addresses
+        self.prepare = apis.prepare
+        self.withdraw = apis.withdraw
+        self.leave = apis.leave
+        self.in_force = apis.in_force
+        self.open = apis.open
+        self.run = apis.run
+        self.next_expiry_ns = apis.next_expiry_ns
+        self.expire = apis.expire
+        self.next_upkeep_ns = apis.next_upkeep_ns
+        self.upkeep = apis.upkeep
+        self.metrics = apis.metrics
+        self.close = apis.close
+
+    def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+        """Note a request, and let it meet its faults before a handler."""
+        if request.client_id == OWN_CLIENT_ID:
+            return self._apis.serve(request)
+        frame, at = request.frame, request.body_offset
+        key, version = ApiKey(request.api_key), request.api_version
+        try:
+            body = decode(key, version, frame, at)
+        except MalformedFrame:
+            return self._apis.serve(request)
+        topics = self._topics(request, body)
+        self._received.append(
+            ReceivedRequest(key, version, request.client_id, topics, frame, at)
+        )
+        met = self._faults.met_by(key, request.client_id, topics)
+        if not met:
+            return self._apis.serve(request)
+        return self._with_faults(request, body, met)
+
+    async def _with_faults(
+        self, request: Request, body: Any, met: list[FaultRule]
+    ) -> Response:
+        try:
+            for rule in met:
+                if rule.action == "delay":
+                    await self._delay(request, rule.seconds)
+                else:
+                    return await self._end(request, body, rule)
+        except ConnectionGone:
+            return CLOSE
+        return await self._handled(request)
+
+    async def _end(self, request: Request, body: Any, rule: FaultRule) -> Response:
+        """End a request by a fault."""
+        if rule.action == "fail":
+            api = APIS[request.api_key]
+            answer = error_answer(api, request, body, rule.error, self._broker)
+            return await preemptibly(answer)
+        if rule.handled:
+            await self._handled(request)
+        if rule.action == "drop":
+            # Nothing wakes it but the end of its connection.
+            await parked_for_client(request, lambda wake: True)
+        return CLOSE
+
+    async def _delay(self, request: Request, seconds: float) -> None:
+        """Wait without a seat, so that other connections are served meanwhile."""
+
+        def register(wake: Wake) -> bool:
+            self._wake_later(seconds, wake)
+            return True
+
+        await parked_for_client(request, register)
+
+    async def _handled(self, request: Request) -> Response:
+        served = self._apis.serve(request)
+        return await served if isinstance(served, Coroutine) else served
+
+    def _topics(self, request: Request, body: Any) -> tuple[str, ...]:
+        """Return the topics of a request, each once."""
+        name_of = self._broker.metadata_cache.name
+        named = (
+            it if isinstance(it, str) else name_of(it) for it in topics_named(body)
+        )
+        found = dict.fromkeys(it for it in named if it is not None)
+        if request.api_key == ApiKey.FETCH:
+            in_session = self._fetched.setdefault(request.peer.connection_id, {})
+            if getattr(body, "session_epoch", -1) <= 0:
+                in_session.clear()
+            in_session.update(found)
+            found = in_session
+        return tuple(found)

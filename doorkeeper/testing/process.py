@@ -1,0 +1,52 @@
+"""``python -m doorkeeper.testing.process``: the other end of a `ProcessLink`.
+
+Pickled settings, then pickled calls come in by standard input, pickled results go out
+by standard output; the end of the input ends the brokers.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+
+from doorkeeper.testing.links import ThreadLink
+
+
+def main() -> None:
+    """Serve calls until the input ends."""
+    calls = sys.stdin.buffer
+    results = os.fdopen(os.dup(1), "wb")
+    # Anything printed belongs to a person.
+    os.dup2(2, 1)
+
+    def put(is_result: bool, found: object) -> None:
+        try:
+            pickled = pickle.dumps((is_result, found))
+        except Exception as error:
+            pickled = pickle.dumps((False, RuntimeError(f"{found!r}: {error!r}")))
+        results.write(pickled)
+        results.flush()
+
+    try:
+        link = ThreadLink(pickle.load(calls))
+    except Exception as error:
+        put(False, error)
+        return
+    put(True, None)
+    while True:
+        try:
+            method, args, kwargs = pickle.load(calls)
+        except EOFError:
+            break
+        try:
+            found = link.call(method, *args, **kwargs)
+        except Exception as error:
+            put(False, error)
+        else:
+            put(True, found)
+    link.close()
+
+
+if __name__ == "__main__":
+    main()
