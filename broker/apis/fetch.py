@@ -32,15 +32,12 @@ Left out: preferred read replicas (KIP-392's other half), clients' quotas.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.fetch_targets import forgotten, targets, uses_ids
-from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
 from broker.apis.common.waiting import wait_in
 from broker.cluster.delayed.fetch import DelayedFetch, Wanted
@@ -52,7 +49,6 @@ from broker.log.reading import aborted_in
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.messages import fetch as messages
 from broker.protocol.messages.fetch import FetchRequest
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire import replica_ids
@@ -380,44 +376,6 @@ def _divergence(partition: Partition, target: Target) -> EpochEnd | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load(Shape):
-    """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
-
-    ``max_wait_ms`` above zero parks the request while less than ``min_bytes`` is there.
-    """
-
-    partitions: int = at_least(1, 1)
-    partition_max_bytes: int = at_least(1, 16384)
-    max_wait_ms: int = at_least(0, 0)
-    min_bytes: int = at_least(0, 0)
-
-    def partitions_needed(self, connections: int) -> int:
-        """Return the partitions that are read."""
-        return self.partitions
-
-    @property
-    def filled_bytes(self) -> int:
-        """How many bytes each of them has to hold before the run."""
-        return self.partition_max_bytes
-
-    def body(self, on: Occasion) -> FetchRequest:
-        """Return a consumer's request without a session."""
-        wanted = [
-            messages.FetchPartition(
-                partition=index,
-                fetch_offset=0,
-                partition_max_bytes=self.partition_max_bytes,
-            )
-            for index in range(self.partitions)
-        ]
-        return FetchRequest(
-            max_wait=timedelta(milliseconds=self.max_wait_ms),
-            min_bytes=self.min_bytes,
-            topics=[messages.FetchTopic(topic=on.topic, partitions=wanted)],
-        )
-
-
 API: Final = Api(
     key=ApiKey.FETCH,
     versions=(4, 17),
@@ -425,7 +383,6 @@ API: Final = Api(
     request_class=FETCH,
     replica_id=replica_ids.of_fetch,
     handle=handle,
-    load=Load,
     error_answer=ErrorAnswer(
         rows={"responses": ("topics",), "partitions": ("partitions",)},
         rows_last=12,

@@ -24,22 +24,17 @@ Left out: leader recovery (KIP-704).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from broker.apis.common.api import Api
-from broker.apis.common.load import Occasion, OwnPartitions
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.replica_commands import states_of
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
-    LeaderAndIsrLiveLeader,
-    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    LeaderAndIsrTopicState,
 )
 from broker.protocol.schemas.message import Versioned
 from broker.protocol.topic_partition import TopicPartition
@@ -79,43 +74,10 @@ async def _new_topics(command: LeaderAndIsrRequest, broker: Broker) -> list[str]
     return list(names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load(OwnPartitions):
-    """LEADER_AND_ISR for ``partitions`` partitions that the connection owns."""
-
-    def body(self, on: Occasion) -> LeaderAndIsrRequest:
-        """Return a request that makes the broker leader of them in a new epoch."""
-        states = tuple(
-            LeaderAndIsrPartitionState(
-                partition_index=index,
-                controller_epoch=on.controller_epoch,
-                leader=on.broker_id,
-                leader_epoch=on.leader_epoch,
-                isr=(on.broker_id,),
-                partition_epoch=on.leader_epoch,
-                replicas=(on.broker_id,),
-            )
-            for index in self.indexes(on)
-        )
-        return LeaderAndIsrRequest(
-            controller_id=on.broker_id,
-            controller_epoch=on.controller_epoch,
-            topic_states=(
-                LeaderAndIsrTopicState(topic_name=on.topic, partition_states=states),
-            ),
-            live_leaders=(
-                LeaderAndIsrLiveLeader(
-                    broker_id=on.broker_id, host_name=on.host, port=on.port
-                ),
-            ),
-        )
-
-
 API: Final = Api(
     key=ApiKey.LEADER_AND_ISR,
     versions=(0, 7),
     request_class=CONTROL,
     handle=handle,
-    load=Load,
     role=Role.CONTROLLER,
 )

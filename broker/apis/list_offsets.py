@@ -24,12 +24,10 @@ Left out: v0, which listed segment offsets.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.partition import Partition
 from broker.log.times import (
@@ -45,7 +43,6 @@ from broker.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from broker.protocol.topic_partition import TopicPartition
@@ -200,31 +197,6 @@ def _check_end(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load(Shape):
-    """LIST_OFFSETS (latest) of ``partitions`` partitions of the entry's topic."""
-
-    partitions: int = at_least(1, 1)
-
-    def partitions_needed(self, connections: int) -> int:
-        """Return the partitions that are asked for."""
-        return self.partitions
-
-    def body(self, on: Occasion) -> ListOffsetsRequest:
-        """Return a consumer's request."""
-        wanted = [
-            ListOffsetsPartition(
-                partition_index=index, current_leader_epoch=-1, timestamp=LATEST
-            )
-            for index in range(self.partitions)
-        ]
-        return ListOffsetsRequest(
-            replica_id=_CONSUMER,
-            isolation_level=0,
-            topics=[ListOffsetsTopic(name=on.topic, partitions=wanted)],
-        )
-
-
 API: Final = Api(
     key=ApiKey.LIST_OFFSETS,
     versions=(1, 9),
@@ -232,7 +204,6 @@ API: Final = Api(
     request_class=METADATA,
     replica_id=replica_ids.of_list_offsets,
     handle=handle,
-    load=Load,
     error_answer=ErrorAnswer(
         rows={"topics": ("topics",), "partitions": ("partitions",)}
     ),

@@ -28,7 +28,6 @@ in Kafka.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -39,7 +38,6 @@ from broker.apis.common.answer import (
     TOPIC_OPERATIONS,
 )
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.load import Occasion, Shape
 from broker.apis.common.partition_row import partition_row
 from broker.apis.common.topic_creation import auto_create
 from broker.cluster.metadata_cache import NO_CONTROLLER, MetadataView, TopicMetadata
@@ -220,24 +218,11 @@ def _add_cluster(
         answer.controller_id = cache.controller_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load(Shape):
-    """METADATA of every topic."""
-
-    def body(self, on: Occasion) -> MetadataRequest:
-        """Return a request that creates no topic."""
-        return MetadataRequest(
-            topics=None,
-            allow_auto_topic_creation=False,
-        )
-
-
 API: Final = Api(
     key=ApiKey.METADATA,
     versions=(0, 12),
     request_class=METADATA,
     handle=handle,
-    load=Load,
     error_answer=ErrorAnswer(
         try_again=ErrorCode.leader_not_available,
         rows={"topics": ("topics",)},

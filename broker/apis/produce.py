@@ -25,13 +25,10 @@ KIP-951, quotas. Of one batch a thousand bad records are named.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Final, Literal
+from typing import Final
 
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
 from broker.apis.common.waiting import wait_in
 from broker.cluster.delayed.produce import DelayedProduce
@@ -44,9 +41,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from broker.protocol.messages.produce import (
-    PartitionProduceData,
     ProduceRequest,
-    TopicProduceData,
 )
 from broker.protocol.records.batch import (
     CODEC_AT,
@@ -268,55 +263,12 @@ def _refused(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load(Shape):
-    """PRODUCE of one batch to each of ``partitions`` of the entry's topic.
-
-    The entry's connections are spread evenly over the topic's partitions.
-    """
-
-    partitions: int = at_least(1, 1)
-    topic_partitions: int = at_least(1, 1)
-    records: int = at_least(1, 1)
-    record_bytes: int = at_least(0, 1024)
-    acks: Literal[0, 1, -1] = 1
-
-    def __post_init__(self) -> None:
-        if self.partitions > self.topic_partitions:
-            raise ValueError(f"partitions = {self.partitions} exceeds topic_partitions")
-
-    def partitions_needed(self, connections: int) -> int:
-        """Return the partitions of the topic."""
-        return self.topic_partitions
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the broker answers."""
-        return self.acks != 0
-
-    def body(self, on: Occasion) -> ProduceRequest:
-        """Return a request to the connection's share of the topic."""
-        batch = on.batch(self.records, self.record_bytes)
-        first = on.position * self.partitions
-        indexes = sorted(
-            (first + offset) % self.topic_partitions
-            for offset in range(self.partitions)
-        )
-        data = [PartitionProduceData(index=index, records=batch) for index in indexes]
-        return ProduceRequest(
-            acks=self.acks,
-            timeout=timedelta(seconds=30),
-            topic_data=[TopicProduceData(name=on.topic, partition_data=data)],
-        )
-
-
 API: Final = Api(
     key=ApiKey.PRODUCE,
     versions=(3, 11),
     advertised_from=0,
     request_class=PRODUCE,
     handle=handle,
-    load=Load,
     handle_at_once=handle_at_once,
     keeps_frame=True,
     error_answer=ErrorAnswer(

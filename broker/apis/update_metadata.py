@@ -15,23 +15,17 @@ Left out: a full update does not take out topics that it does not name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from broker.apis.common.api import Api
-from broker.apis.common.load import Occasion, OwnPartitions
 from broker.apis.common.log_steps import preemptibly
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.message import Versioned
 from broker.protocol.schemas.update_metadata import (
-    UpdateMetadataBroker,
-    UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
-    UpdateMetadataTopicState,
 )
 from broker.requests.classifier import CONTROL
 from broker.requests.entitlement import Role
@@ -49,44 +43,10 @@ async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned
     return UpdateMetadataResponse(error_code=error).to_wire(request.api_version)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load(OwnPartitions):
-    """UPDATE_METADATA for ``partitions`` partitions that the connection owns."""
-
-    def body(self, on: Occasion) -> UpdateMetadataRequest:
-        """Return a request that names the broker as their leader in a new epoch."""
-        states = tuple(
-            UpdateMetadataPartitionState(
-                partition_index=index,
-                controller_epoch=on.controller_epoch,
-                leader=on.broker_id,
-                leader_epoch=on.leader_epoch,
-                isr=(on.broker_id,),
-                zk_version=on.leader_epoch,
-                replicas=(on.broker_id,),
-            )
-            for index in self.indexes(on)
-        )
-        endpoint = UpdateMetadataEndpoint(
-            port=on.port, host=on.host, listener="PLAINTEXT", security_protocol=0
-        )
-        return UpdateMetadataRequest(
-            controller_id=on.broker_id,
-            controller_epoch=on.controller_epoch,
-            topic_states=(
-                UpdateMetadataTopicState(topic_name=on.topic, partition_states=states),
-            ),
-            live_brokers=(
-                UpdateMetadataBroker(id=on.broker_id, endpoints=(endpoint,)),
-            ),
-        )
-
-
 API: Final = Api(
     key=ApiKey.UPDATE_METADATA,
     versions=(0, 8),
     request_class=CONTROL,
     handle=handle,
-    load=Load,
     role=Role.CONTROLLER,
 )

@@ -1,7 +1,7 @@
-"""Requests that a workload may have: a section for every API that declares a load.
+"""Requests that a workload may have: a section for every API that has a shape.
 
-A file in ``broker.apis`` whose ``API`` has a ``load`` gives the tag (``api =
-"list-offsets"``), the keys with defaults and bounds, and the request's class.
+The API gives the tag (``api = "list-offsets"``) and the request's class, its shape
+(`experiments.design.request_shapes`) the keys with defaults and bounds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import (
 from pydantic import Field, create_model, model_validator
 
 from broker.apis.common.api import Api
-from broker.apis.common.load import Shape
 from broker.handling.registry import APIS
 from broker.requests.classifier import CONTROL
+from experiments.design.request_shapes import SHAPES, Shape
 from experiments.design.values import Section
 
 
@@ -36,7 +36,7 @@ def _tag(api: Api) -> str:
 
 
 LOADS: Final[Mapping[str, Api]] = MappingProxyType(
-    {_tag(api): api for key, api in sorted(APIS.items()) if api.load is not None}
+    {_tag(APIS[key]): APIS[key] for key in sorted(SHAPES)}
 )
 
 
@@ -66,8 +66,7 @@ class Request(Section):
 
     def shape(self) -> Shape:
         """Return the load that these parameters describe."""
-        load = self.declared.load
-        assert load is not None
+        load = SHAPES[self.declared.key]
         return load(**{each.name: getattr(self, each.name) for each in fields(load)})
 
 
@@ -82,7 +81,7 @@ def _section(tag: str, load: type[Shape]) -> type[Request]:
     return create_model(name, __base__=Request, __doc__=load.__doc__, **keys)
 
 
-_SECTIONS: Final = {tag: _section(tag, it.load) for tag, it in LOADS.items() if it.load}
+_SECTIONS: Final = {tag: _section(tag, SHAPES[api.key]) for tag, api in LOADS.items()}
 
 
 def _again(tag: str, content: dict[str, Any]) -> Request:

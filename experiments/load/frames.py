@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.apis import metadata, produce
-from broker.apis.common.load import Occasion
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.records.records import new_batch
+from experiments.design.request_shapes import MetadataShape, Occasion, ProduceShape
 from experiments.design.requests import Request
 from experiments.design.workload import Traffic, Workload
 from experiments.load import requests
@@ -104,7 +103,7 @@ def setup_requests(workload: Workload, timestamp_ms: int) -> list[SetupRequest]:
     Topics are created and filled; METADATA comes last, and `node_of` reads its answer.
     """
     wanted = topics(workload)
-    ask = metadata.Load().body(_occasion("", 0, ANY_NODE, 0))
+    ask = MetadataShape().body(_occasion("", 0, ANY_NODE, 0))
     return [
         *([requests.create_topics(wanted)] if wanted else []),
         *_fills(workload, timestamp_ms),
@@ -126,7 +125,7 @@ def _fills(workload: Workload, timestamp_ms: int) -> Iterable[SetupRequest]:
         shape = entry.request.shape()
         if shape.filled_bytes:
             count = shape.partitions_needed(entry.connections)
-            fill = produce.Load(
+            fill = ProduceShape(
                 partitions=count,
                 topic_partitions=count,
                 records=1 + shape.filled_bytes // _FILL_RECORD_BYTES,

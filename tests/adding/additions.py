@@ -66,11 +66,34 @@ def said(title: str) -> set[str]:
 
 ADDITIONS = (
     Addition(
-        title="An API of Kafka's",
+        title="An API of Kafka",
         name="list_config_resources",
         files=(
             "broker/protocol/messages/list_config_resources.py",
             "broker/apis/list_config_resources.py",
+        ),
+        lines=(
+            Line(
+                "experiments/design/request_shapes.py",
+                "from broker.protocol.messages.list_config_resources import (\n"
+                "    ListConfigResourcesRequest,\n)\n",
+                "from broker.protocol.messages.list_offsets import",
+            ),
+            Line(
+                "experiments/design/request_shapes.py",
+                "@dataclass(frozen=True, slots=True, kw_only=True)\n"
+                "class ListConfigResourcesShape(Shape):\n"
+                '    """LIST_CONFIG_RESOURCES, which has no parameters."""\n\n'
+                "    def body(self, on: Occasion) -> ListConfigResourcesRequest:\n"
+                '        """Return a request, all of which is its header."""\n'
+                "        return ListConfigResourcesRequest()\n\n\n",
+                "SHAPES: Final",
+            ),
+            Line(
+                "experiments/design/request_shapes.py",
+                "ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesShape,\n        ",
+                "ApiKey.PRODUCE: ProduceShape",
+            ),
         ),
     ),
     Addition(
@@ -109,7 +132,7 @@ ADDITIONS = (
         ),
     ),
     Addition(
-        title="A metric of a recording",
+        title="A column of a recording",
         name="level",
         lines=(
             Line(

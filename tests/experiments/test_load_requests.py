@@ -10,21 +10,21 @@ import pytest
 from kio.records.readers import read_batch
 from kio.schema.errors import ErrorCode
 
-from broker.apis import (
-    fetch,
-    leader_and_isr,
-    list_offsets,
-    metadata,
-    produce,
-    update_metadata,
-)
 from broker.apis.common.api import Api
-from broker.apis.common.load import Occasion
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.records.records import new_batch
 from broker.protocol.wire import codec
 from broker.protocol.wire.header import parse_request_header
+from experiments.design.request_shapes import (
+    FetchShape,
+    LeaderAndIsrShape,
+    ListOffsetsShape,
+    MetadataShape,
+    Occasion,
+    ProduceShape,
+    UpdateMetadataShape,
+)
 from experiments.design.requests import LOADS
 from experiments.load import frames, requests
 from tests.experiments import handwritten_requests as written
@@ -54,18 +54,18 @@ def occasion(topic: str = "load", position: int = 0) -> Occasion:
 
 
 BODIES = {
-    ApiKey.PRODUCE: produce.Load(partitions=2, topic_partitions=8, acks=-1).body(
+    ApiKey.PRODUCE: ProduceShape(partitions=2, topic_partitions=8, acks=-1).body(
         occasion(position=3)
     ),
-    ApiKey.FETCH: fetch.Load(
+    ApiKey.FETCH: FetchShape(
         partitions=2, partition_max_bytes=4096, max_wait_ms=50, min_bytes=1
     ).body(occasion()),
-    ApiKey.METADATA: metadata.Load().body(occasion()),
-    ApiKey.LIST_OFFSETS: list_offsets.Load(partitions=2).body(occasion()),
-    ApiKey.LEADER_AND_ISR: leader_and_isr.Load(partitions=2).body(
+    ApiKey.METADATA: MetadataShape().body(occasion()),
+    ApiKey.LIST_OFFSETS: ListOffsetsShape(partitions=2).body(occasion()),
+    ApiKey.LEADER_AND_ISR: LeaderAndIsrShape(partitions=2).body(
         occasion("load-control", position=2)
     ),
-    ApiKey.UPDATE_METADATA: update_metadata.Load(partitions=2).body(
+    ApiKey.UPDATE_METADATA: UpdateMetadataShape(partitions=2).body(
         occasion("load-control", position=2)
     ),
     ApiKey.CREATE_TOPICS: requests.create_topics({"load": 8, "other": 1}).body,

@@ -1,9 +1,8 @@
 """The declaration of an API: all that the rest of the broker knows of it.
 
 Each file in ``broker.apis`` declares one, beside its handler. From these declarations
-follow what is dispatched and what is closed, ApiVersions, the class of a request, what
-a refusal or a failure answers, whose quota may be told, what an experiment's workload
-may send, and the table of SKIPPED.md.
+follow dispatch, ApiVersions, the class of a request, the answers to refusals and
+failures, the versions that report a quota, and the table of SKIPPED.md.
 Numbers, names and first flexible versions of APIs are the protocol's
 (`broker.protocol.api_keys`), since clients need them, too.
 """
@@ -14,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from broker.apis.common.load import Shape
 from broker.node.broker import Broker
 from broker.protocol.api_keys import NEVER, ApiKey
 from broker.protocol.errors import ErrorCode
@@ -92,8 +90,6 @@ class Api:
     THROTTLING_QUOTA_EXCEEDED (KIP-599). ``refusable`` says whether admission may have a
     request answered with an error; one that is not is served all the same.
 
-    ``load`` is what a workload may send of this API (`broker.apis.common.load`); None
-    keeps it out of workloads.
     """
 
     key: ApiKey
@@ -109,7 +105,6 @@ class Api:
     refusable: bool = True
     quota_exceeded_since: int = NEVER
     error_answer: ErrorAnswer = field(default_factory=ErrorAnswer)
-    load: type[Shape] | None = None
 
     def items_bound(self, request: Request) -> tuple[int, int]:
         """Return how many items ``request`` may have in its arrays.

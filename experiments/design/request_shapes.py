@@ -1,0 +1,316 @@
+"""Requests of a workload: a shape with a few parameters for each API.
+
+The laboratory makes the rest from a shape: the keys of the experiment's file, their
+checks, the bytes of a request and the error code of its answer. Shapes stand below the
+load, since a config is checked against them before anything runs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal
+
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from broker.protocol.messages.message import AnyRequest
+from broker.protocol.messages.metadata import MetadataRequest
+from broker.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from broker.protocol.schemas.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from broker.protocol.schemas.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+_LATEST: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """Who sends a request, to which broker, and when.
+
+    ``topic`` is that of the workload's entry, and ``position`` the connection's number
+    within the entry, from 0. ``host`` and ``port`` are those of the broker under load.
+    ``leader_epoch`` rises with every request of a connection. ``batch`` makes a batch
+    of so many records of so many bytes each, which nothing compresses.
+    """
+
+    topic: str
+    position: int
+    broker_id: int
+    host: str
+    port: int
+    controller_epoch: int
+    leader_epoch: int
+    batch: Callable[[int, int], bytes]
+
+
+def at_least(least: int, default: int) -> Any:
+    """Declare a parameter with its lower bound."""
+    return field(default=default, metadata={"ge": least})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape(ABC):
+    """One request of a workload: its fields are the keys of the experiment's file.
+
+    ``every_request_differs`` says that a connection cannot send the same bytes again.
+    A derived class that refuses a combination of parameters raises ``ValueError``.
+    """
+
+    every_request_differs: ClassVar[bool] = False
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return how many partitions the entry's topic needs; 0 if it needs none."""
+        return 0
+
+    @property
+    def filled_bytes(self) -> int:
+        """How many bytes each of these partitions has to hold before the run."""
+        return 0
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the broker answers."""
+        return True
+
+    @abstractmethod
+    def body(self, on: Occasion) -> AnyRequest[Any]:
+        """Return the request, with the fields of the version that it is sent in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPartitions(Shape):
+    """What a controller says of partitions that one connection alone speaks of.
+
+    Each request raises the leader epoch by one, so that every one of them changes
+    state: every scheduler keeps the order of a connection. The broker stays the leader
+    and the sole replica, which keeps the rest of the load valid.
+    """
+
+    every_request_differs: ClassVar[bool] = True
+
+    partitions: int = at_least(1, 1)
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions of all connections."""
+        return self.partitions * connections
+
+    def indexes(self, on: Occasion) -> range:
+        """Return the partitions that the connection owns."""
+        first = on.position * self.partitions
+        return range(first, first + self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceShape(Shape):
+    """PRODUCE of one batch to each of ``partitions`` of the entry's topic.
+
+    The entry's connections are spread evenly over the topic's partitions.
+    """
+
+    partitions: int = at_least(1, 1)
+    topic_partitions: int = at_least(1, 1)
+    records: int = at_least(1, 1)
+    record_bytes: int = at_least(0, 1024)
+    acks: Literal[0, 1, -1] = 1
+
+    def __post_init__(self) -> None:
+        if self.partitions > self.topic_partitions:
+            raise ValueError(f"partitions = {self.partitions} exceeds topic_partitions")
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions of the topic."""
+        return self.topic_partitions
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the broker answers."""
+        return self.acks != 0
+
+    def body(self, on: Occasion) -> ProduceRequest:
+        """Return a request to the connection's share of the topic."""
+        batch = on.batch(self.records, self.record_bytes)
+        first = on.position * self.partitions
+        indexes = sorted(
+            (first + offset) % self.topic_partitions
+            for offset in range(self.partitions)
+        )
+        data = [PartitionProduceData(index=index, records=batch) for index in indexes]
+        return ProduceRequest(
+            acks=self.acks,
+            timeout=timedelta(seconds=30),
+            topic_data=[TopicProduceData(name=on.topic, partition_data=data)],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchShape(Shape):
+    """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
+
+    ``max_wait_ms`` above zero parks the request while less than ``min_bytes`` is there.
+    """
+
+    partitions: int = at_least(1, 1)
+    partition_max_bytes: int = at_least(1, 16384)
+    max_wait_ms: int = at_least(0, 0)
+    min_bytes: int = at_least(0, 0)
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions that are read."""
+        return self.partitions
+
+    @property
+    def filled_bytes(self) -> int:
+        """How many bytes each of them has to hold before the run."""
+        return self.partition_max_bytes
+
+    def body(self, on: Occasion) -> FetchRequest:
+        """Return a consumer's request without a session."""
+        wanted = [
+            FetchPartition(
+                partition=index,
+                fetch_offset=0,
+                partition_max_bytes=self.partition_max_bytes,
+            )
+            for index in range(self.partitions)
+        ]
+        return FetchRequest(
+            max_wait=timedelta(milliseconds=self.max_wait_ms),
+            min_bytes=self.min_bytes,
+            topics=[FetchTopic(topic=on.topic, partitions=wanted)],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataShape(Shape):
+    """METADATA of every topic."""
+
+    def body(self, on: Occasion) -> MetadataRequest:
+        """Return a request that creates no topic."""
+        return MetadataRequest(
+            topics=None,
+            allow_auto_topic_creation=False,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsShape(Shape):
+    """LIST_OFFSETS (latest) of ``partitions`` partitions of the entry's topic."""
+
+    partitions: int = at_least(1, 1)
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions that are asked for."""
+        return self.partitions
+
+    def body(self, on: Occasion) -> ListOffsetsRequest:
+        """Return a consumer's request."""
+        wanted = [
+            ListOffsetsPartition(
+                partition_index=index, current_leader_epoch=-1, timestamp=_LATEST
+            )
+            for index in range(self.partitions)
+        ]
+        return ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[ListOffsetsTopic(name=on.topic, partitions=wanted)],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrShape(OwnPartitions):
+    """LEADER_AND_ISR for ``partitions`` partitions that the connection owns."""
+
+    def body(self, on: Occasion) -> LeaderAndIsrRequest:
+        """Return a request that makes the broker leader of them in a new epoch."""
+        states = tuple(
+            LeaderAndIsrPartitionState(
+                partition_index=index,
+                controller_epoch=on.controller_epoch,
+                leader=on.broker_id,
+                leader_epoch=on.leader_epoch,
+                isr=(on.broker_id,),
+                partition_epoch=on.leader_epoch,
+                replicas=(on.broker_id,),
+            )
+            for index in self.indexes(on)
+        )
+        return LeaderAndIsrRequest(
+            controller_id=on.broker_id,
+            controller_epoch=on.controller_epoch,
+            topic_states=(
+                LeaderAndIsrTopicState(topic_name=on.topic, partition_states=states),
+            ),
+            live_leaders=(
+                LeaderAndIsrLiveLeader(
+                    broker_id=on.broker_id, host_name=on.host, port=on.port
+                ),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataShape(OwnPartitions):
+    """UPDATE_METADATA for ``partitions`` partitions that the connection owns."""
+
+    def body(self, on: Occasion) -> UpdateMetadataRequest:
+        """Return a request that names the broker as their leader in a new epoch."""
+        states = tuple(
+            UpdateMetadataPartitionState(
+                partition_index=index,
+                controller_epoch=on.controller_epoch,
+                leader=on.broker_id,
+                leader_epoch=on.leader_epoch,
+                isr=(on.broker_id,),
+                zk_version=on.leader_epoch,
+                replicas=(on.broker_id,),
+            )
+            for index in self.indexes(on)
+        )
+        endpoint = UpdateMetadataEndpoint(
+            port=on.port, host=on.host, listener="PLAINTEXT", security_protocol=0
+        )
+        return UpdateMetadataRequest(
+            controller_id=on.broker_id,
+            controller_epoch=on.controller_epoch,
+            topic_states=(
+                UpdateMetadataTopicState(topic_name=on.topic, partition_states=states),
+            ),
+            live_brokers=(
+                UpdateMetadataBroker(id=on.broker_id, endpoints=(endpoint,)),
+            ),
+        )
+
+
+SHAPES: Final[Mapping[ApiKey, type[Shape]]] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: ProduceShape,
+        ApiKey.FETCH: FetchShape,
+        ApiKey.LIST_OFFSETS: ListOffsetsShape,
+        ApiKey.METADATA: MetadataShape,
+        ApiKey.LEADER_AND_ISR: LeaderAndIsrShape,
+        ApiKey.UPDATE_METADATA: UpdateMetadataShape,
+    }
+)
