@@ -96,7 +96,7 @@ class Sender:
             self.failed[number] = error
 
 
-def _records(broker: BrokerProcess) -> dict[int, int]:
+def records_of(broker: BrokerProcess) -> dict[int, int]:
     """Read the whole topic: offset by number."""
     consumer = Consumer(
         {
@@ -131,12 +131,12 @@ def test_a_full_disk_refuses_records_and_forgets_none(
             sender.send(50)
             assert len(sender.failed) > failed, "nothing was refused"
             # Readers are served all the while.
-            assert sender.confirmed.items() <= _records(broker).items()
+            assert sender.confirmed.items() <= records_of(broker).items()
         sender.send(50)
         assert len(sender.confirmed) >= confirmed + 50, "it did not recover"
     codes = {error.code() for error in sender.failed.values()}
     assert codes == {KafkaError._MSG_TIMED_OUT}, codes
-    found = _records(broker)
+    found = records_of(broker)
     assert sender.confirmed.items() <= found.items()
     with full(disk):
         assert broker.terminate() == 1
