@@ -222,7 +222,8 @@ class ReplicaFetcher:
         if cut is None or self.following.get(partition.key) is not each:
             return
         log = partition.log
-        if not each.is_current or cut.kept_below < log.recovery_point:
+        relied_on = max(log.recovery_point, log.cleaner_offset)
+        if not each.is_current or cut.kept_below < relied_on:
             return
         if cut.keeps_nothing or cut.offset < log.log_end_offset:
             logger.info(

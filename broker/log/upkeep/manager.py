@@ -51,6 +51,10 @@ from broker.protocol.topic_partition import TopicPartition
 # Makes calls, in threads if it likes, and returns when all have returned.
 RunAll: TypeAlias = Callable[[Sequence[BlockingCall]], None]
 _HERE: Final = CallsHere().run_all
+_OFFSET_OF: Final[Mapping[str, Callable[[Log], int]]] = {
+    checkpoints.RECOVERY_POINTS: attrgetter("recovery_point"),
+    checkpoints.CLEANER_OFFSETS: attrgetter("cleaner_offset"),
+}
 _CLEAN: Final = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -116,7 +120,8 @@ class LogManager:
                     if topic_id is not None:
                         self._topic_ids[key] = topic_id
                     self._add(key, log)
-                run(self._keeping_recovery_points(opening.cut_short()))
+                cut_short = opening.cut_short()
+                run(self._keeping(cut_short, checkpoints.RECOVERY_POINTS))
         self._gone = self._files.known() - self.logs.keys()
         # On a full disk the logs of these names wait for a round.
         with suppress(OSError):
@@ -346,27 +351,34 @@ class LogManager:
         return {home: partial(add, home, name, look) for home, look in looks.items()}
 
     def lowering(self, ends: Mapping[TopicPartition, int]) -> Steps[None]:
-        """Lower recovery points, on disk too, before logs are truncated to these ends.
+        """Lower recovery points and cleaner offsets before logs are truncated to ends.
 
-        Otherwise a start after a kill would trust batches written after the truncation.
-        Raises OSError.
+        On disk too: otherwise a start after a kill would trust batches written after
+        the truncation, or take them for compacted. Raises OSError.
         """
-        lowered = {
-            key: log
-            for key, log in ((key, self.logs.get(key)) for key in ends)
-            if log is not None and ends[key] < log.recovery_point
-        }
-        for key, log in lowered.items():
-            log.durability.lower(recovery_floor(log, ends[key]))
-        yield from self._keeping_recovery_points(lowered)
+        lowered: dict[TopicPartition, Log] = {}
+        uncleaned: dict[TopicPartition, Log] = {}
+        for key, end in ends.items():
+            log = self.logs.get(key)
+            if log is None or end >= max(log.recovery_point, log.cleaner_offset):
+                continue
+            floor = recovery_floor(log, end)
+            if end < log.recovery_point:
+                lowered[key] = log
+            if end < log.cleaner_offset:
+                # Kafka: `LogCleanerManager.maybeTruncateCheckpoint`.
+                log.cleaner_offset = floor
+                uncleaned[key] = log
+            # Ends a compaction under way, too.
+            log.durability.lower(floor)
+        yield from self._keeping(lowered, checkpoints.RECOVERY_POINTS)
+        yield from self._keeping(uncleaned, checkpoints.CLEANER_OFFSETS)
 
-    def _keeping_recovery_points(
-        self, logs: Mapping[TopicPartition, Log]
-    ) -> Steps[None]:
-        looks = looks_by_home(logs, attrgetter("recovery_point"))
+    def _keeping(self, logs: Mapping[TopicPartition, Log], name: str) -> Steps[None]:
+        looks = looks_by_home(logs, _OFFSET_OF[name])
         for home, look in looks.items():
             with self._reporting(home):
-                yield partial(self._files.add, home, checkpoints.RECOVERY_POINTS, look)
+                yield partial(self._files.add, home, name, look)
 
     def remove(self, path: str) -> Steps[None]:
         """Remove a path that is `doomed`; raise OSError.

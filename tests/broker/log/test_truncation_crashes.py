@@ -11,10 +11,11 @@ from contextlib import suppress
 
 import pytest
 
-from broker.disk.checkpoints import RECOVERY_POINTS, read_offsets
+from broker.disk.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_offsets
 from broker.disk.memory import Crashed, Faults
 from broker.log import flushing, trimming
 from broker.log.steps import run
+from broker.log.upkeep.cleaner import compaction
 from broker.log.upkeep.rounds import checkpoint
 from tests.broker.log.managing import HOME, A, Failures, fill, open_logs
 from tests.broker.log.witness import (
@@ -145,6 +146,27 @@ def test_a_recovery_point_is_lowered_on_disk_before_a_log_is_cut():
     floor = trimming.recovery_floor(log, 7)
     assert read_offsets(manager.storage, HOME, RECOVERY_POINTS)[A] == floor <= 7
     assert list(manager.lowering({A: 7})) == []
+
+
+def test_a_cleaner_offset_is_lowered_on_disk_before_a_log_is_cut():
+    """To the base of the segment that is active then, as Kafka does."""
+    manager = open_logs({"segment_bytes": 400, "cleanup_policy": {"compact"}})
+    log = manager.logs[A]
+    fill(log, 20)
+    run(compaction(log, NOW_MS, log.log_end_offset))
+    cleaned = log.cleaner_offset
+    run(manager.checkpoint(lambda key: 0))
+    assert read_offsets(manager.storage, HOME, CLEANER_OFFSETS)[A] == cleaned > 7
+    run(manager.lowering({A: 7}))
+    truncate_to(log, 7, NOW_MS)
+    base = log.segments.active.base_offset
+    # A kill now, and more records than the cleaner had seen.
+    fill(log, 20)
+    flushing.flush(log)
+    assert read_offsets(manager.storage, HOME, CLEANER_OFFSETS)[A] == base <= 7
+    left = manager.storage.after_kill()
+    found = open_logs({"cleanup_policy": {"compact"}}, storage=left, keys=())
+    assert found.logs[A].cleaner_offset == base
 
 
 def test_a_flush_under_way_does_not_raise_a_recovery_point_that_was_lowered():
