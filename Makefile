@@ -178,12 +178,12 @@ neighbours: $(STAMP)
 	$(BIN)/python -m experiments.processes.neighbours $(SECONDS)
 
 bench: $(STAMP)
-	$(BIN)/python -m experiments.bench
+	$(BIN)/python -m bench
 	$(BIN)/python -m tests.spark_analysis.bench
 
 # This tree's broker and the one of an earlier commit, in turn on one CPU.
 bench-before: $(STAMP)
-	$(BIN)/python -m experiments.bench.before $(COMMIT)
+	$(BIN)/python -m bench.before $(COMMIT)
 
 paper: $(STAMP)
 	test -f $(OUT)/report/results.json || $(MAKE) compare

@@ -76,20 +76,15 @@ def simulate(
         raise click.UsageError("--faults belongs to a --seed")
     if seed is None and seeds is None and minutes is None:
         raise click.UsageError("one of --seed, --seeds and --minutes is needed")
-    from experiments.simulation.swarm import command
+    from experiments.records.environment import code
+    from simulation.swarm.command import Judge
 
+    judge = Judge(
+        say=click.echo, commit=code()["commit"], zookeeper=zookeeper, shrink=shrink
+    )
     if seed is not None:
-        sound = command.one(
-            seed, faults, click.echo, zookeeper=zookeeper, shrink=shrink
-        )
+        sound = judge.one(seed, faults)
     else:
-        sound = command.many(
-            seeds,
-            minutes,
-            click.echo,
-            zookeeper=zookeeper,
-            shrink=shrink,
-            jobs=jobs,
-        )
+        sound = judge.many(seeds, minutes, jobs=jobs)
     if not sound:
         raise SystemExit(1)

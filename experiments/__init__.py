@@ -2,8 +2,7 @@
 
 ``design`` is an experiment as data; ``load`` draws its requests from a seed and sends
 them; ``worlds`` replay them to a broker or to a model of one; ``running`` sets the
-order of runs; ``records`` defines the recorded data. ``cluster`` and ``simulation`` do
-the same with several brokers, ``theory`` predicts results, ``bench`` compares speed,
-and ``processes`` starts child processes. The analysis (``spark_analysis``) reads the
-recordings and imports nothing from here.
+order of runs; ``records`` defines the recorded data. ``cluster`` does the same with
+several brokers, ``theory`` predicts results, and ``processes`` starts child processes.
+The analysis (``spark_analysis``) reads the recordings and imports nothing from here.
 """

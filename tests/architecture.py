@@ -19,9 +19,14 @@ PACKAGES = {
     "schedulers": (),
     "planes": ("schedulers",),
     "broker": ("schedulers", "planes"),
-    "experiments": ("schedulers", "planes", "broker"),
+    "simulation": ("schedulers", "planes", "broker"),
+    "experiments": ("schedulers", "planes", "broker", "simulation"),
     "spark_analysis": (),
-    "doorkeeper": ("schedulers", "planes", "broker", "experiments", "spark_analysis"),
+    "doorkeeper": (
+        *("schedulers", "planes", "broker", "simulation", "experiments"),
+        "spark_analysis",
+    ),
+    "bench": ("schedulers", "planes", "broker", "simulation", "experiments"),
 }
 
 # Bottom to top. A row may import the rows below it, and neither itself nor those above;
@@ -47,6 +52,12 @@ LAYERS = {
         ("server", "assembly"),
         ("process",),
     ),
+    "simulation": (
+        ("virtual_time",),
+        (".",),
+        ("clients", "control"),
+        ("swarm",),
+    ),
     "experiments": (
         ("design", "processes"),
         ("load",),
@@ -54,12 +65,9 @@ LAYERS = {
         ("worlds",),
         ("cluster",),
         ("worlds.model", "worlds.virtual", "worlds.live", "worlds.kafka"),
-        ("simulation",),
-        ("worlds.virtual.cluster",),
-        ("worlds.virtual.world",),
         ("running.worlds",),
         ("running", "theory"),
-        ("running.executors", "bench"),
+        ("running.executors",),
         ("running.launching",),
     ),
     "spark_analysis": (
@@ -71,6 +79,7 @@ LAYERS = {
         (".",),
     ),
     "doorkeeper": (("at_work",), ("testing",), (".",)),
+    "bench": ((".",),),
 }
 # Layers that may import less than what lies below them.
 ONLY = {

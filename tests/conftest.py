@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from experiments.worlds.virtual.determinism import deterministic
+from simulation.virtual_time.determinism import deterministic
 
 # `deterministic` draws the same examples every time, so a red run is red again;
 # HYPOTHESIS_PROFILE=explore draws new ones and prints how to repeat a failure.

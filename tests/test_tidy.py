@@ -46,18 +46,16 @@ ALLOWED_IMPORTS = {
         "broker/server.py",
         "broker/requests/timer.py",
         "doorkeeper/testing/*.py",
-        "experiments/bench/*.py",
+        "bench/*.py",
         "experiments/cluster/*.py",
         "experiments/processes/cut_off.py",
-        "experiments/simulation/*.py",
-        "experiments/worlds/virtual/determinism.py",
-        "experiments/worlds/virtual/memory_network.py",
+        "simulation/*.py",
         "experiments/worlds/*.py",
     ),
     "kio": ("broker/*.py",),
     "kazoo": (),
-    "simpy": ("experiments/bench/*.py",),
-    "ciw": ("experiments/bench/*.py",),
+    "simpy": ("bench/*.py",),
+    "ciw": ("bench/*.py",),
     "pyspark": ("spark_analysis/*.py", "experiments/running/executors/*.py"),
 }
 # Too slow to import for a broker that must answer within a second.
@@ -67,7 +65,7 @@ HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "pyarrow", "pyspark", "typst"
 FILE_LINES, FUNCTION_LINES = 600, 80
 # Commands; the generator, a process whose parent reads what it prints.
 MAY_PRINT = (
-    "experiments/bench/*.py",
+    "bench/*.py",
     "experiments/load/episodes.py",
     "experiments/processes/idle_probe.py",
     "experiments/processes/neighbours.py",
@@ -102,9 +100,9 @@ PURE = (
     "broker/zookeeper/jute.py",
     "broker/zookeeper/messages.py",
     "broker/zookeeper/watches.py",
-    "experiments/simulation/zookeeper/service.py",
-    "experiments/simulation/zookeeper/sessions.py",
-    "experiments/simulation/zookeeper/tree.py",
+    "broker/zookeeper/in_memory/service.py",
+    "broker/zookeeper/in_memory/sessions.py",
+    "broker/zookeeper/in_memory/tree.py",
     "spark_analysis/statistics/*.py",
 )
 IMPURE_MODULES = (
@@ -260,7 +258,7 @@ SPEED = re.compile(
     r"\b\d[\d.]* ?(?:us|microseconds?)\b|\b(?:twice|times|half) (?:faster|slower)\b"
 )
 MAY_TELL_SPEEDS = (
-    "experiments/bench/*.py",
+    "bench/*.py",
     # Linux' timer slack.
     "experiments/load/openloop.py",
 )

@@ -2,7 +2,7 @@
 
 `Connection` is the part of a non-blocking ``socket.socket`` that is used, so that a
 real socket needs no wrapper on the hot path;
-``experiments.worlds.virtual.memory_network`` has another one, of bounded buffers in
+``simulation.virtual_time.memory_network`` has another one, of bounded buffers in
 memory, for virtual time. `Selector` reports connections that have become readable or
 writable, `ListeningSocket` takes connections, and `Network` makes both.
 

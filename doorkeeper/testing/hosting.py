@@ -33,16 +33,16 @@ from broker.protocol.messages.create_topics import (
 from broker.protocol.messages.message import RequestMessage, ResponseMessage
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request
+from broker.zookeeper.in_memory.service import ZooKeeperService
 from doorkeeper.at_work.cluster_settings import shared_settings
 from doorkeeper.testing.clock import AdvancingClock
 from doorkeeper.testing.faults import FaultRule
 from doorkeeper.testing.node import HOST, BrokerNode
 from doorkeeper.testing.observed_apis import OWN_CLIENT_ID
 from doorkeeper.testing.received import ReceivedRequest
-from experiments.simulation.zookeeper.server import ZooKeeperServer
-from experiments.simulation.zookeeper.service import ZooKeeperService
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 from planes.slices import Wake
+from simulation.virtual_time.memory_network import MemoryNetwork, MemoryStream
+from simulation.virtual_time.memory_zookeeper import memory_zookeeper
 
 R = TypeVar("R", bound=ResponseMessage)
 
@@ -274,7 +274,7 @@ class BrokerHost:
             tick_ms=_ZOOKEEPER_TICK_MS,
             start_ms=0,
         )
-        return ZooKeeperServer(service, self._zookeeper, _ZOOKEEPER_PORT)
+        return memory_zookeeper(service, self._zookeeper, _ZOOKEEPER_PORT)
 
     async def _connect(self, host: str, port: int) -> Stream:
         """Open a broker's connection to another broker, or to ZooKeeper."""

@@ -22,7 +22,7 @@ from typing import Any
 
 # Packages that a run executes; the analysis is not among them, and may change between
 # runs.
-CODE_PACKAGES = ("schedulers", "planes", "broker", "experiments")
+CODE_PACKAGES = ("schedulers", "planes", "broker", "simulation", "experiments")
 _LIBRARIES = ("trio", "kio", "numpy", "pyarrow", "sortedcontainers", "crc32c")
 _ROOT = Path(__file__).resolve().parents[2]
 

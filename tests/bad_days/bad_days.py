@@ -21,8 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from experiments.simulation.checkers import check
-from experiments.simulation.histories import History
+from simulation.checkers import check
+from simulation.histories import History
 from tests.bad_days.live_cluster import BROKERS, PARTITIONS, SESSION_MS, LiveCluster
 from tests.bad_days.recording_clients import (
     RecordingMember,

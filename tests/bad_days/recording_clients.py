@@ -18,7 +18,7 @@ from confluent_kafka import (
 )
 
 from broker.protocol.topic_partition import TopicPartition as Partition
-from experiments.simulation.histories import (
+from simulation.histories import (
     UNKNOWN_OFFSET,
     Commit,
     Committed,

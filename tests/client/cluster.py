@@ -18,8 +18,8 @@ from broker.client.consumer.consumer import open_consumer
 from broker.client.producer.producer import open_producer
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from experiments.worlds.virtual.apis import START_MS
-from experiments.worlds.virtual.memory_network import MemoryStream
+from simulation.virtual_time.apis import START_MS
+from simulation.virtual_time.memory_network import MemoryStream
 from tests.broker.apis.requests import new_topic
 from tests.virtual.kafka import ask, kafka
 from tests.virtual.world import World, in_world

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker.client.producer.buffer_pool import BufferPool
 from broker.protocol.errors import ErrorCode, KafkaError
-from experiments.worlds.virtual.determinism import run_virtual
+from simulation.virtual_time.determinism import run_virtual
 
 TOTAL = 10
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from experiments.bench.before import median_interval
+from bench.before import median_interval
 
 
 # Tables of order statistics for the median at 95 % (Conover 1999, table A3; Dixon and

@@ -7,12 +7,12 @@ from contextlib import contextmanager, nullcontext
 import psutil
 import pytest
 
+from bench import beside, brokers, small_requests
+from bench.beside import Measure
+from bench.brokers import Running
+from bench.row import paired
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.hot import ProducePartition, encode_produce_response
-from experiments.bench import beside, brokers, small_requests
-from experiments.bench.beside import Measure
-from experiments.bench.brokers import Running
-from experiments.bench.row import paired
 from experiments.load import requests
 from experiments.worlds.kafka import apache_kafka
 

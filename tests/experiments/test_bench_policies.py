@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.bench import policies
+from bench import policies
 from schedulers import POLICIES
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.bench import replicas, virtual
+from bench import replicas, virtual
 from experiments.worlds.kafka.apache_kafka import NoKafka
 
 

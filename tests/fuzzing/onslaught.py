@@ -30,8 +30,8 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
-from experiments.worlds.virtual.memory_network import MemoryStream
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.memory_network import MemoryStream
 from tests.broker.apis.requests import (
     SECONDS_30,
     START_MS,

@@ -18,8 +18,8 @@ from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
 from broker.protocol.schemas.stop_replica import StopReplicaRequest
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.wire.codec import decode_response, encode_request
-from experiments.worlds.virtual.apis import receive_frame
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.apis import receive_frame
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from tests.broker.apis import requests
 from tests.fuzzing import test_largest_requests
 from tests.fuzzing.onslaught import Onslaught

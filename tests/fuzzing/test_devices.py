@@ -13,7 +13,7 @@ from broker.disk.memory import MemoryStorage
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.records.records import new_batch
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from tests.broker.apis.requests import (
     SECONDS_30,
     START_MS,

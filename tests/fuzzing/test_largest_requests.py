@@ -16,14 +16,14 @@ import trio
 
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
-from experiments.worlds.virtual.apis import receive_frame
-from experiments.worlds.virtual.determinism import (
+from planes import Task
+from simulation.virtual_time.apis import receive_frame
+from simulation.virtual_time.determinism import (
     CostPerClass,
     VirtualClock,
     run_virtual,
     spender,
 )
-from planes import Task
 from tests.broker.apis.requests import SECONDS_30, new_topic, update_metadata
 from tests.fuzzing.frames import OF_CLIENTS
 from tests.fuzzing.largest import Largest, largest

@@ -9,13 +9,13 @@ import pytest
 import trio
 
 from broker.protocol.api_keys import ApiKey
-from experiments.worlds.virtual.determinism import (
+from planes import Task
+from simulation.virtual_time.determinism import (
     CostPerClass,
     VirtualClock,
     run_virtual,
     spender,
 )
-from planes import Task
 from tests.broker.apis.requests import (
     SECONDS_30,
     batch,

@@ -10,11 +10,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from experiments.worlds.virtual.determinism import run_virtual
 from planes import Block, PlaneCore, Task
 from planes.dispatcher import Dispatcher
 from planes.slices import preempt
 from schedulers import SchedulerConfig, make
+from simulation.virtual_time.determinism import run_virtual
 
 US = 1_000
 QUANTUM_NS = 500 * US

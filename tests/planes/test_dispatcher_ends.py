@@ -7,9 +7,9 @@ import trio
 import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
-from experiments.worlds.virtual.determinism import run_virtual
 from planes.slices import parked, preempt
 from schedulers.registry import POLICIES
+from simulation.virtual_time.determinism import run_virtual
 from tests.planes.simulation import (
     QUANTUM_NS,
     US,

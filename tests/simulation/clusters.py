@@ -11,12 +11,12 @@ import trio
 from broker.cluster.partition import Partition
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.clients.context import ClientContext
-from experiments.simulation.cluster import LATENCY_NS, Cluster
-from experiments.simulation.control.scripted_controller import ScriptedController
-from experiments.simulation.histories import History
-from experiments.simulation.network_faults import HostNetwork
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from simulation.clients.context import ClientContext
+from simulation.cluster import LATENCY_NS, Cluster
+from simulation.control.scripted_controller import ScriptedController
+from simulation.histories import History
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.network_faults import HostNetwork
 
 T = TypeVar("T")
 KEY = TopicPartition("t", 0)

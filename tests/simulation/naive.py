@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.histories import (
+from simulation.histories import (
     Commit,
     Committed,
     FinalLog,

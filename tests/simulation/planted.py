@@ -30,9 +30,9 @@ from broker.node.replicated_group_log import ReplicatedGroupLog
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.replication.replica_fetcher import ReplicaFetcher
+from broker.zookeeper.in_memory.watch_table import WatchTable
 from broker.zookeeper.znodes import WatchEvent
-from experiments.simulation.control.scripted_controller import ScriptedController
-from experiments.simulation.zookeeper.watch_table import WatchTable
+from simulation.control.scripted_controller import ScriptedController
 
 Patch = pytest.MonkeyPatch
 

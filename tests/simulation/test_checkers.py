@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.checkers import check
-from experiments.simulation.histories import History
+from simulation.checkers import check
+from simulation.histories import History
 from tests.simulation.naive import (
     clean_history,
     commit,

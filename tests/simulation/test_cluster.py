@@ -10,8 +10,8 @@ import trio
 
 from broker.client.producer.producer import open_producer
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.cluster import WallClock
-from experiments.simulation.network_faults import Link, between
+from simulation.cluster import WallClock
+from simulation.virtual_time.network_faults import Link, between
 from tests.simulation.clusters import KEY, World, in_world
 
 CONTROLLER = "controller"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.control.elections import Elections
+from simulation.control.elections import Elections
 
 KEY = TopicPartition("t", 0)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.simulation.swarm.scenarios import Fault, Scenario, draw
-from experiments.simulation.swarm.shrinker import shrink
+from simulation.swarm.scenarios import Fault, Scenario, draw
+from simulation.swarm.shrinker import shrink
 
 
 def scenario_of(count: int) -> Scenario:

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from doorkeeper.cli import main
-from experiments.simulation.swarm.scenarios import Fault, draw
-from experiments.simulation.swarm.swarm import SeedResult, judge, swarm, with_faults
+from simulation.swarm.scenarios import Fault, draw
+from simulation.swarm.swarm import SeedResult, judge, swarm, with_faults
 from tests.simulation.planted import PLANTED, commit_with_too_few
 
 ROOT = Path(__file__).parent.parent.parent
@@ -79,8 +79,8 @@ def test_a_broker_that_hands_over_until_after_the_last_fault_is_brought_back() -
 def digest(seed: int, hash_seed: int) -> str:
     """Return what another process finds."""
     program = (
-        "from experiments.simulation.swarm.scenarios import draw\n"
-        "from experiments.simulation.swarm.swarm import judge\n"
+        "from simulation.swarm.scenarios import draw\n"
+        "from simulation.swarm.swarm import judge\n"
         f"print(judge(draw({seed})).digest)"
     )
     done = subprocess.run(

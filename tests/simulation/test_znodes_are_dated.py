@@ -11,10 +11,10 @@ import random
 import trio
 
 from broker.zookeeper.session import ZooKeeperSession
-from experiments.simulation.control.zookeeper_control import ZooKeeperControl
-from experiments.simulation.network_faults import HostNetwork
-from experiments.worlds.virtual.apis import START_MS
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from simulation.control.zookeeper_control import ZooKeeperControl
+from simulation.virtual_time.apis import START_MS
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.network_faults import HostNetwork
 
 ALIVE_S = 60
 

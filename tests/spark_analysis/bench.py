@@ -28,7 +28,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from experiments.bench.row import BenchRow
+from bench.row import BenchRow
 from spark_analysis.recordings.exact_ranks import Quantile, exact_quantiles
 from spark_analysis.recordings.latency_histogram import (
     BUCKETS_PER_E,

@@ -17,9 +17,9 @@ from broker.log.reading import read
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import encode_request
-from experiments.worlds.virtual.apis import kafka_apis
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
-from experiments.worlds.virtual.memory_network import MemoryStream
+from simulation.virtual_time.apis import kafka_apis
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.memory_network import MemoryStream
 from tests.broker.apis.requests import (
     batch,
     fetch_fields,

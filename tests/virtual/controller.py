@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from broker.protocol.errors import ErrorCode
-from experiments.simulation.control.controller_listener import serve_controller
-from experiments.simulation.control.elections import LeaderAndIsr
-from experiments.worlds.virtual.memory_network import MemoryNetwork
+from simulation.control.controller_listener import serve_controller
+from simulation.control.elections import LeaderAndIsr
+from simulation.virtual_time.memory_network import MemoryNetwork
 
 CONTROLLER, PORT = 9, 9099
 

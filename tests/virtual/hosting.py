@@ -17,8 +17,8 @@ import trio
 from broker.application import Application
 from broker.config import BrokerConfig
 from broker.server import BrokerEnvironment, BrokerServer
-from experiments.worlds.virtual.determinism import CostPerClass, VirtualClock, spender
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from simulation.virtual_time.determinism import CostPerClass, VirtualClock, spender
+from simulation.virtual_time.memory_network import MemoryNetwork, MemoryStream
 
 SLICE_NS = 50_000
 

@@ -10,9 +10,9 @@ from broker.handling.kafka_apis import KafkaApis
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import decode_response, encode_request, request_type
-from experiments.worlds.virtual.apis import kafka_apis, receive_frame
-from experiments.worlds.virtual.determinism import VirtualClock
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from simulation.virtual_time.apis import kafka_apis, receive_frame
+from simulation.virtual_time.determinism import VirtualClock
+from simulation.virtual_time.memory_network import MemoryNetwork, MemoryStream
 from tests.broker.apis.requests import SECONDS_30, entity, fetch_fields, new_topic
 
 PARTITIONS = 20

@@ -20,12 +20,12 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.topic_partition import TopicPartition
 from broker.server import BrokerServer
+from broker.zookeeper.in_memory.service import ZooKeeperService
 from broker.zookeeper.session import ZooKeeperSession
-from experiments.simulation.zookeeper.server import ZooKeeperServer
-from experiments.simulation.zookeeper.service import ZooKeeperService
-from experiments.worlds.virtual.apis import START_MS
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
-from experiments.worlds.virtual.memory_network import MemoryStream
+from simulation.virtual_time.apis import START_MS
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.memory_network import MemoryStream
+from simulation.virtual_time.memory_zookeeper import memory_zookeeper
 from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.virtual.hosting import Hosting
 from tests.virtual.kafka import ask
@@ -326,7 +326,7 @@ async def running(
     async with trio.open_nursery() as nursery:
         members = Members(clock, nursery, count, seed, settings)
         await nursery.start(members.network.run)
-        server = ZooKeeperServer(members.zookeeper, members.network, ZOOKEEPER)
+        server = memory_zookeeper(members.zookeeper, members.network, ZOOKEEPER)
         await nursery.start(server.run)
         for number in range(count):
             await members.start(number)

@@ -15,7 +15,7 @@ from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import encode_request, request_type
-from experiments.worlds.virtual.memory_network import MemoryStream
+from simulation.virtual_time.memory_network import MemoryStream
 from tests.broker.apis.requests import (
     SECONDS_30,
     batch,

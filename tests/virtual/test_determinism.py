@@ -14,7 +14,8 @@ import trio.lowlevel
 from trio._core import _run
 from trio.testing import wait_all_tasks_blocked
 
-from experiments.worlds.virtual.determinism import deterministic, run_virtual
+from simulation.virtual_time.determinism import deterministic, run_virtual
+from tests.architecture import PACKAGES
 
 
 def order_of_ten_tasks(seed):
@@ -80,10 +81,9 @@ def test_a_jump_is_felt_by_everybody():
 
 def test_no_other_file_knows_the_private_names_of_trio():
     root = Path(__file__).parents[2]
-    packages = ("schedulers", "planes", "broker", "experiments", "doorkeeper", "tests")
     found = {
         path.name
-        for package in packages
+        for package in (*PACKAGES, "tests")
         for path in (root / package).rglob("*.py")
         if "trio._core" in path.read_text()
     }

@@ -24,7 +24,7 @@ from broker.handling.kafka_apis import KafkaApis
 from broker.log.reading import read
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from experiments.worlds.virtual.apis import START_MS
+from simulation.virtual_time.apis import START_MS
 from tests.broker.apis.broker_world import World as Broker
 from tests.broker.apis.requests import new_topic, values_of
 from tests.client.cluster import Cluster

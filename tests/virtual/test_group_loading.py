@@ -21,8 +21,8 @@ from broker.protocol.records.codecs import NONE, ZSTD
 from broker.protocol.records.records import new_batch
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import encode_request
-from experiments.worlds.virtual.determinism import spender
 from schedulers.registry import POLICIES
+from simulation.virtual_time.determinism import spender
 from tests.broker.apis.requests import (
     SECONDS_30,
     START_MS,

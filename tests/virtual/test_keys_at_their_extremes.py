@@ -26,8 +26,8 @@ from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode
-from experiments.worlds.virtual.determinism import VirtualClock
-from experiments.worlds.virtual.memory_network import MemoryStream
+from simulation.virtual_time.determinism import VirtualClock
+from simulation.virtual_time.memory_network import MemoryStream
 from tests.broker.apis.requests import (
     SECONDS_30,
     START_MS,

@@ -16,10 +16,10 @@ from broker.protocol.wire.codec import encode_request, request_type
 from experiments.design.config import parse
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual import world
-from experiments.worlds.virtual.apis import receive_frame
 from experiments.worlds.virtual.kernel import Kernel, Sharing
-from experiments.worlds.virtual.memory_network import MemoryStream
 from experiments.worlds.virtual.world import Virtual
+from simulation.virtual_time.apis import receive_frame
+from simulation.virtual_time.memory_network import MemoryStream
 from tests.broker.apis.requests import entity
 from tests.model.simulation import MS, exponential, poisson
 from tests.model.test_model_threads import serve

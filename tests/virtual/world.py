@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from broker.config import BrokerConfig
 from broker.handling.registry import APIS
 from broker.node.hosts import Hosts, look_up_here
-from experiments.worlds.virtual.determinism import run_virtual
 from planes.slices import preempt
+from simulation.virtual_time.determinism import run_virtual
 from tests.virtual.hosting import SLICE_NS, Frames, Hosting, frame
 
 US, MS = 1_000, 1_000_000

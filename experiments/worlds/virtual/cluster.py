@@ -31,6 +31,8 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.requests.classifier import CONTROL
 from broker.requests.request import Request
 from broker.server import BrokerEnvironment, BrokerServer
+from broker.zookeeper.in_memory.server import ZooKeeperServer
+from broker.zookeeper.in_memory.service import ZooKeeperService
 from experiments.cluster.book import Book
 from experiments.cluster.membership import Endpoints, member_keys
 from experiments.cluster.recorded import RecordedLife, record_played
@@ -39,13 +41,12 @@ from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.frames import topic_of
 from experiments.load.trace import Trace
 from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime, RunFailed
-from experiments.simulation.network_faults import Host, HostNetwork, between
-from experiments.simulation.zookeeper.server import ZooKeeperServer
-from experiments.simulation.zookeeper.service import ZooKeeperService
-from experiments.worlds.virtual.apis import START_MS
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from experiments.worlds.virtual.devices import Needs, OnDevices, in_pieces
 from experiments.worlds.world import RunFiles, RunResult, Trial
+from simulation.virtual_time.apis import START_MS
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.memory_zookeeper import memory_zookeeper
+from simulation.virtual_time.network_faults import Host, HostNetwork, between
 
 _ZOOKEEPER_HOST, _ZOOKEEPER_PORT = "127.0.0.1", 2181
 _FIRST_DATA_PORT, _FIRST_CONTROL_PORT = 9092, 10092
@@ -153,7 +154,7 @@ class ClusterRun:
             tick_ms=min(_TICK_MS_MAX, max(1, round(self._cluster.session_ms / 2))),
             start_ms=START_MS,
         )
-        return ZooKeeperServer(
+        return memory_zookeeper(
             service,
             self._network,
             _ZOOKEEPER_PORT,

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from broker.requests.request import Request
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
-from experiments.worlds.virtual.memory_network import MemoryConnection, MemoryNetwork
 from planes import Task
 from planes.clock import NowNs
+from simulation.virtual_time.memory_network import MemoryConnection, MemoryNetwork
 
 
 class TraceCosts:

@@ -40,23 +40,23 @@ from experiments.load.requests import error_of
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.worlds.joining import LoadEnd, record_run
-from experiments.worlds.virtual.apis import START_MS, kafka_apis, receive_frame
 from experiments.worlds.virtual.cluster import run_cluster
 from experiments.worlds.virtual.costs import (
     ClientsTime,
     CostlyNetwork,
     TraceCosts,
 )
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from experiments.worlds.virtual.devices import OnDevices, in_pieces
 from experiments.worlds.virtual.kernel import Kernel, sharing
-from experiments.worlds.virtual.memory_network import (
+from experiments.worlds.world import LOAD_AS_CONTROLLER, RunFiles, RunResult, Trial
+from planes import PlaneCore, Task
+from simulation.virtual_time.apis import START_MS, kafka_apis, receive_frame
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.memory_network import (
     MemoryConnection,
     MemoryNetwork,
     MemoryStream,
 )
-from experiments.worlds.world import LOAD_AS_CONTROLLER, RunFiles, RunResult, Trial
-from planes import PlaneCore, Task
 
 # Measured: what one request costs in real time, and one that is replicated.
 _REAL_S_PER_REQUEST = 0.0004

@@ -18,6 +18,7 @@ from broker.cluster.topic_configs import TOPIC_KEYS
 from broker.config import KEYS, BrokerConfig, Key
 from broker.log.segments.log_config import LogConfig
 from broker.protocol.errors import ConfigError
+from tests.architecture import PACKAGES
 
 ROOT = Path(__file__).parents[3]
 BROKER = ROOT / "broker"
@@ -41,7 +42,7 @@ CONSTANTS = {
 }
 TREES = {
     path: ast.parse(path.read_text())
-    for package in ("broker", "doorkeeper", "experiments")
+    for package in PACKAGES
     for path in (ROOT / package).rglob("*.py")
 }
 

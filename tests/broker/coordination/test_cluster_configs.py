@@ -11,7 +11,7 @@ from broker.coordination.zookeeper.configs import ClusterConfigs
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Znode
-from experiments.worlds.virtual.apis import START_MS
+from simulation.virtual_time.apis import START_MS
 from tests.broker.zookeeper.zoo import Zoo, with_zoo
 
 OLD, NEW = {"retention.ms": "1000"}, {"retention.ms": "2000"}

@@ -23,9 +23,9 @@ from broker.disk.identity import draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import MemoryStorage
 from broker.protocol.errors import ErrorCode, KafkaError
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from planes.lock import Acquire, Release
 from planes.slices import PREEMPT, Park
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from tests.broker.coordination.contract_coordinator import (
     CoordinatorContract,
     Scenario,

@@ -45,8 +45,8 @@ from broker.zookeeper.znodes import (
     SetData,
     ZooKeeperError,
 )
-from experiments.worlds.virtual.apis import START_MS
-from experiments.worlds.virtual.memory_network import MemoryStream
+from simulation.virtual_time.apis import START_MS
+from simulation.virtual_time.memory_network import MemoryStream
 from tests.broker.coordination.contract_coordinator import until
 from tests.broker.coordination.member_place import MemberWitness
 from tests.broker.zookeeper.zoo import TIMEOUT_MS, Zoo, with_zoo

@@ -22,7 +22,7 @@ from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Znode
-from experiments.worlds.virtual.apis import START_MS
+from simulation.virtual_time.apis import START_MS
 from tests.broker.coordination.member_place import MemberWitness
 from tests.broker.coordination.test_late_writes import config
 from tests.broker.zookeeper.zoo import Zoo, with_zoo

@@ -8,7 +8,7 @@ import trio.testing
 
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
-from experiments.worlds.virtual.determinism import deterministic
+from simulation.virtual_time.determinism import deterministic
 from tests.broker.network.contract_network import Region
 from tests.broker.network.contract_server import ServerContract
 from tests.broker.network.harness import Harness, TcpWire, echo

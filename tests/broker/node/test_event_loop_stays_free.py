@@ -24,8 +24,8 @@ from broker.log.steps import BlockingCall, run
 from broker.log.upkeep.periodic_task import CallsHere, Done
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.topic_partition import TopicPartition
-from experiments.worlds.virtual.apis import kafka_apis
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.apis import kafka_apis
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.fuzzing.devices import Elsewhere, NotedCalls

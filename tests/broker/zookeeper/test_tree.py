@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.zookeeper.in_memory.tree import Tree
 from broker.zookeeper.znodes import (
     BadVersion,
     Check,
@@ -28,7 +29,6 @@ from broker.zookeeper.znodes import (
     WatchEvent,
     ZooKeeperError,
 )
-from experiments.simulation.zookeeper.tree import Tree
 from tests.broker.zookeeper.drawn_ops import draw_ops
 
 SESSIONS = (7, 8)

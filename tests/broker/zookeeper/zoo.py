@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import trio
 import trio.testing
 
+from broker.zookeeper.in_memory.service import ZooKeeperService
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Event
-from experiments.simulation.zookeeper.server import ZooKeeperServer
-from experiments.simulation.zookeeper.service import ZooKeeperService
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from simulation.virtual_time.determinism import VirtualClock, run_virtual
+from simulation.virtual_time.memory_network import MemoryNetwork, MemoryStream
+from simulation.virtual_time.memory_zookeeper import memory_zookeeper
 
 TIMEOUT_MS = 6000
 
@@ -46,7 +46,7 @@ class Zoo:
 
         async def serve(task_status: trio.TaskStatus[None]) -> None:
             with scope:
-                server = ZooKeeperServer(self.service, self.network, port)
+                server = memory_zookeeper(self.service, self.network, port)
                 await server.run(task_status)
 
         await self.nursery.start(serve)

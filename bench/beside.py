@@ -1,0 +1,193 @@
+"""The whole broker beside others: speed, tails, start and memory, in one run.
+
+All brokers run at the same time, but only one is asked anything at a time; the rounds
+begin with another one each. A broker is *warmed up* before it is pinned and measured:
+a JVM compiles what has run often, and half a minute of load on two CPUs was what its
+rate took to settle. Ours and tansu need none and get a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+from bench import clients
+from bench.brokers import Running, Start, doorkeeper, on_the_load_cpu, peers
+from bench.row import BenchRow, paired
+from bench.small_requests import TOPIC, closed_loop, p99_ms
+
+OURS, KAFKA = "doorkeeper", "kafka"
+_ROUNDS = 5
+# Of starts and of tails, which vary less or take longer.
+_FEWER_ROUNDS = 3
+_CONNECTIONS = (1, 16, 256)
+_TAIL_CONNECTIONS = 16
+_SECONDS = 1.5
+_TAIL_SECONDS = 3.0
+_IDLE_SECONDS = 1.0
+_WARM_UP_SECONDS: Mapping[str, float] = {KAFKA: 30.0}
+# Value bytes -> records per round.
+_VOLUMES = {100: 600_000, 1_000: 150_000}
+
+# Records are unpacked and walked before they are appended.
+_CODECS = ("gzip", "lz4", "zstd")
+
+_LESS_IS_BETTER = frozenset({"s", "ms", "MB"})
+
+# (row's name, unit) -> broker -> one figure per round
+Samples = defaultdict[tuple[str, str], defaultdict[str, list[float]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Something that is asked of one broker, and gives one figure per unit."""
+
+    name: str
+    units: Sequence[str]
+    take: Callable[[Running], Sequence[float]]
+    by_java: bool = False
+
+    def asks(self, broker: Running, names: Collection[str]) -> bool:
+        """Return whether it is asked of ``broker``, which is one of ``names``.
+
+        What needs Kafka's tools or codecs is asked of Kafka and us, where Kafka is.
+        """
+        return not self.by_java or (KAFKA in names and broker.name in (OURS, KAFKA))
+
+
+def rows() -> Iterator[BenchRow]:
+    """Compare with each peer that is here, in every respect."""
+    starts: dict[str, Start] = {OURS: doorkeeper, **peers()}
+    samples: Samples = defaultdict(lambda: defaultdict(list))
+    for _ in range(_FEWER_ROUNDS):
+        for start in starts.values():
+            _start_once(start, samples)
+    with ExitStack() as stack:
+        running = [stack.enter_context(start()) for start in starts.values()]
+        stack.enter_context(on_the_load_cpu())
+        for broker in running:
+            _warm_up(broker)
+        for number in range(_ROUNDS):
+            _round(number, running, samples)
+        tails = {peer.name: _tails(running[0], peer, samples) for peer in running[1:]}
+    for title, peer in zip(starts, running, strict=True):
+        if peer is not running[0]:
+            yield from _rows_beside(peer.name, title, {**samples, **tails[peer.name]})
+
+
+def _rows_beside(
+    peer: str,
+    title: str,
+    samples: Mapping[tuple[str, str], Mapping[str, Sequence[float]]],
+) -> Iterator[BenchRow]:
+    for (measured, unit), by_broker in samples.items():
+        if by_broker.get(peer):
+            yield paired(
+                measured,
+                unit,
+                by_broker[OURS],
+                title,
+                by_broker[peer],
+                more_is_better=unit not in _LESS_IS_BETTER,
+            )
+
+
+def _start_once(start: Start, samples: Samples) -> None:
+    """Start a broker, see how much memory it has when nobody asks it anything."""
+    with start() as broker:
+        samples["start to first answer", "s"][broker.name].append(broker.start_s)
+        time.sleep(_IDLE_SECONDS)
+        idle_mb = broker.resident_mb()
+        samples["resident memory, idle", "MB"][broker.name].append(idle_mb)
+
+
+def _warm_up(broker: Running) -> None:
+    """Let a broker come to its speed on all CPUs, then pin it."""
+    clients.create_topic(broker, TOPIC)
+    closed_loop(broker, 16, _WARM_UP_SECONDS.get(broker.name, 1.0))
+    for record_bytes, records in _VOLUMES.items():
+        topic = f"bytes-{record_bytes}"
+        clients.create_topic(broker, topic)
+        clients.produce(broker, topic, record_bytes, records)
+        clients.fetch(broker, topic, record_bytes, records)
+        for codec in _CODECS if broker.name in (OURS, KAFKA) else ():
+            packed = f"{topic}-{codec}"
+            clients.create_topic(broker, packed)
+            clients.produce(broker, packed, record_bytes, records, codec)
+    broker.pin()
+
+
+def _round(number: int, running: Sequence[Running], samples: Samples) -> None:
+    """Ask every broker everything, beginning with another one each time."""
+    first = number % len(running)
+    order = [*running[first:], *running[:first]]
+    names = [broker.name for broker in running]
+    for measure in _measures():
+        for broker in order:
+            if measure.asks(broker, names):
+                figures = measure.take(broker)
+                for unit, figure in zip(measure.units, figures, strict=True):
+                    samples[measure.name, unit][broker.name].append(figure)
+    for broker in order:
+        loaded_mb = broker.resident_mb()
+        samples["resident memory, under load", "MB"][broker.name].append(loaded_mb)
+
+
+def _measures() -> Iterator[Measure]:
+    for connections in _CONNECTIONS:
+        yield Measure(
+            name=f"PRODUCE of one record, acks=1, {connections} connections",
+            units=("requests/s", "requests/CPU s"),
+            take=partial(closed_loop, connections=connections, seconds=_SECONDS),
+        )
+    for record_bytes, records in _VOLUMES.items():
+        topic = f"bytes-{record_bytes}"
+        for name, take, by_java in (
+            ("produced by librdkafka", clients.produce, False),
+            ("fetched by librdkafka", clients.fetch, False),
+            ("kafka-producer-perf-test", clients.producer_perf, True),
+            ("kafka-consumer-perf-test", clients.consumer_perf, True),
+        ):
+            yield Measure(
+                name=f"records of {record_bytes} B, {name}",
+                units=("MB/s", "MB/CPU s"),
+                take=partial(
+                    take, topic=topic, record_bytes=record_bytes, records=records
+                ),
+                by_java=by_java,
+            )
+        for codec in _CODECS:
+            yield Measure(
+                name=f"records of {record_bytes} B by {codec}, produced by librdkafka",
+                units=("MB/s", "MB/CPU s"),
+                take=partial(
+                    clients.produce,
+                    topic=f"{topic}-{codec}",
+                    record_bytes=record_bytes,
+                    records=records,
+                    codec=codec,
+                ),
+                by_java=True,
+            )
+
+
+def _tails(ours: Running, peer: Running, samples: Samples) -> Samples:
+    """Compare p99s at half the rate that the slower of the two can serve."""
+    capacities = samples[
+        f"PRODUCE of one record, acks=1, {_TAIL_CONNECTIONS} connections", "requests/s"
+    ]
+    rate_per_s = min(median(capacities[each.name]) for each in (ours, peer)) / 2
+    rate_per_s = float(f"{rate_per_s:.2g}")
+    found: Samples = defaultdict(lambda: defaultdict(list))
+    row = f"p99 of PRODUCE at {rate_per_s:.0f}/s, {_TAIL_CONNECTIONS} connections", "ms"
+    for _ in range(_FEWER_ROUNDS):
+        for broker in (ours, peer):
+            found[row][broker.name].append(
+                p99_ms(broker, rate_per_s, _TAIL_CONNECTIONS, _TAIL_SECONDS)
+            )
+    return found

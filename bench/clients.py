@@ -1,0 +1,164 @@
+"""Bytes per second through the clients that people use: librdkafka, and Kafka's own.
+
+Sizes are of the records' values. A client runs on the load's CPU and often is what
+limits the rate; what the broker spent tells then how far from its own limit it was.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from itertools import islice
+
+from bench.brokers import Running, java_command
+
+_WAIT_S = 30.0
+_CHUNK = 10_000
+_SEED = 30
+_MIB = 1024 * 1024 / 1e6
+
+
+def create_topic(broker: Running, topic: str) -> None:
+    """Create a topic of one partition, and wait until it takes records."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=_WAIT_S)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": 1})
+    producer.produce(topic, b"first", partition=0)
+    assert producer.flush(_WAIT_S) == 0, f"{broker.name} takes no records"
+
+
+def produce(
+    broker: Running, topic: str, record_bytes: int, records: int, codec: str = "none"
+) -> tuple[float, float]:
+    """Send records by librdkafka, which gathers them into batches; acks=1.
+
+    Half of a value is random if a codec has to find that out, none of it without one.
+
+    :returns: MB/s until all are acknowledged, and MB per second of the broker's CPU.
+    """
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "acks": 1,
+            "compression.type": codec,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 1_000_000,
+        }
+    )
+    # The connection and the metadata are made before the clock starts.
+    producer.list_topics(topic, timeout=_WAIT_S)
+    rng = random.Random(_SEED)
+    drawn = record_bytes // 2 if codec != "none" else 0
+    chunk = [
+        {"value": rng.randbytes(drawn) + b"x" * (record_bytes - drawn)}
+        for _ in range(_CHUNK)
+    ]
+    chunks = [chunk[: records - at] for at in range(0, records, _CHUNK)]
+    began_cpu_s, began_s = broker.cpu_s(), time.perf_counter()
+    for chunk in chunks:
+        assert producer.produce_batch(topic, chunk, partition=0) == len(chunk)
+    assert producer.flush(_WAIT_S) == 0, f"{broker.name} left records"
+    spent_s = time.perf_counter() - began_s
+    megabytes = records * record_bytes / 1e6
+    return megabytes / spent_s, megabytes / (broker.cpu_s() - began_cpu_s)
+
+
+def fetch(
+    broker: Running, topic: str, record_bytes: int, records: int
+) -> tuple[float, float]:
+    """Read a topic from its beginning by librdkafka.
+
+    :returns: MB/s from the first record on, and MB per second of the broker's CPU.
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            # Else it pauses for a second whenever it is ahead of its application.
+            "queued.min.messages": 1_000_000,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        assert consumer.consume(1, _WAIT_S), f"{broker.name} sends no records"
+        began_cpu_s, began_s = broker.cpu_s(), time.perf_counter()
+        left = records
+        while left > 0:
+            got = consumer.consume(min(left, 10_000), _WAIT_S)
+            assert got, f"{broker.name} sends no more records"
+            left -= len(got)
+        spent_s = time.perf_counter() - began_s
+        megabytes = records * record_bytes / 1e6
+        return megabytes / spent_s, megabytes / (broker.cpu_s() - began_cpu_s)
+    finally:
+        consumer.close()
+
+
+def producer_perf(
+    broker: Running, topic: str, record_bytes: int, records: int
+) -> tuple[float, float]:
+    """Run ``kafka-producer-perf-test`` with its defaults, but acks=1.
+
+    :returns: MB/s as it says, and MB per second of the broker's CPU.
+    """
+    began_cpu_s = broker.cpu_s()
+    out = _java(
+        *("kafka-producer-perf-test", "--topic", topic, "--throughput", "-1"),
+        *("--num-records", str(records), "--record-size", str(record_bytes)),
+        *("--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=1"),
+        "linger.ms=5",
+    )
+    # 1000 records sent, 1.0 records/sec (0.10 MB/sec), ...
+    last = next(line for line in reversed(out) if line.startswith(f"{records} records"))
+    rate = float(last.partition("(")[2].split()[0]) * _MIB
+    megabytes = records * record_bytes / 1e6
+    return rate, megabytes / (broker.cpu_s() - began_cpu_s)
+
+
+def consumer_perf(
+    broker: Running, topic: str, record_bytes: int, records: int
+) -> tuple[float, float]:
+    """Run ``kafka-consumer-perf-test`` with its defaults.
+
+    :returns: MB/s as it says, without the time it takes to join its group, and MB per
+        second of the broker's CPU.
+    """
+    began_cpu_s = broker.cpu_s()
+    out = _java(
+        *("kafka-consumer-perf-test", "--topic", topic, "--messages", str(records)),
+        *("--bootstrap-server", broker.bootstrap, "--timeout", "60000"),
+    )
+    head, values = (line.split(", ") for line in islice(out, 2))
+    if len(values) != len(head):
+        # Instead of figures it says why it has ended early.
+        raise RuntimeError(f"kafka-consumer-perf-test with {broker.name}: {out}")
+    row = dict(zip(head, values, strict=True))
+    megabytes = float(row["data.consumed.in.MB"]) * _MIB
+    return (
+        float(row["fetch.MB.sec"]) * _MIB,
+        megabytes / (broker.cpu_s() - began_cpu_s),
+    )
+
+
+def _java(program: str, *arguments: str) -> list[str]:
+    """Run a program of Kafka's; return the lines that it printed."""
+    done = subprocess.run(
+        [*java_command(program, "-Xmx512M"), *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        timeout=4 * _WAIT_S,
+    )
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]

@@ -1,0 +1,154 @@
+"""Ten thousand partitions: creating, filling, naming and deleting them, stop and start.
+
+Both brokers get the same requests of librdkafka, one broker after the other, on a data
+directory that outlives the stop. Each is given all CPUs, since this is what operators
+wait for. An answer to a deletion says that clients are told, in both; the files go
+later. Once around only: it takes a minute each.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import brokers
+from bench.row import BenchRow, paired
+from experiments.worlds.kafka.apache_kafka import NoKafka
+
+TOPICS, PARTITIONS = 10, 1_000
+_TIMEOUT_S = 300
+_ASKED = 5
+
+StartOn = Callable[[Path], AbstractContextManager[brokers.Running]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """How long each took, in seconds."""
+
+    create_s: float
+    fill_s: float
+    metadata_s: float
+    delete_s: float
+    stop_s: float
+    start_s: float
+
+
+_NAMES = {
+    "create_s": f"{TOPICS} topics of {PARTITIONS:,} partitions created",
+    "fill_s": f"a record in each of {TOPICS * PARTITIONS:,} partitions",
+    "metadata_s": f"metadata of {TOPICS * PARTITIONS:,} partitions",
+    "delete_s": f"a topic of {PARTITIONS:,} partitions deleted",
+    "stop_s": f"orderly stop with {(TOPICS - 1) * PARTITIONS:,} partitions",
+    "start_s": f"start to first answer with {(TOPICS - 1) * PARTITIONS:,} partitions",
+}
+
+
+def rows() -> Iterator[BenchRow]:
+    """Compare with Apache Kafka, where it is."""
+    try:
+        theirs = figures(brokers.kafka)
+    except NoKafka as none:
+        print(f"left out: {none}", file=sys.stderr)
+        return
+    ours = figures(brokers.doorkeeper)
+    for key, name in _NAMES.items():
+        yield paired(
+            name,
+            "s",
+            [getattr(ours, key)],
+            f"Apache Kafka {brokers.KAFKA_VERSION}",
+            [getattr(theirs, key)],
+            more_is_better=False,
+        )
+
+
+def figures(start: StartOn) -> Figures:
+    """Run one broker through all of it, on a directory of its own."""
+    with brokers.directory() as data:
+        with start(data) as running:
+            measured = _life(running)
+            began_s = time.monotonic()
+        stop_s = time.monotonic() - began_s
+        with start(data) as again:
+            start_s = again.start_s
+    return Figures(**measured, stop_s=stop_s, start_s=start_s)
+
+
+def _life(running: brokers.Running) -> dict[str, float]:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient(_settings(running))
+    names = [f"many-{number}" for number in range(TOPICS)]
+
+    def create() -> None:
+        # One by one: Kafka refuses a request for ten thousand partitions.
+        for name in names:
+            new = [NewTopic(name, PARTITIONS, 1)]
+            _settle(admin.create_topics(new, operation_timeout=_TIMEOUT_S))
+
+        # Kafka's broker hears of them a little after its controller has answered.
+        while named() < TOPICS * PARTITIONS:
+            time.sleep(0.05)
+
+    def named() -> int:
+        told = admin.list_topics(timeout=_TIMEOUT_S).topics
+        return sum(len(told[name].partitions) for name in names if name in told)
+
+    def ask() -> None:
+        for _ in range(_ASKED):
+            assert named() == TOPICS * PARTITIONS
+
+    def delete() -> None:
+        _settle(admin.delete_topics(names[:1], operation_timeout=_TIMEOUT_S))
+
+    return {
+        "create_s": _timed(create),
+        "fill_s": _timed(lambda: _fill(running, names)),
+        "metadata_s": _timed(ask) / _ASKED,
+        "delete_s": _timed(delete),
+    }
+
+
+def _fill(running: brokers.Running, names: list[str]) -> None:
+    """Write a record to every partition; return when all are acknowledged."""
+    from confluent_kafka import Producer
+
+    refused: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            refused.append(error)
+
+    producer = Producer({**_settings(running), "linger.ms": 50})
+    for name in names:
+        for partition in range(PARTITIONS):
+            producer.produce(
+                name, b"x" * 100, partition=partition, on_delivery=delivered
+            )
+            producer.poll(0)
+    left = producer.flush(_TIMEOUT_S)
+    if left or refused:
+        raise RuntimeError(f"{left} records unanswered, refused: {refused[:3]}")
+
+
+def _settings(running: brokers.Running) -> dict[str, str | int | float | bool]:
+    # Silent, since its clients live a little longer than the broker.
+    return {"bootstrap.servers": running.bootstrap, "log_level": 0}
+
+
+def _settle(futures: dict[str, Any]) -> None:
+    for future in futures.values():
+        future.result(_TIMEOUT_S)
+
+
+def _timed(work: Callable[[], None]) -> float:
+    began_s = time.monotonic()
+    work()
+    return time.monotonic() - began_s

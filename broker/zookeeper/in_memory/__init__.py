@@ -1,0 +1,1 @@
+"""A ZooKeeper server in memory, which speaks ZooKeeper's wire protocol."""

@@ -1,0 +1,255 @@
+"""What a ZooKeeper service decides, frame by frame: sessions, the tree, watches.
+
+One service may be behind several servers, as an ensemble without delays is: whatever
+was written at one is read at all, and a session moves from one to another. It outlives
+its servers, as files would. Nothing here waits; peers are told by synchronous calls.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from broker.protocol.errors import MalformedFrame
+from broker.zookeeper.in_memory import messages
+from broker.zookeeper.in_memory.sessions import Session, Sessions
+from broker.zookeeper.in_memory.tree import Tree
+from broker.zookeeper.in_memory.watch_table import WatchTable
+from broker.zookeeper.jute import Reader
+from broker.zookeeper.messages import BAD_ARGUMENTS, OK, PING_XID, Greeting, OpCode
+from broker.zookeeper.znodes import (
+    Delete,
+    EventKind,
+    OtherError,
+    Stat,
+    WatchEvent,
+    ZooKeeperError,
+)
+
+_EXPIRED: Final = Greeting(0, 0, bytes(16))
+_NS_PER_MS: Final = 1_000_000
+
+
+class Peer(Protocol):
+    """The server's end of a client's connection, known by its identity."""
+
+    def __hash__(self) -> int: ...
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame after those that are to be sent already."""
+
+    def hang_up(self) -> None:
+        """Send what is to be sent, and end the connection."""
+
+
+class ZooKeeperService:
+    """The state of a ZooKeeper ensemble, and what it answers."""
+
+    def __init__(
+        self,
+        *,
+        now_ns: Callable[[], int],
+        rng: random.Random,
+        tick_ms: int = 2000,
+        start_ms: int,
+    ) -> None:
+        self._now_ns = now_ns
+        # What its wall clock says when ``now_ns`` is 0: by that znodes are dated.
+        self._start_ms = start_ms
+        self.tree = Tree()
+        self.sessions: Sessions[Peer] = Sessions(tick_ms, rng)
+        self._watches: WatchTable[Peer] = WatchTable()
+        self._servers = 0
+        self._of_peer: dict[Peer, Session[Peer]] = {}
+
+    # ---- connections ----------------------------------------------------------------
+
+    def connect(self, peer: Peer, frame: bytes) -> None:
+        """Greet a client; raises `MalformedFrame`."""
+        asked = messages.read_connect(frame)
+        if asked.last_zxid > self.tree.zxid:
+            raise MalformedFrame(f"the client has seen transaction {asked.last_zxid}")
+        if asked.session_id == 0:
+            self.tree.skip()
+            session = self.sessions.open(asked.timeout_ms, self._now_ms(), peer)
+        else:
+            found = self.sessions.find(asked.session_id, asked.password)
+            if found is None:
+                peer.send(messages.greeting_frame(_EXPIRED))
+                peer.hang_up()
+                return
+            session = found
+            self._move(session, peer)
+        self._of_peer[peer] = session
+        greeting = Greeting(session.timeout_ms, session.id, session.password)
+        peer.send(messages.greeting_frame(greeting))
+
+    def _move(self, session: Session[Peer], peer: Peer) -> None:
+        if session.peer is not None:
+            before = session.peer
+            self.disconnect(before)
+            before.hang_up()
+        session.peer = peer
+        self.sessions.touch(session, self._now_ms())
+
+    def disconnect(self, peer: Peer) -> None:
+        """Forget a connection, and with it its watches; the session lives on."""
+        self._watches.forget(peer)
+        session = self._of_peer.pop(peer, None)
+        if session is not None:
+            session.peer = None
+
+    # ---- expiry ---------------------------------------------------------------------
+
+    def until_tick_ns(self) -> int:
+        """Return how long until sessions are looked at again."""
+        tick_ns = self.sessions.tick_ms * _NS_PER_MS
+        return tick_ns - self._now_ns() % tick_ns
+
+    def expire(self) -> None:
+        """End the sessions that nothing has been heard of for too long."""
+        for session in self.sessions.expired(self._now_ms()):
+            self._end(session)
+
+    def expire_now(self, session_id: int) -> None:
+        """End a session at once, whatever is heard of it."""
+        self._end(self.sessions[session_id])
+
+    def started(self) -> None:
+        """Have one more server; sessions that had none live for their whole time."""
+        if self._servers == 0:
+            self.sessions.touch_all(self._now_ms())
+        self._servers += 1
+
+    def stopped(self) -> None:
+        """Have one server less."""
+        self._servers -= 1
+
+    def _end(self, session: Session[Peer]) -> None:
+        self.sessions.remove(session)
+        paths = self.tree.ephemerals(session.id)
+        ops = [Delete(path) for path in paths]
+        _, events = self.tree.transact(ops, session=0, now_ms=self._wall_clock_ms())
+        self._tell(events)
+        if session.peer is not None:
+            peer = session.peer
+            self.disconnect(peer)
+            peer.hang_up()
+
+    # ---- requests -------------------------------------------------------------------
+
+    def take(self, peer: Peer, frame: bytes) -> None:
+        """Answer a request; raises `MalformedFrame`."""
+        session = self._of_peer.get(peer)
+        if session is None:
+            # Its session has just ended, and the connection with it.
+            return
+        self.sessions.touch(session, self._now_ms())
+        reader = Reader(frame)
+        xid, opcode = reader.read_int(), reader.read_int()
+        if opcode == OpCode.PING:
+            peer.send(messages.answer_frame(PING_XID, self.tree.zxid, OK))
+        elif opcode == OpCode.CLOSE_SESSION:
+            session.peer = None
+            self._end(session)
+            peer.send(messages.answer_frame(xid, self.tree.zxid, OK))
+            self.disconnect(peer)
+            peer.hang_up()
+        else:
+            self._answer(peer, session, xid, opcode, reader)
+
+    def _answer(
+        self, peer: Peer, session: Session[Peer], xid: int, opcode: int, reader: Reader
+    ) -> None:
+        code, body = OK, b""
+        try:
+            if opcode in messages.WRITES:
+                body = self._write(session, opcode, reader)
+            else:
+                body = self._read(peer, opcode, reader)
+        except ZooKeeperError as error:
+            code = error.code
+        peer.send(messages.answer_frame(xid, self.tree.zxid, code, body))
+
+    def _write(self, session: Session[Peer], opcode: int, reader: Reader) -> bytes:
+        ops = messages.read_ops(opcode, reader)
+        try:
+            results, events = self.tree.transact(
+                ops, session=session.id, now_ms=self._wall_clock_ms()
+            )
+        except ZooKeeperError as error:
+            if opcode != OpCode.MULTI or error.op is None:
+                raise
+            return messages.failed_multi_body(len(ops), error.op, error.code)
+        self._tell(events)
+        return messages.write_body(opcode, ops, results)
+
+    def _read(self, peer: Peer, opcode: int, reader: Reader) -> bytes:
+        if opcode == OpCode.SET_WATCHES:
+            self._set_watches(peer, reader)
+            return b""
+        if opcode not in (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN):
+            raise OtherError("", messages.UNIMPLEMENTED)
+        path, watch = reader.read_text(), reader.read_bool()
+        if opcode == OpCode.EXISTS and "\0" in path:
+            raise OtherError(path, BAD_ARGUMENTS)
+        if watch and opcode == OpCode.EXISTS:
+            # It sees a znode come into being, too.
+            self._watches.watch_data(path, peer)
+        data, stat = self.tree.get(path)
+        if opcode == OpCode.EXISTS:
+            return messages.stat_body(stat)
+        if opcode == OpCode.GET_DATA:
+            if watch:
+                self._watches.watch_data(path, peer)
+            return messages.data_body(data, stat)
+        if watch:
+            self._watches.watch_children(path, peer)
+        return messages.children_body(self.tree.children(path))
+
+    # ---- watches --------------------------------------------------------------------
+
+    def _tell(self, events: Sequence[WatchEvent]) -> None:
+        for event in events:
+            for peer in self._watches.gone_off(event):
+                peer.send(messages.event_frame(self.tree.zxid, event))
+
+    def _set_watches(self, peer: Peer, reader: Reader) -> None:
+        """Set watches again; what they have missed since a transaction is told."""
+        zxid = reader.read_long()
+        kinds = (
+            (reader.read_texts(), _missed_data, self._watches.watch_data),
+            (reader.read_texts(), _missed_birth, self._watches.watch_data),
+            (reader.read_texts(), _missed_children, self._watches.watch_children),
+        )
+        for paths, missed, watch in kinds:
+            for path in paths:
+                kind = missed(self.tree.stat(path), zxid)
+                if kind is None:
+                    watch(path, peer)
+                else:
+                    event = WatchEvent(kind, path)
+                    peer.send(messages.event_frame(self.tree.zxid, event))
+
+    def _now_ms(self) -> int:
+        return self._now_ns() // _NS_PER_MS
+
+    def _wall_clock_ms(self) -> int:
+        return self._start_ms + self._now_ms()
+
+
+def _missed_data(stat: Stat | None, zxid: int) -> EventKind | None:
+    if stat is None:
+        return EventKind.DELETED
+    return EventKind.DATA_CHANGED if stat.mzxid > zxid else None
+
+
+def _missed_birth(stat: Stat | None, zxid: int) -> EventKind | None:
+    return None if stat is None else EventKind.CREATED
+
+
+def _missed_children(stat: Stat | None, zxid: int) -> EventKind | None:
+    if stat is None:
+        return EventKind.DELETED
+    return EventKind.CHILDREN_CHANGED if stat.pzxid > zxid else None

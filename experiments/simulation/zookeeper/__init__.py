@@ -1,1 +1,0 @@
-"""A ZooKeeper server in memory, which speaks its wire protocol in virtual time."""

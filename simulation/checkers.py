@@ -1,0 +1,380 @@
+"""What must hold of a history, whatever happened; each rule finds its own anomalies.
+
+After Jepsen's checker of Kafka (``tests.kafka`` of jepsen-io/kafka), whose names are
+kept where the anomaly is the same, and Kafka's own promises on replication. A rule is
+a function of a `History` that yields an `Anomaly` for each case. Left out are the
+anomalies of transactions, which the broker does not serve: precommitted reads and
+Elle's cycles.
+
+A record is *promised* if it was acknowledged to a producer with acks=all. A loss of
+those that the leader alone acknowledged is no anomaly.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import pairwise
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeVar
+
+from broker.protocol.topic_partition import TopicPartition
+from simulation.histories import (
+    UNKNOWN_OFFSET,
+    Commit,
+    FinalLog,
+    History,
+    Read,
+    Replica,
+    Send,
+)
+
+ALL_REPLICAS: Final = -1
+NO_OFFSET: Final = -1
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class Anomaly(NamedTuple):
+    """Something that must not be: its kind, and what was seen."""
+
+    kind: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.what}"
+
+
+Check = Callable[[History], Iterator[Anomaly]]
+
+
+def check(history: History) -> list[Anomaly]:
+    """Return all anomalies of a history. Cost: O(n log n)."""
+    return [anomaly for rule in CHECKS for anomaly in rule(history)]
+
+
+# ---- what was written --------------------------------------------------------------
+
+
+def lost_writes(history: History) -> Iterator[Anomaly]:
+    """Find promised records that the final log does not have.
+
+    ``lost-write`` stands below a record that is there, ``unseen`` beyond all.
+    """
+    finals, values = _finals(history), _final_values(history)
+    for send in history.sends:
+        final = finals.get(send.partition)
+        if final is None or not _is_promised(send):
+            continue
+        deleted = 0 <= send.offset < final.log_start_offset
+        if deleted or send.value in values[send.partition]:
+            continue
+        end = final.records[-1][0] + 1 if final.records else final.log_start_offset
+        kind = "unseen" if send.offset >= end else "lost-write"
+        yield Anomaly(kind, f"{_sent(send)}; the log ends at {end}")
+
+
+def duplicates(history: History) -> Iterator[Anomaly]:
+    """Find records of idempotent producers that stand at two offsets."""
+    idempotent = {send.value for send in history.sends if send.idempotent}
+    for (partition, value), offsets in _offsets_of_values(history).items():
+        if len(offsets) > 1 and value in idempotent:
+            what = f"{value!r} at {sorted(offsets)} of {_name(partition)}"
+            yield Anomaly("duplicate", what)
+
+
+def misplaced_values(history: History) -> Iterator[Anomaly]:
+    """Find records that stand where their producer never sent them.
+
+    ``invented``: in no partition did anybody send it; ``strayed``: in another one.
+    """
+    sent = {send.value: send.partition for send in history.sends}
+    for partition, value in _offsets_of_values(history):
+        if value not in sent:
+            yield Anomaly("invented", f"{value!r} in {_name(partition)}")
+        elif sent[value] != partition:
+            what = f"{value!r} of {_name(sent[value])} in {_name(partition)}"
+            yield Anomaly("strayed", what)
+
+
+def refused_writes_read(history: History) -> Iterator[Anomaly]:
+    """Find records whose producer was told that they are not written (G1a)."""
+    failed = {send.value: send for send in history.sends if send.outcome == "fail"}
+    for partition, value in _offsets_of_values(history):
+        if value in failed:
+            yield Anomaly("G1a", f"{_sent(failed[value])} is in {_name(partition)}")
+
+
+def send_order(history: History) -> Iterator[Anomaly]:
+    """Find records of an idempotent producer that changed places in a partition.
+
+    ``nonmonotonic-send``: by the offsets that it was told. ``reordered``: by the log.
+    """
+    idempotent = (send for send in history.sends if send.idempotent)
+    places = {
+        (final.partition, value): offset
+        for final in history.finals
+        for offset, value in final.records
+    }
+    for _, sends in _grouped(idempotent, attrgetter("producer", "partition")):
+        sends.sort(key=attrgetter("number"))
+        told = [s for s in sends if s.outcome == "ok" and s.offset != UNKNOWN_OFFSET]
+        for one, other in pairwise(told):
+            if one.offset >= other.offset:
+                what = f"{_sent(one)}, then {_sent(other)}"
+                yield Anomaly("nonmonotonic-send", what)
+        found = [s for s in sends if (s.partition, s.value) in places]
+        for one, other in pairwise(found):
+            at, then = (places[it.partition, it.value] for it in (one, other))
+            if at > then:
+                what = f"{_sent(one)} stands at {at}, {_sent(other)} at {then}"
+                yield Anomaly("reordered", what)
+
+
+# ---- what was read -----------------------------------------------------------------
+
+
+def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
+    """Find offsets at which two values were seen, or acknowledged with acks=all."""
+    seen: dict[tuple[TopicPartition, int], set[bytes]] = defaultdict(set)
+    for partition, offset, value in _sightings(history):
+        seen[partition, offset].add(value)
+    for (partition, offset), values in seen.items():
+        if len(values) > 1:
+            what = f"{sorted(values)} at {offset} of {_name(partition)}"
+            yield Anomaly("inconsistent-offsets", what)
+
+
+def dirty_reads(history: History) -> Iterator[Anomaly]:
+    """Find records that a consumer was given and that the final log does not have."""
+    finals, values = _finals(history), _final_values(history)
+    for read in history.reads:
+        final = finals.get(read.partition)
+        if final is None or read.offset < final.log_start_offset:
+            continue
+        if read.value not in values[read.partition]:
+            yield Anomaly("dirty-read", _given(read))
+
+
+def poll_order(history: History) -> Iterator[Anomaly]:
+    """Find steps back and gaps in what a consumer was given of a partition.
+
+    Within one poll they are ``int-nonmonotonic-poll`` and ``int-poll-skip``, between
+    polls of a session without ``int-``. Offsets that nobody ever saw are no gap.
+    """
+    known: dict[TopicPartition, set[int]] = defaultdict(set)
+    for partition, offset, _ in _sightings(history):
+        known[partition].add(offset)
+    sessions = attrgetter("consumer", "session", "partition")
+    for (_, _, partition), reads in _grouped(history.reads, sessions):
+        for one, other in pairwise(reads):
+            inside = "int-" if one.poll == other.poll else ""
+            what = f"{_given(one)}, then {_given(other)}"
+            if other.offset <= one.offset:
+                yield Anomaly(f"{inside}nonmonotonic-poll", what)
+            elif known[partition].intersection(range(one.offset + 1, other.offset)):
+                yield Anomaly(f"{inside}poll-skip", what)
+
+
+# ---- groups ------------------------------------------------------------------------
+
+
+def lost_commits(history: History) -> Iterator[Anomaly]:
+    """Find answers to who asked for an offset that are no commit still in force.
+
+    A commit is in force from its call until another one has been acknowledged that was
+    called after its own end. Before the first acknowledged one, there may be none. An
+    attempt that was given up may come in force at any later time: commits have no
+    number by which a coordinator could tell that it is late, Kafka's neither.
+    """
+    by_name = dict(_grouped(history.commits, attrgetter("group", "partition")))
+    for answer in history.committed:
+        commits = by_name.get((answer.group, answer.partition), [])
+        allowed = set(_in_force(commits, answer.invoked_ns, answer.answered_ns))
+        if answer.offset not in allowed:
+            what = (
+                f"{answer.group} has {answer.offset} in {_name(answer.partition)}, "
+                f"expected one of {sorted(allowed)}"
+            )
+            yield Anomaly("lost-commit", what)
+
+
+def _in_force(
+    commits: list[Commit], invoked_ns: int, answered_ns: int
+) -> Iterator[int]:
+    ended = [
+        each.invoked_ns
+        for each in commits
+        if each.outcome == "ok" and each.answered_ns < invoked_ns
+    ]
+    # What had ended before this began has been replaced.
+    last_ns = max(ended, default=-1)
+    if not ended:
+        yield NO_OFFSET
+    for each in commits:
+        if each.outcome == "fail" or each.invoked_ns > answered_ns:
+            continue
+        given_up = each.outcome == "unknown" or each.repeated
+        if given_up or each.answered_ns >= last_ns:
+            yield each.offset
+
+
+# ---- brokers -----------------------------------------------------------------------
+
+
+def leaders(history: History) -> Iterator[Anomaly]:
+    """Find two leaders of a partition under one epoch."""
+    seen: dict[tuple[TopicPartition, int], int] = {}
+    for look in history.replicas:
+        if not look.is_leader:
+            continue
+        first = seen.setdefault((look.partition, look.leader_epoch), look.broker)
+        if first != look.broker:
+            what = f"brokers {first} and {look.broker} lead {_seen(look)}"
+            yield Anomaly("two-leaders", what)
+
+
+def steps_back(history: History) -> Iterator[Anomaly]:
+    """Find what went back in one life of a broker, and must not.
+
+    Leader epochs, high watermarks and log starts anywhere, and the log's end of who
+    leads throughout one epoch.
+    """
+    lives = attrgetter("broker", "life", "partition")
+    for _, looks in _grouped(history.replicas, lives):
+        for one, other in pairwise(looks):
+            for kind, name in _ONLY_FORWARD.items():
+                before, after = getattr(one, name), getattr(other, name)
+                if after < before:
+                    what = f"from {before} to {after}: {_seen(other)}"
+                    yield Anomaly(kind, what)
+            led_on = (
+                one.is_leader
+                and other.is_leader
+                and one.leader_epoch == other.leader_epoch
+            )
+            if led_on and other.log_end_offset < one.log_end_offset:
+                what = f"from {one.log_end_offset}: {_seen(other)}"
+                yield Anomaly("leader-lost-records", what)
+
+
+_ONLY_FORWARD: Final = {
+    "epoch-back": "leader_epoch",
+    "high-watermark-back": "high_watermark",
+    "log-start-back": "log_start_offset",
+}
+
+
+def watermarks(history: History) -> Iterator[Anomaly]:
+    """Find high watermarks outside of their logs, or that moved with too few in sync.
+
+    The latter is what consumers may read although acks=all would have been refused.
+    """
+    for look in history.replicas:
+        if not look.log_start_offset <= look.high_watermark <= look.log_end_offset:
+            yield Anomaly("high-watermark-outside", _seen(look))
+    # One ISR of one leader.
+    led = [look for look in history.replicas if look.is_leader]
+    isrs = attrgetter("broker", "life", "partition", "leader_epoch", "partition_epoch")
+    for _, looks in _grouped(led, isrs):
+        for one, other in pairwise(looks):
+            too_few = len(one.isr) < min(one.min_isr, other.min_isr)
+            if too_few and other.high_watermark > one.high_watermark:
+                what = f"{one.isr} of {one.min_isr} in sync: {_seen(other)}"
+                yield Anomaly("high-watermark-under-min-isr", what)
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    lost_writes,
+    duplicates,
+    misplaced_values,
+    refused_writes_read,
+    send_order,
+    inconsistent_offsets,
+    dirty_reads,
+    poll_order,
+    lost_commits,
+    leaders,
+    steps_back,
+    watermarks,
+)
+
+
+# ---- what several rules look at ----------------------------------------------------
+
+
+def _is_promised(send: Send) -> bool:
+    return send.outcome == "ok" and send.acks == ALL_REPLICAS
+
+
+def _finals(history: History) -> dict[TopicPartition, FinalLog]:
+    return {final.partition: final for final in history.finals}
+
+
+def _final_values(history: History) -> dict[TopicPartition, set[bytes]]:
+    return {
+        final.partition: {value for _, value in final.records}
+        for final in history.finals
+    }
+
+
+def _sightings(history: History) -> Iterator[tuple[TopicPartition, int, bytes]]:
+    """Iterate over (partition, offset, value): what stands where, for good."""
+    for send in history.sends:
+        if _is_promised(send) and send.offset != UNKNOWN_OFFSET:
+            yield send.partition, send.offset, send.value
+    for read in history.reads:
+        yield read.partition, read.offset, read.value
+    for final in history.finals:
+        for offset, value in final.records:
+            yield final.partition, offset, value
+
+
+def _offsets_of_values(
+    history: History,
+) -> dict[tuple[TopicPartition, bytes], set[int]]:
+    """Return where each value was read, by consumers or at the end."""
+    found: dict[tuple[TopicPartition, bytes], set[int]] = defaultdict(set)
+    for read in history.reads:
+        found[read.partition, read.value].add(read.offset)
+    for final in history.finals:
+        for offset, value in final.records:
+            found[final.partition, value].add(offset)
+    return found
+
+
+def _grouped(values: Iterable[T], key: Callable[[T], K]) -> Iterator[tuple[K, list[T]]]:
+    """Iterate over (key, values with it), in the order of first appearance."""
+    groups: dict[K, list[T]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    yield from groups.items()
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _sent(send: Send) -> str:
+    place = "" if send.offset == UNKNOWN_OFFSET else f" at {send.offset}"
+    acks = "all" if send.acks == ALL_REPLICAS else send.acks
+    return (
+        f"{send.value!r} (acks={acks}, {send.outcome}{place} of "
+        f"{_name(send.partition)}, answered {send.answered_ns / 1e9:.3f} s)"
+    )
+
+
+def _given(read: Read) -> str:
+    return (
+        f"{read.value!r} at {read.offset} of {_name(read.partition)} to "
+        f"{read.consumer} ({read.at_ns / 1e9:.3f} s)"
+    )
+
+
+def _seen(look: Replica) -> str:
+    return (
+        f"{_name(look.partition)} at broker {look.broker}, life {look.life}: "
+        f"epoch {look.leader_epoch}, offsets {look.log_start_offset} to "
+        f"{look.log_end_offset}, high watermark {look.high_watermark} "
+        f"({look.at_ns / 1e9:.3f} s)"
+    )

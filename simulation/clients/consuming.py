@@ -1,0 +1,178 @@
+"""Consumers of a simulated cluster: members of a group, lone readers, an auditor."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.client.consumer.consumer import KafkaConsumer, open_consumer
+from broker.client.consumer.consumer_record import ConsumerRecord
+from broker.client.consumer.rebalance_listener import SilentListener
+from broker.protocol.errors import KafkaError
+from broker.protocol.topic_partition import TopicPartition
+from simulation.clients.context import ClientContext
+from simulation.histories import Commit, Committed, Outcome, Read
+
+_REQUEST_TIMEOUT_MS: Final = 2_000
+_SETTINGS: Final = {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "request_timeout_ms": _REQUEST_TIMEOUT_MS,
+    "default_api_timeout_ms": 4_000,
+    "metadata_max_age_ms": 5_000,
+}
+_MEMBER: Final = {
+    "session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 1_000,
+    "max_poll_interval_ms": 8_000,
+}
+_POLL_S: Final = 0.5
+# What took as long had an attempt without an answer.
+_GIVEN_UP_NS: Final = _REQUEST_TIMEOUT_MS * 1_000_000
+
+
+@dataclass(slots=True)
+class RecordingConsumer:
+    """Notes what a consumer is given and commits; ``name`` is unique."""
+
+    context: ClientContext
+    name: str
+    rng: random.Random
+    _polls: int = 0
+    _sessions: dict[TopicPartition, int] = field(default_factory=dict)
+    # Where each partition goes on.
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+
+    async def be_member(self, group: str, topic: str) -> None:
+        """Read a topic as a member of a group, and commit, until cancelled."""
+        async with self._consumer(group_id=group, **_MEMBER) as consumer:
+            consumer.subscribe([topic], _Sessions(self))
+            while True:
+                await self._poll(consumer)
+                if self.positions and self.rng.random() < 0.5:
+                    await self._commit(consumer, group)
+
+    async def read(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read partitions from their beginnings, until cancelled."""
+        async with self._consumer() as consumer:
+            self.begin(partitions)
+            consumer.assign(partitions)
+            while True:
+                await self._poll(consumer)
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that positions are found anew."""
+        for partition in partitions:
+            self._sessions[partition] = self._sessions.get(partition, -1) + 1
+            self.positions.pop(partition, None)
+
+    def _consumer(self, **settings: Any) -> Any:
+        return open_consumer(
+            self.context.bootstrap,
+            connect=self.context.host.connect,
+            rng=self.rng,
+            client_id=self.name,
+            **{**_SETTINGS, **settings},
+        )
+
+    async def _poll(self, consumer: KafkaConsumer) -> None:
+        try:
+            records = await consumer.poll(timeout_s=_POLL_S)
+        except KafkaError:
+            # The next poll says whether it can go on.
+            return
+        self._polls += 1
+        for record in records:
+            self._note(record)
+
+    def _note(self, record: ConsumerRecord) -> None:
+        partition = TopicPartition(record.topic, record.partition)
+        assert record.value is not None
+        self.positions[partition] = record.offset + 1
+        self.context.history.reads.append(
+            Read(
+                consumer=self.name,
+                session=self._sessions[partition],
+                poll=self._polls,
+                partition=partition,
+                offset=record.offset,
+                value=record.value,
+                at_ns=self.context.now_ns(),
+            )
+        )
+
+    async def keep(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets for a group, once."""
+        self.positions = dict(offsets)
+        async with self._consumer(group_id=group) as consumer:
+            await self._commit(consumer, group)
+
+    async def _commit(self, consumer: KafkaConsumer, group: str) -> None:
+        offsets, invoked_ns = dict(self.positions), self.context.now_ns()
+        outcome: Outcome = "unknown"
+        try:
+            await consumer.commit(offsets)
+            outcome = "ok"
+        except KafkaError:
+            # An attempt whose answer was lost may have been carried out.
+            pass
+        finally:
+            answered_ns = self.context.now_ns()
+            for partition, offset in offsets.items():
+                self.context.history.commits.append(
+                    Commit(
+                        group=group,
+                        partition=partition,
+                        offset=offset,
+                        invoked_ns=invoked_ns,
+                        answered_ns=answered_ns,
+                        outcome=outcome,
+                        repeated=answered_ns - invoked_ns >= _GIVEN_UP_NS,
+                    )
+                )
+
+    async def audit(self, group: str, partitions: Sequence[TopicPartition]) -> bool:
+        """Ask once what a group has committed; False if nobody says."""
+        async with self._consumer(group_id=group) as consumer:
+            invoked_ns = self.context.now_ns()
+            try:
+                found = await consumer.committed(partitions)
+            except KafkaError:
+                return False
+        for partition in partitions:
+            self.context.history.committed.append(
+                Committed(
+                    group=group,
+                    partition=partition,
+                    offset=found[partition].offset if partition in found else -1,
+                    invoked_ns=invoked_ns,
+                    answered_ns=self.context.now_ns(),
+                )
+            )
+        return True
+
+
+class _Sessions(SilentListener):
+    """Has a consumer note that it begins with partitions anew."""
+
+    def __init__(self, consumer: RecordingConsumer) -> None:
+        self._consumer = consumer
+
+    async def on_partitions_assigned(
+        self, partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Begin with partitions that are new to us."""
+        self._consumer.begin(sorted(partitions))
+
+    async def on_partitions_revoked(
+        self, partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Let go of them: others commit for them from now on."""
+        for partition in partitions:
+            self._consumer.positions.pop(partition, None)
+
+    async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Let go of them."""
+        await self.on_partitions_revoked(partitions)

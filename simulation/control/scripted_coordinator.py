@@ -1,0 +1,157 @@
+"""The coordinator of a broker whose controller follows a script, elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
+from broker.coordination.coordinator import (
+    BrokerRack,
+    Configs,
+    CoordinatedBroker,
+    FoundLog,
+    NewTopic,
+)
+from broker.coordination.single_node import SingleNode
+from broker.log.steps import Steps
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+from simulation.control.elections import Elections
+
+
+class Script(Protocol):
+    """The controller, as far as a broker knows it at once."""
+
+    elections: Elections
+    topics: dict[str, Topic]
+
+    controller_epoch: int
+
+    def epoch_of(self, broker: int) -> int:
+        """Return the epoch of a broker's registration."""
+
+    def start_again(self, broker: int, keys: Iterable[TopicPartition]) -> None:
+        """Command partitions of a broker anew."""
+
+    def producer_ids(self) -> range:
+        """Return producer ids that nobody else is given."""
+
+
+class ScriptedCoordinator(SingleNode):
+    """What a broker is handed whose controller is a `ScriptedController`.
+
+    To be asked it is alone: nobody is elected, and nothing moves, but by the script.
+    """
+
+    def __init__(self, controller: Script, broker: int) -> None:
+        super().__init__(broker)
+        self._controller = controller
+        self.broker_configs: Mapping[str, Mapping[str, str]] = {}
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration."""
+        return self._controller.epoch_of(self._id)
+
+    async def has_elected(self, controller_epoch: int) -> bool:
+        """Return whether the script has had a controller of this epoch."""
+        return controller_epoch <= self._controller.controller_epoch
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The topics that exist, by name."""
+        return self._controller.topics
+
+    def load(self) -> None:
+        """Remember nothing: the controller does."""
+
+    def reconcile(
+        self, found: Mapping[TopicPartition, FoundLog]
+    ) -> Mapping[TopicPartition, str]:
+        """Keep all logs that are found."""
+        return {}
+
+    def open(self, broker: CoordinatedBroker) -> None:
+        """Command nothing: the controller will, over the network."""
+        self._broker = broker
+
+    @property
+    def remembers_at_length(self) -> bool:
+        """Say no: there is nothing to make shorter."""
+        return False
+
+    def compaction(self) -> Steps[None]:
+        """Do nothing."""
+        return
+        yield
+
+    def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
+        """Say nothing: a broker that loses its one directory stops."""
+
+    def start_again(self, refused: Sequence[TopicPartition]) -> None:
+        """Have them commanded anew."""
+        self._controller.start_again(self._id, refused)
+
+    def live_brokers(self) -> Sequence[BrokerRack]:
+        """Return the brokers that are alive."""
+        return [BrokerRack(each) for each in sorted(self._controller.elections.live)]
+
+    def configs_of(self, topic: str) -> Mapping[str, str] | None:
+        """Return what the script sets for a topic; None for one that it has not."""
+        found = self.topics.get(topic)
+        return found.configs if found else None
+
+    @property
+    def offsets_partitions(self) -> int | None:
+        """How many partitions ``__consumer_offsets`` has; None if there is none."""
+        found = self.topics.get(GROUP_METADATA_TOPIC)
+        return None if found is None else len(found.leader_epochs)
+
+    async def producer_id_block(self) -> range:
+        """Reserve producer ids."""
+        return self._controller.producer_ids()
+
+    async def begin_topic(self, new: NewTopic) -> ErrorCode:
+        """Refuse: topics are the script's."""
+        raise _refused()
+
+    async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
+        """Refuse."""
+        raise _refused()
+
+    async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
+        """Refuse."""
+        raise _refused()
+
+    async def create_partitions(
+        self,
+        name: str,
+        first: int,
+        assignment: tuple[tuple[int, ...], ...],
+        timeout_ms: int = 0,
+    ) -> bool:
+        """Refuse."""
+        raise _refused()
+
+    async def set_topic_configs(
+        self, name: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Refuse."""
+        raise _refused()
+
+    async def set_broker_configs(
+        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Refuse."""
+        raise _refused()
+
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> Sequence[TopicPartition]:
+        """Refuse."""
+        raise _refused()
+
+
+def _refused() -> KafkaError:
+    return KafkaError(ErrorCode.not_controller, "the controller follows a script")

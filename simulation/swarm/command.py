@@ -1,0 +1,117 @@
+"""Judgement of seeds, one by one, and the report on them: ``doorkeeper simulate``."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from simulation.swarm.scenarios import Scenario, draw
+from simulation.swarm.swarm import (
+    SeedResult,
+    judge,
+    shrunk,
+    silence,
+    swarm,
+    with_faults,
+)
+
+# Of one kind; the others say little more.
+_TOLD_PER_KIND: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Judges seeds and reports on them, a line at a time to ``say``.
+
+    ``commit`` is that of the code, for reports of failures; with ``shrink`` those are
+    repeated with fewer faults.
+    """
+
+    say: Callable[[str], None]
+    commit: str
+    zookeeper: bool
+    shrink: bool
+
+    def one(self, seed: int, faults: Iterable[int] | None) -> bool:
+        """Judge one seed in detail, with ``faults`` alone if given; True if sound."""
+        silence()
+        scenario = replace(draw(seed), zookeeper=self.zookeeper)
+        if faults is not None:
+            scenario = with_faults(scenario, faults)
+        self._describe_scenario(scenario)
+        result = judge(scenario)
+        self.say(f"digest {result.digest}")
+        if result.anomalies:
+            self._describe_failure(result)
+        return not result.anomalies
+
+    def many(self, seeds: range | None, minutes: float | None, *, jobs: int) -> bool:
+        """Judge seeds until they or the minutes are over; True if all are sound."""
+        silence()
+        began_s, judged, failed = time.monotonic(), 0, []
+        digests = hashlib.sha256()
+
+        def is_over() -> bool:
+            return minutes is not None and time.monotonic() - began_s > minutes * 60
+
+        chosen = seeds or itertools.count()
+        for result in swarm(chosen, is_over, zookeeper=self.zookeeper, jobs=jobs):
+            judged += 1
+            digests.update(result.digest.encode())
+            if result.anomalies:
+                failed.append(result.scenario.seed)
+                self._describe_failure(result)
+        taken_s = time.monotonic() - began_s
+        pace = judged / taken_s * 60
+        self.say(
+            f"{_counted(judged, 'seed')} in {taken_s:.0f} s, {pace:.0f} a minute, "
+            f"{len(failed)} failed"
+            f"{': ' if failed else ''}{', '.join(map(str, failed))}"
+        )
+        self.say(f"digest {digests.hexdigest()}")
+        return not failed
+
+    def _describe_scenario(self, scenario: Scenario) -> None:
+        self.say(
+            f"seed {scenario.seed}: {_counted(scenario.brokers, 'broker')}, "
+            f"{_counted(scenario.partitions, 'partition')} of "
+            f"{_counted(scenario.replicas, 'replica')}, min.insync.replicas "
+            f"{scenario.min_insync}, {_counted(len(scenario.producers), 'producer')}, "
+            f"{_counted(scenario.members, 'member')}, {scenario.lasts_ms} ms"
+        )
+        for fault in scenario.faults:
+            self.say(f"  fault {fault}")
+
+    def _describe_failure(self, result: SeedResult) -> None:
+        """Report what does not hold, on which code, and how to see it again."""
+        scenario = result.scenario
+        self.say(f"seed {scenario.seed} FAILED on commit {self.commit}")
+        self._describe_anomalies(result)
+        if self.shrink and scenario.faults:
+            result = shrunk(result)
+            self.say("  it still fails as")
+            self._describe_scenario(result.scenario)
+            self._describe_anomalies(result)
+        numbers = ",".join(str(each.number) for each in result.scenario.faults)
+        under = " --zookeeper" if scenario.zookeeper else ""
+        seed = scenario.seed
+        self.say(f"  doorkeeper simulate --seed {seed}{under} --faults '{numbers}'")
+
+    def _describe_anomalies(self, result: SeedResult) -> None:
+        found: Counter[str] = Counter()
+        for anomaly in result.anomalies:
+            found[anomaly.kind] += 1
+            if found[anomaly.kind] <= _TOLD_PER_KIND:
+                self.say(f"  {anomaly}")
+        for kind, count in found.items():
+            if count > _TOLD_PER_KIND:
+                self.say(f"  {kind}: {count - _TOLD_PER_KIND} more")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,245 @@
+"""Carries out the faults of a scenario: each begins and ends at its time.
+
+A fault that cannot happen is passed over: nobody kills a broker that is down. All are
+over when the scenario's time is; once brokers that stopped because of their disks have
+been brought back, the cluster is whole again, and can be asked for progress.
+
+Losing power loses what was not flushed, which Kafka bears only while others have it.
+So unless every append is flushed, power fails at a broker only where each of its
+partitions has another replica in sync, on a broker that is whole: it runs, the
+controller reaches it, and its disk is not about to fail. Until the broker is in sync
+itself again nobody else is killed or cut off: a controller that misses both, and the
+others first, keeps the one without power as the last of an ISR, and has it lead when
+it comes back without its records (Kafka's does the same).
+
+Under ZooKeeper it fails nowhere then: a controller that is elected when a broker is
+back already does not know that it was away, and has it lead on (Kafka's does the same;
+KRaft knows, by KIP-966).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import trio
+
+from broker.protocol.topic_partition import TopicPartition
+from simulation.cluster import Cluster, Control, SimulatedBroker
+from simulation.swarm.scenarios import Fault, Scenario
+from simulation.virtual_time.network_faults import Link, between
+
+_SLOW_FACTOR: Final = 100
+
+
+class Nemesis:
+    """Inflicts faults; ``hosts`` are all that there are, ``replace`` kills clients."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        cluster: Cluster,
+        control: Control,
+        hosts: Sequence[str],
+        replace: Callable[[str, int], None],
+    ) -> None:
+        self._scenario = scenario
+        self._cluster = cluster
+        self._control = control
+        self._hosts = hosts
+        self._replace = replace
+        self._fragile: SimulatedBroker | None = None
+        self._begins_s = 0.0
+        self._inflictions: dict[str, Callable[[Fault], Awaitable[None]]] = {
+            "kill": self._kill,
+            "bounce": self._bounce,
+            "power": self._power,
+            "isolate": self._isolate,
+            "deafen": self._deafen,
+            "cut": self._cut,
+            "slow": self._slow,
+            "stall": self._stall,
+            "full": self._full,
+            "device": self._device,
+            "prefer": self._prefer,
+            "fail-over": self._fail_over,
+            "producer": self._client,
+            "member": self._client,
+        }
+
+    async def run(self) -> None:
+        """Inflict all faults; returns when they are over, brokers may be down."""
+        self._begins_s = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for fault in self._scenario.faults:
+                await trio.sleep_until(self._begins_s + fault.at_ms / 1000)
+                nursery.start_soon(self._inflictions[fault.kind], fault)
+            await trio.sleep_until(self._begins_s + self._scenario.lasts_ms / 1000)
+
+    async def bring_back(self) -> None:
+        """Start again whoever stops for its disk: it hands over first, so wait for it.
+
+        Returns when all run.
+        """
+        for each in self._cluster.brokers:
+            if each.disk.has_failed:
+                await each.ended.wait()
+            if each.has_stopped:
+                await self._cluster.start(each.id)
+
+    def _ends_s(self, fault: Fault) -> float:
+        ends_ms = min(fault.at_ms + fault.lasts_ms, self._scenario.lasts_ms)
+        return self._begins_s + ends_ms / 1000
+
+    # ---- brokers ------------------------------------------------------------------
+
+    async def _kill(self, fault: Fault) -> None:
+        await self._down(fault, self._ends_s(fault), power_fails=False)
+
+    async def _bounce(self, fault: Fault) -> None:
+        await self._down(fault, trio.current_time(), power_fails=False)
+
+    async def _power(self, fault: Fault) -> None:
+        if self._scenario.zookeeper and not self._scenario.flushes:
+            return
+        await self._down(fault, self._ends_s(fault), power_fails=True)
+
+    async def _down(self, fault: Fault, until_s: float, *, power_fails: bool) -> None:
+        each = self._cluster.brokers[fault.broker]
+        if not each.is_up or not self._may_harm(each):
+            return
+        if power_fails and not self._may_lose_power(each):
+            return
+        if power_fails and not self._scenario.flushes:
+            self._fragile = each
+        await self._cluster.kill(each.id, power_fails=power_fails)
+        await trio.sleep_until(until_s)
+        await self._cluster.start(each.id)
+
+    def _may_harm(self, each: SimulatedBroker) -> bool:
+        """Return whether nobody else needs what this broker has."""
+        if self._fragile is not None and self._is_in_sync(self._fragile):
+            self._fragile = None
+        return self._fragile is None or self._fragile is each
+
+    def _may_lose_power(self, each: SimulatedBroker) -> bool:
+        return self._scenario.flushes or self._is_dispensable(each)
+
+    def _is_in_sync(self, each: SimulatedBroker) -> bool:
+        """Return whether a broker runs, is in all ISRs, and rightly so.
+
+        Who controls may not have noticed yet that it was away.
+        """
+        return each.is_up and all(
+            each.id in standing.isr and self._has_all(each, key)
+            for key, standing in self._control.standings().items()
+            if each.id in standing.replicas
+        )
+
+    def _has_all(self, each: SimulatedBroker, key: TopicPartition) -> bool:
+        """Return whether a broker has all of a partition that is known as committed."""
+        replicas = {
+            other.id: other.broker.replicas.partitions[key]
+            for other in self._cluster.up
+            if key in other.broker.replicas.partitions
+        }
+        committed = max((it.high_watermark for it in replicas.values()), default=0)
+        ours = replicas.get(each.id)
+        return ours is not None and ours.log.log_end_offset >= committed
+
+    def _is_dispensable(self, each: SimulatedBroker) -> bool:
+        """Return whether all that is committed is on others that are whole, too."""
+        whole = {
+            other.id
+            for other in self._cluster.up
+            if other is not each and self._is_whole(other)
+        }
+        return all(
+            whole.intersection(state.isr)
+            for state in self._control.standings().values()
+            if each.id in state.replicas
+        )
+
+    def _is_whole(self, each: SimulatedBroker) -> bool:
+        """Return whether the controller will go on counting on a broker that runs."""
+        links = between([each.host.name], [self._control.host])
+        reached = all(self._cluster.network.reaches(link) for link in links)
+        return reached and not each.disk.is_to_fail
+
+    # ---- links --------------------------------------------------------------------
+
+    async def _isolate(self, fault: Fault) -> None:
+        """Separate a broker from everybody, or from some."""
+        rng = random.Random(fault.chance)
+        others = self._others(fault)
+        some = others if rng.random() < 0.5 else rng.sample(others, len(others) // 2)
+        await self._silence(fault, between([self._host(fault)], some))
+
+    async def _deafen(self, fault: Fault) -> None:
+        """Let a broker be heard and not hear, or the other way round."""
+        host, others = self._host(fault), self._others(fault)
+        links = [Link(other, host) for other in others]
+        if fault.chance % 2:
+            links = [Link(host, other) for other in others]
+        await self._silence(fault, links)
+
+    async def _silence(self, fault: Fault, links: Sequence[Link]) -> None:
+        await trio.lowlevel.checkpoint()
+        if not self._may_harm(self._cluster.brokers[fault.broker]):
+            return
+        self._cluster.network.silence(links)
+        await trio.sleep_until(self._ends_s(fault))
+        self._cluster.network.hear(links)
+
+    async def _cut(self, fault: Fault) -> None:
+        await trio.lowlevel.checkpoint()
+        self._cluster.network.cut_between([self._host(fault)], self._others(fault))
+
+    async def _slow(self, fault: Fault) -> None:
+        links = between([self._host(fault)], self._others(fault))
+        self._cluster.network.slow_down(links, _SLOW_FACTOR)
+        await trio.sleep_until(self._ends_s(fault))
+        self._cluster.network.slow_down(links, 1)
+
+    def _host(self, fault: Fault) -> str:
+        return self._cluster.brokers[fault.broker].host.name
+
+    def _others(self, fault: Fault) -> list[str]:
+        return [each for each in self._hosts if each != self._host(fault)]
+
+    # ---- disks --------------------------------------------------------------------
+
+    async def _stall(self, fault: Fault) -> None:
+        await trio.lowlevel.checkpoint()
+        self._cluster.brokers[fault.broker].disk.stall(self._ends_s(fault))
+
+    async def _full(self, fault: Fault) -> None:
+        disk = self._cluster.brokers[fault.broker].disk
+        disk.fill_up()
+        await trio.sleep_until(self._ends_s(fault))
+        disk.make_room()
+
+    async def _device(self, fault: Fault) -> None:
+        """Fail one call; a broker that stops for that is started when it is mended."""
+        each = self._cluster.brokers[fault.broker]
+        if not each.is_up or not self._may_harm(each):
+            return
+        each.disk.fail()
+        await trio.sleep_until(self._ends_s(fault))
+        each.disk.mend()
+        if each.has_stopped:
+            await self._cluster.start(each.id)
+
+    # ---- control and clients --------------------------------------------------------
+
+    async def _prefer(self, fault: Fault) -> None:
+        keys = list(self._control.standings())
+        await self._control.prefer(keys[fault.chance % len(keys)])
+
+    async def _fail_over(self, fault: Fault) -> None:
+        await self._control.fail_over(self._ends_s(fault))
+
+    async def _client(self, fault: Fault) -> None:
+        await trio.lowlevel.checkpoint()
+        self._replace(fault.kind, fault.chance)

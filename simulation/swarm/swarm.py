@@ -1,0 +1,93 @@
+"""Scenarios of many seeds, judged in their order by one process or by several."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Final
+
+from simulation.checkers import Anomaly
+from simulation.swarm.bad_day import live_through
+from simulation.swarm.scenarios import Scenario, draw
+from simulation.swarm.shrinker import shrink
+
+# Seeds that each process is given ahead, so that a long day holds up no other.
+_AHEAD: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedResult:
+    """What came of one seed; ``digest`` is the same whenever it is run again."""
+
+    scenario: Scenario
+    digest: str
+    anomalies: tuple[Anomaly, ...]
+
+
+def judge(scenario: Scenario) -> SeedResult:
+    """Live through a scenario."""
+    outcome = live_through(scenario)
+    digest = hashlib.sha256(outcome.history.digest().encode())
+    for anomaly in outcome.anomalies:
+        digest.update(str(anomaly).encode())
+    return SeedResult(
+        scenario=scenario,
+        digest=digest.hexdigest(),
+        anomalies=tuple(outcome.anomalies),
+    )
+
+
+def swarm(
+    seeds: Iterable[int],
+    is_over: Callable[[], bool],
+    *,
+    zookeeper: bool = False,
+    jobs: int = 1,
+) -> Iterator[SeedResult]:
+    """Yield the result of each seed in turn until time is over, whatever the jobs.
+
+    Several ``jobs`` are processes, which know nothing of what was patched in this one.
+    """
+    scenarios = (replace(draw(seed), zookeeper=zookeeper) for seed in seeds)
+    until_over = takewhile(lambda _: not is_over(), scenarios)
+    if jobs == 1:
+        yield from map(judge, until_over)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=fresh, initializer=silence) as pool:
+        judged: deque[Future[SeedResult]] = deque()
+        for scenario in until_over:
+            judged.append(pool.submit(judge, scenario))
+            if len(judged) >= _AHEAD * jobs:
+                yield judged.popleft().result()
+        while judged:
+            yield judged.popleft().result()
+
+
+def silence() -> None:
+    """Keep the brokers' own words, of which there are many, off the terminal."""
+    logging.getLogger("broker").addHandler(logging.NullHandler())
+    logging.getLogger("broker").propagate = False
+
+
+def with_faults(scenario: Scenario, numbers: Iterable[int]) -> Scenario:
+    """Return a scenario with none but these of its faults."""
+    kept = set(numbers)
+    faults = tuple(each for each in scenario.faults if each.number in kept)
+    return replace(scenario, faults=faults)
+
+
+def shrunk(result: SeedResult) -> SeedResult:
+    """Return the result of a smaller scenario that fails in one of the same ways."""
+    kinds = {anomaly.kind for anomaly in result.anomalies}
+
+    def fails(scenario: Scenario) -> bool:
+        return any(each.kind in kinds for each in judge(scenario).anomalies)
+
+    return judge(shrink(result.scenario, fails))

@@ -1,0 +1,72 @@
+"""Looks at all replicas of a simulated cluster, again and again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from broker.protocol.topic_partition import TopicPartition
+from simulation.cluster import Cluster, SimulatedBroker
+from simulation.histories import History, Replica
+
+_LOOK_S: Final = 0.02
+# Its life, whether it leads, leader epoch, high watermark, log start, log end, ISR,
+# partition epoch, and how many acks=all asks for.
+_State = tuple[int, bool, int, int, int, int, tuple[int, ...], int, int]
+
+
+class Watcher:
+    """Notes each replica whenever it differs from the last look at it."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._last: dict[tuple[int, TopicPartition], _State] = {}
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            for each in self._cluster.up:
+                self._look_at(each)
+            await trio.sleep(_LOOK_S)
+
+    def _look_at(self, each: SimulatedBroker) -> None:
+        now_ns = self._cluster.clock.now_ns()
+        for key, partition in each.broker.replicas.partitions.items():
+            if partition.is_offline:
+                continue
+            log = partition.log
+            state = (
+                each.life,
+                partition.is_leader,
+                partition.leader_epoch,
+                partition.high_watermark,
+                log.log_start_offset,
+                log.log_end_offset,
+                partition.isr,
+                partition.partition_epoch,
+                partition.effective_min_isr,
+            )
+            # Looked at fifty times a second, and seldom another one.
+            if self._last.get((each.id, key)) != state:
+                self._last[each.id, key] = state
+                self._history.replicas.append(_replica(each.id, key, state, now_ns))
+
+
+def _replica(broker: int, key: TopicPartition, state: _State, at_ns: int) -> Replica:
+    life, is_leader, epoch, high_watermark, start, end, isr, version, least = state
+    return Replica(
+        broker=broker,
+        life=life,
+        partition=key,
+        is_leader=is_leader,
+        leader_epoch=epoch,
+        high_watermark=high_watermark,
+        log_start_offset=start,
+        log_end_offset=end,
+        isr=isr,
+        partition_epoch=version,
+        min_isr=least,
+        at_ns=at_ns,
+    )
