@@ -108,6 +108,7 @@ class Analysis(Section):
 
     ``compare`` are pairs of arms to be compared with each other; with the baseline all
     arms are. Two worlds agree on a ratio if it is the same to within ``margin_worlds``.
+    A quantile with fewer effective exceedances than ``exceedances_shown`` is refused.
     """
 
     quantiles: Annotated[tuple[Share, ...], Field(min_length=1)] = (
@@ -120,9 +121,7 @@ class Analysis(Section):
     margin_latency: Share = 0.05
     margin_goodput: Share = 0.02
     margin_worlds: Mean = 0.25
-    exceedances_shown: Annotated[int, Field(ge=1)] = 30
-    exceedances_headline: Annotated[int, Field(ge=1)] = 100
-    resamples: Annotated[int, Field(ge=100, le=1_000_000)] = 2000
+    exceedances_shown: Annotated[int, Field(ge=1)] = 10
     compare: tuple[tuple[Name, Name], ...] = ()
 
 

@@ -44,7 +44,7 @@ def judge_incident(spark: SparkSession, manifest: Manifest) -> Incident | None:
     old_leader = manifest.old_leader
     if old_leader is None or len(manifest.points) > 1:
         return None
-    measures = measures_of(manifest.world, manifest.options.margin_latency)
+    measures = measures_of(manifest.options.margin_latency)
     attempts = _with_decision(read_attempts(spark, manifest), old_leader)
     attempts = attempts.cache()
     values = _values(attempts, manifest, measures, old_leader)

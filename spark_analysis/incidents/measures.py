@@ -22,16 +22,12 @@ _APPENDED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One number per run: its name for machines, its heading, its unit, its meaning.
-
-    ``modelled`` is whether the model world has it: it knows one broker and no records.
-    """
+    """One number per run: its name for machines, its heading, its unit, its meaning."""
 
     name: str
     label: str
     unit: str
     meaning: str
-    modelled: bool
     margin: float
 
     @property
@@ -45,7 +41,6 @@ class _Told(NamedTuple):
     label: str
     unit: str
     meaning: str
-    modelled: bool = False
 
 
 _MS, _NO_UNIT, _RECORDS = "ms", "", ""
@@ -56,14 +51,12 @@ _TOLD: Final = (
         _MS,
         "from the decision until the old leader has obeyed the last of the "
         "election's LEADER_AND_ISRs",
-        modelled=True,
     ),
     _Told(
         "accepted",
         "records accepted in vain",
         _RECORDS,
         "records that the old leader appended after the decision",
-        modelled=True,
     ),
     _Told(
         "lost",
@@ -90,7 +83,6 @@ _TOLD: Final = (
         "writes told NOT_LEADER",
         _NO_UNIT,
         "attempts to write that were answered NOT_LEADER_OR_FOLLOWER (6)",
-        modelled=True,
     ),
     _Told(
         "failed_otherwise",
@@ -122,13 +114,9 @@ _TOLD: Final = (
 )
 
 
-def measures_of(world: str, margin: float) -> tuple[Measure, ...]:
-    """Return a world's measures in the order of the report."""
-    return tuple(
-        Measure(**told._asdict(), margin=margin)
-        for told in _TOLD
-        if told.modelled or world != "model"
-    )
+def measures_of(margin: float) -> tuple[Measure, ...]:
+    """Return the measures in the order of the report."""
+    return tuple(Measure(**told._asdict(), margin=margin) for told in _TOLD)
 
 
 def of_partition(old_leader: int) -> Mapping[str, str]:

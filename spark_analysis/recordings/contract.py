@@ -89,8 +89,6 @@ class Options:
     margin_latency: float
     margin_goodput: float
     exceedances_shown: float
-    exceedances_headline: float
-    resamples: int
     pairs: tuple[tuple[str, str], ...] = ()
     margin_worlds: float = MARGIN_WORLDS
 

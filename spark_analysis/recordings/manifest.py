@@ -39,7 +39,6 @@ Raw = Mapping[str, Any]
 _T = TypeVar("_T")
 _INT64: Final = 2**63
 MANIFEST: Final = "manifest.json"
-RESAMPLES_MAX: Final = 1_000_000
 
 
 def load_manifest(directory: Path) -> Manifest:
@@ -271,8 +270,6 @@ def _options(raw: Raw) -> Options:
         margin_latency=raw["margin_latency"],
         margin_goodput=raw["margin_goodput"],
         exceedances_shown=raw["exceedances_shown"],
-        exceedances_headline=raw["exceedances_headline"],
-        resamples=raw["resamples"],
         pairs=tuple((first, second) for first, second in raw.get("compare", ())),
         margin_worlds=raw.get("margin_worlds", MARGIN_WORLDS),
     )
@@ -354,7 +351,7 @@ def check(manifest: Manifest, path: Path | str) -> None:
     _check_unique(manifest, path)
     _check_names(manifest, path)
     options = manifest.options
-    if not (0 < options.alpha < 1 and 1 <= options.resamples <= RESAMPLES_MAX):
+    if not 0 < options.alpha < 1:
         raise RecordingError(f"{path}: analysis: impossible values: {options}")
     times = Counter((run.point, run.block, run.arm) for run in manifest.runs_valid)
     twice = sorted(slot for slot, count in times.items() if count > 1)

@@ -63,6 +63,7 @@ def refusal(content: dict[str, Any]) -> str:
         ("workloads", {}, "workloads: unknown key; did you mean 'workload'?"),
         ("experiment.sed", 4, "experiment.sed: unknown key; did you mean 'seed'?"),
         ("limits.drain", 3, "limits.drain: unknown key; did you mean 'drain_s'?"),
+        ("analysis.resamples", 500, "analysis.resamples: unknown key; known here: qu"),
         (
             "workload.traffic.0.arrivals.rate",
             3,

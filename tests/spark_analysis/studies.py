@@ -38,8 +38,6 @@ OPTIONS = Options(
     margin_latency=0.05,
     margin_goodput=0.02,
     exceedances_shown=30,
-    exceedances_headline=100,
-    resamples=100,
 )
 P99, PER_S = metrics_of(OPTIONS)
 REQUESTS = 10_000

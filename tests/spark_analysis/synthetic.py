@@ -318,8 +318,6 @@ def _manifest(
             "margin_latency": 0.05,
             "margin_goodput": 0.02,
             "exceedances_shown": 30,
-            "exceedances_headline": 100,
-            "resamples": 500,
             **analysis,
         },
         "config": {"experiment": {"name": "synthetic", "seed": seed}},

@@ -31,8 +31,6 @@ OPTIONS = Options(
     margin_latency=0.05,
     margin_goodput=0.02,
     exceedances_shown=10,
-    exceedances_headline=10,
-    resamples=100,
 )
 P95, P99, GOODPUT = metrics_of(OPTIONS)
 SESSIONS = 12
