@@ -30,9 +30,9 @@ from doorkeeper.shared import CONFIG, FILE, console, failing, refusing
 )
 def calibrate(config: Path, world: str, sessions: int, out: Path | None) -> None:
     """Measure the CPU time of a config's requests under its baseline arm."""
-    from doorkeeper.at_work import calibration as at_work
     from experiments.design.config_errors import ExperimentError
+    from experiments.running import command
     from experiments.worlds.world import WorldError
 
     with refusing(ExperimentError), failing(WorldError):
-        at_work.run(config, world, sessions, out, console())
+        command.calibrate(config, world, sessions, out, console())

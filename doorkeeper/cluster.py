@@ -49,15 +49,15 @@ def up(
     With --data the commands stop, start and kill act on single brokers.
     """
     from broker.protocol.errors import ConfigError
-    from doorkeeper.at_work import cluster as at_work
-    from doorkeeper.at_work.cluster_settings import ClusterError
+    from doorkeeper.local_cluster import supervisor
+    from doorkeeper.local_cluster.cluster_settings import ClusterError
     from experiments.processes.children import RunFailed
     from experiments.processes.java import NoJava
     from experiments.processes.zookeeper import NoZooKeeper
 
     refused = refusing(ClusterError, ConfigError)
     with refused, failing(RunFailed, NoJava, NoZooKeeper):
-        at_work.run(brokers, port, data, overrides(settings, scheduler))
+        supervisor.run(brokers, port, data, overrides(settings, scheduler))
 
 
 _NUMBER = click.argument("number", type=click.IntRange(0, 98), metavar="N")
@@ -70,7 +70,7 @@ _OF_CLUSTER = click.option(
 
 
 def _command(action: str, number: int, data: Path) -> None:
-    from doorkeeper.at_work.cluster_control import ControlError, ask_cluster
+    from doorkeeper.local_cluster.cluster_control import ControlError, ask_cluster
 
     with failing(ControlError):
         ask_cluster(data, action, number)

@@ -57,10 +57,8 @@ def run(
     workers: int | None,
 ) -> None:
     """Run an experiment; exit status 1 if a trial has no run that counts."""
-    from doorkeeper.at_work import experiments as at_work
-    from doorkeeper.at_work.calibration import for_machine
     from experiments.design.config_errors import ExperimentError
-    from experiments.running import launching
+    from experiments.running import command, launching
     from experiments.running.trials import TrialFailed
     from experiments.worlds.world import WorldError
 
@@ -73,11 +71,11 @@ def run(
     with refusing(ExperimentError), failing(TrialFailed, WorldError):
         chosen = launching.load(config, schedulers, world)
         directory, screen = out or Path("runs") / chosen.name, console()
-        there = for_machine(chosen, directory, calibration, screen, resume=resume)
-        complete = at_work.run_experiment(
-            there,
+        complete = command.run_experiment(
+            chosen,
             directory,
             screen,
+            calibration=calibration,
             resume=resume,
             executor=executor,
             workers=workers,
@@ -91,13 +89,12 @@ def run(
 @CONFIG
 def validate(config: Path) -> None:
     """Check a config, its broker keys included."""
-    from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
-    from experiments.running import launching
+    from experiments.running import command, launching
 
     with refusing(ExperimentError):
         chosen = launching.load(config)
-    click.echo(f"{config}: {chosen.name} is well formed: {at_work.size(chosen)}")
+    click.echo(f"{config}: {chosen.name} is well formed: {command.size(chosen)}")
 
 
 @experiment.command()
@@ -125,16 +122,15 @@ def plan(
     precision: str,
 ) -> None:
     """Print the trials, the runs and the minutes; with a pilot, the sessions."""
-    from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
-    from experiments.running import launching
+    from experiments.running import command, launching
 
     with refusing(ExperimentError):
         chosen = launching.load(config, schedulers, world)
         if pilot is not None:
-            at_work.advise(chosen, pilot, _share(precision), console())
+            command.advise(chosen, pilot, _share(precision), console())
             return
-    at_work.describe(chosen, console())
+    command.describe(chosen, console())
 
 
 def _share(text: str) -> float:

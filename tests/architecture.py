@@ -69,6 +69,7 @@ LAYERS = {
         ("running", "theory"),
         ("running.executors",),
         ("running.launching",),
+        ("running.command",),
     ),
     "spark_analysis": (
         ("statistics",),
@@ -78,7 +79,7 @@ LAYERS = {
         ("report",),
         (".",),
     ),
-    "doorkeeper": (("at_work",), ("testing",), (".",)),
+    "doorkeeper": (("local_cluster",), ("testing",), (".",)),
     "bench": ((".",),),
 }
 # Layers that may import less than what lies below them.

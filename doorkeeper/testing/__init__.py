@@ -6,7 +6,7 @@
 from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
-from doorkeeper.at_work.cluster_settings import ClusterError
+from doorkeeper.local_cluster.cluster_settings import ClusterError
 from doorkeeper.testing.brokers import Broker, Cluster, Fault, broker, cluster
 from doorkeeper.testing.received import ReceivedRequest
 

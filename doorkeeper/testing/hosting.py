@@ -33,8 +33,9 @@ from broker.protocol.messages.create_topics import (
 from broker.protocol.messages.message import RequestMessage, ResponseMessage
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request
+from broker.zookeeper.in_memory.server import ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
-from doorkeeper.at_work.cluster_settings import shared_settings
+from doorkeeper.local_cluster.cluster_settings import shared_settings
 from doorkeeper.testing.clock import AdvancingClock
 from doorkeeper.testing.faults import FaultRule
 from doorkeeper.testing.node import HOST, BrokerNode

@@ -22,7 +22,7 @@ from broker.network.epoll import TcpNetwork
 from broker.node.broker import Broker
 from broker.node.call_shell import CallThreads, call_in_thread
 from broker.server import BrokerEnvironment, BrokerServer
-from doorkeeper.at_work.cluster_settings import DATA, listeners
+from doorkeeper.local_cluster.cluster_settings import DATA, listeners
 from doorkeeper.testing.clock import AdvancingClock
 from doorkeeper.testing.faults import FaultTable
 from doorkeeper.testing.memory_files import CopyingNetwork

@@ -1,26 +1,31 @@
-"""From a config file to a finished experiment: checks, the executor, and the run."""
+"""From a config file to a finished experiment: checks, calibration, executor, run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from experiments.design import config
+from rich.console import Console
+
+from experiments.design import calibration, config
+from experiments.design.calibration import Calibration
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
 from experiments.design.worlds import WORLDS
 from experiments.load.size import refuse_oversize
-from experiments.records.environment import memory_bytes
+from experiments.records.environment import code, environment, memory_bytes, now
+from experiments.running.calibrate import SESSIONS, calibrate
 from experiments.running.executor import Executor
-from experiments.running.progress import Watcher
-from experiments.running.runner import run
+from experiments.running.progress import ProgressBar, Watcher
+from experiments.running.runner import refuse_taken, run
 from experiments.running.units import Missing
 from experiments.running.worlds import make_world
 from experiments.worlds.world import World
 
+CALIBRATION: Final = "calibration.json"
 # Opens the Spark session in which trials are to run; its type is Spark's own.
 Connect = Callable[[], AbstractContextManager[Any]]
 
@@ -42,6 +47,58 @@ def load(
         _check_broker_keys(point)
         refuse_oversize(point.experiment, memory_bytes())
     return experiment
+
+
+def for_machine(
+    experiment: Experiment,
+    directory: Path,
+    given: Path | None,
+    console: Console,
+    *,
+    resume: bool,
+) -> Experiment:
+    """Return the experiment with the costs of the machine that it is to run on.
+
+    These are the costs of the file ``given``, or else those that ``directory`` holds
+    from an earlier run. Otherwise they are measured, if the world measures the machine
+    and loads are shares of it. In other worlds requests have their nominal costs.
+
+    :raises ExperimentError: if the file is no calibration of this traffic, or the
+        directory holds an experiment.
+    """
+    if given is not None:
+        return experiment.with_machine(calibration.read(given))
+    world = experiment.experiment.world
+    if WORLDS[world].computed or not experiment.workload.in_shares:
+        return experiment
+    refuse_taken(directory, experiment, resume=resume)
+    known = directory / CALIBRATION
+    if not known.exists():
+        console.print("calibrating: CPU time per request on this machine")
+        found = measure(experiment, world, "experiment run", console)
+        calibration.write(found, known)
+    return experiment.with_machine(calibration.read(known))
+
+
+def measure(
+    experiment: Experiment,
+    world: str,
+    command: str,
+    console: Console,
+    sessions: int = SESSIONS,
+) -> Calibration:
+    """Calibrate an experiment on this machine, with a progress bar.
+
+    :raises experiments.worlds.world.WorldError: if nothing could be measured.
+    """
+    machine, sources = environment(), code()
+    source = (
+        f"{command} --world {world}, {now()[:10]}, {machine['cpu_model']}, "
+        f"Python {machine['python']}, commit {str(sources['commit'])[:10]}"
+    )
+    with ProgressBar(console) as progress:
+        there = make_world(world, progress.tick)
+        return calibrate(experiment, there, progress, source, sessions)
 
 
 def run_experiment(

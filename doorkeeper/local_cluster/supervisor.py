@@ -16,12 +16,12 @@ import click
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.messages.metadata import MetadataRequest
-from doorkeeper.at_work.cluster_control import (
+from doorkeeper.local_cluster.cluster_control import (
     ControlError,
     ControlSocket,
     control_socket,
 )
-from doorkeeper.at_work.cluster_settings import listeners, shared_settings
+from doorkeeper.local_cluster.cluster_settings import listeners, shared_settings
 from experiments.load import requests
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child

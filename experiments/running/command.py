@@ -1,4 +1,4 @@
-"""The output of the subcommands of ``doorkeeper experiment``."""
+"""The output of ``doorkeeper calibrate`` and ``doorkeeper experiment``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from experiments.design import calibration as calibrations
+from experiments.design import capacity, config
+from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import Experiment
 from experiments.design.points import factors, points
 from experiments.running import launching
+from experiments.running.calibrate import SESSIONS
 from experiments.running.launching import Connect
 from experiments.running.pilot import sessions_needed
 from experiments.running.progress import ProgressBar
@@ -21,20 +25,79 @@ from experiments.running.worlds import make_world
 from experiments.worlds.world import Trial, World
 
 
+def calibrate(
+    path: Path, world: str, sessions: int, out: Path | None, console: Console
+) -> None:
+    """Calibrate a config in a world, print the costs, and write them to ``out``.
+
+    :raises experiments.design.config_errors.ExperimentError: if the config will not do.
+    :raises experiments.worlds.world.WorldError: if nothing could be measured.
+    """
+    experiment = config.load(path)
+    config.check_broker_keys(experiment)
+    command = f"doorkeeper calibrate {path.name}"
+    if sessions != SESSIONS:
+        command += f" --sessions {sessions}"
+    found = launching.measure(experiment, world, command, console, sessions)
+    console.print(_costs(experiment, found))
+    there = experiment.with_machine(found)
+    mean_us = capacity.mean_request_us(capacity.in_rates(there))
+    if experiment.workload.in_shares and mean_us is not None:
+        console.print(
+            f"The mean request costs {mean_us:.0f} us, and traces are stretched by "
+            f"{capacity.stretch(there):.3f}.",
+            highlight=False,
+        )
+    if out is not None:
+        calibrations.write(found, out)
+        console.print(f"written to {out}", markup=False, highlight=False)
+
+
+def _costs(experiment: Experiment, found: Calibration) -> Table:
+    """Return the costs with their intervals, beside the nominal ones."""
+    nominal = capacity.nominal_us(experiment)
+    table = Table(caption="CPU time of the broker's process per request")
+    table.add_column("traffic")
+    for column in ("us a request", "95 % CI", "of nominal"):
+        table.add_column(column, justify="right")
+    for entry in experiment.workload.traffic:
+        cost = found.costs[entry.name]
+        share = cost.mean_us / nominal[entry.name] if entry.name in nominal else None
+        of_nominal = "" if share is None else f"{share:.2f}"
+        table.add_row(entry.name, f"{cost.mean_us:.1f}", _interval(cost), of_nominal)
+    if found.read is not None:
+        read = found.read
+        table.add_row("of each: reading", f"{read.mean_us:.1f}", _interval(read), "")
+    return table
+
+
+def _interval(cost: Cost) -> str:
+    if cost.low_us is None or cost.high_us is None:
+        return ""
+    return f"{cost.low_us:.1f} to {cost.high_us:.1f}"
+
+
 def run_experiment(
     experiment: Experiment,
     directory: Path,
     console: Console,
     *,
+    calibration: Path | None = None,
     resume: bool,
     executor: str | None = None,
     workers: int | None = None,
     connect: Connect | None = None,
 ) -> bool:
-    """Run an experiment; return whether every trial has a run that counts."""
+    """Run an experiment; return whether every trial has a run that counts.
+
+    ``calibration`` is a file that ``doorkeeper calibrate`` wrote.
+    """
+    there = launching.for_machine(
+        experiment, directory, calibration, console, resume=resume
+    )
     with ProgressBar(console) as progress:
         missing = launching.run_experiment(
-            experiment,
+            there,
             directory,
             progress,
             resume=resume,

@@ -1,1 +1,0 @@
-"""The work behind the commands, imported only when one of them runs."""

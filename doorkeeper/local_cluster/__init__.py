@@ -1,0 +1,1 @@
+"""The processes of ``doorkeeper cluster up``, and commands to them."""
