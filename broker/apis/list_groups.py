@@ -14,6 +14,7 @@ Left out: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.apis.common.api import Api, ErrorAnswer
@@ -35,7 +36,11 @@ async def handle(
     request: Request, body: ListGroupsRequest, broker: Broker
 ) -> ListGroupsResponse:
     """List the groups that pass the filters."""
-    error, groups = broker.groups.list_groups(body.states_filter, body.types_filter)
+    states = await _wanted(body.states_filter)
+    types = await _wanted(body.types_filter)
+    error, groups = broker.groups.list_groups()
+    if types and CLASSIC not in types:
+        groups = iter(())
     return ListGroupsResponse(
         error_code=error,
         groups=[
@@ -46,8 +51,14 @@ async def handle(
                 group_type=CLASSIC,
             )
             async for group in in_steps(groups)
+            if not states or group.state.value.lower() in states
         ],
     )
+
+
+async def _wanted(names: Sequence[str]) -> frozenset[str]:
+    """Return the names of a filter; none: any will do."""
+    return frozenset([name.strip().lower() async for name in in_steps(names)])
 
 
 API: Final = Api(

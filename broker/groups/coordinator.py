@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -283,26 +283,15 @@ class GroupCoordinator:
         """Return the group to read from, None if there is none; raise if not ours."""
         return self._shards.group(group_id)
 
-    def list_groups(
-        self, states: Iterable[str], types: Iterable[str]
-    ) -> tuple[ErrorCode, Iterator[Group]]:
-        """Iterate over the groups in one of ``states`` of one of ``types``; empty: any.
+    def list_groups(self) -> tuple[ErrorCode, Iterator[Group]]:
+        """Iterate over the groups that are known.
 
         The error is COORDINATOR_LOAD_IN_PROGRESS while some are not known yet.
         """
-        wanted = {state.strip().lower() for state in states}
-        kinds = {kind.strip().lower() for kind in types}
         error = ErrorCode.none
         if self._shards.is_loading():
             error = ErrorCode.coordinator_load_in_progress
-        if kinds and CLASSIC not in kinds:
-            return error, iter(())
-        found = (
-            group
-            for group in self._shards.groups()
-            if not wanted or group.state.value.lower() in wanted
-        )
-        return error, found
+        return error, self._shards.groups()
 
     def statistics(self) -> GroupStatistics:
         """Return what there is now. Cost: O(groups)."""

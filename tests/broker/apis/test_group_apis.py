@@ -191,10 +191,19 @@ def test_list_groups(client: Client, version: int) -> None:
     assert found == {("g", "consumer"), ("simple", "")}
     if version >= 5:
         assert {group.group_type for group in answer.groups} == {"classic"}
+
+    def listed(**filters: tuple[str, ...]) -> set[tuple[str, str]]:
+        answer = client.send(ApiKey.LIST_GROUPS, version, **filters)
+        return {(group.group_id, group.group_state) for group in answer.groups}
+
     if version >= 4:
-        filtered = client.send(ApiKey.LIST_GROUPS, version, states_filter=("Empty",))
-        (group,) = filtered.groups
-        assert (group.group_id, group.group_state) == ("simple", "Empty")
+        assert listed(states_filter=("stable",)) == {("g", "Stable")}
+        assert listed(states_filter=("Dead",)) == set()
+        assert listed(states_filter=("Dead", " Empty ")) == {("simple", "Empty")}
+    if version >= 5:
+        only = {"states_filter": ("Empty",)}
+        assert listed(types_filter=("Classic",), **only) == {("simple", "Empty")}
+        assert listed(types_filter=("consumer",)) == set()
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))

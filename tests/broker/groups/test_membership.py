@@ -365,7 +365,7 @@ def test_a_partition_that_loads_is_not_asked_yet_but_heartbeats_pass(world) -> N
     loading = ErrorCode.coordinator_load_in_progress
     assert world.heartbeat(member, 1) is ErrorCode.none
     assert world.join(member).answer().error is loading
-    assert world.coordinator.list_groups([], [])[0] is loading
+    assert world.coordinator.list_groups()[0] is loading
     world.advance(0)
     assert world.heartbeat(member, 1) is ErrorCode.none
     assert world.state == "Stable"
@@ -381,20 +381,3 @@ def test_a_late_outcome_of_a_write_cannot_disturb_a_group_that_moved_away(
     world.advance(0)
     assert own.answer().error is ErrorCode.not_coordinator
     world.log.release(ErrorCode.not_leader_or_follower)
-
-
-def test_groups_are_listed_by_state_and_type(world) -> None:
-    world.form(1)
-    world.commit({("t", 0): 1}, group_id="other")
-    none = ErrorCode.none
-
-    def listed(states: list[str], types: list[str]) -> set[str]:
-        error, groups = world.coordinator.list_groups(states, types)
-        assert error is none
-        return {group.group_id for group in groups}
-
-    assert listed([], []) == {"g", "other"}
-    assert listed(["stable"], []) == {"g"}
-    assert listed([" Empty "], ["Classic"]) == {"other"}
-    assert listed([], ["consumer"]) == set()
-    assert listed(["Dead"], []) == set()
