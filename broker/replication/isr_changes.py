@@ -1,7 +1,7 @@
 """Proposals for ISRs on their way to the controller, and its answers.
 
 Kafka's ``AlterPartitionManager`` and ``isr-expiration``: one request in flight, with
-all that is proposed by then; what has no answer is brought again after a pause. The
+the first `BATCH` proposals; what has no answer is brought again after a pause. The
 controller is found in the metadata. An answer counts only under the leader epoch that
 it was asked with; after an error that says that the controller knows better, the
 proposal stays until its next LeaderAndIsr, as in Kafka.
@@ -37,6 +37,9 @@ from broker.protocol.topic_partition import TopicPartition
 RETRY_S, RETRY_MAX_S = 0.05, 1.0
 # Partitions looked at in one piece of a round.
 PIECE: Final = 256
+# Proposals in one request. A failed broker makes as many as it had followers: each
+# request is made and each answer taken in at once.
+BATCH: Final = 512
 # Between two rounds at least, however short replica.lag.time.max.ms is.
 _REST_NS: Final = 10_000_000
 _WITHDRAWN: Final = frozenset(
@@ -92,21 +95,36 @@ class IsrProposals:
         self.submitted.notify()
 
     def open(self) -> list[Proposal]:
-        """Return the proposals that still stand, and drop the rest.
+        """Return the first proposals, `BATCH` at most, that stand; drop others.
 
         One without a topic id, which the controller has still to assign, is withdrawn,
         and proposed again at the next check of the followers.
         """
-        for each in self._waiting.values():
-            if each.is_leader and each.proposed_isr is not None and not each.topic_id:
+        proposals = []
+        for each in tuple(islice(self._waiting.values(), BATCH)):
+            if each.is_leader and each.proposed_isr is not None and each.topic_id:
+                proposals.append(Proposal(each, each.leader_epoch, each.proposed_isr))
+                continue
+            del self._waiting[each.key]
+            if each.is_leader and each.proposed_isr is not None:
                 each.withdraw_proposal()
-        proposals = [
-            Proposal(each, each.leader_epoch, each.proposed_isr)
-            for each in self._waiting.values()
-            if each.is_leader and each.proposed_isr is not None and each.topic_id
-        ]
-        self._waiting = {each.partition.key: each.partition for each in proposals}
         return proposals
+
+    def put_back(self, asked: Iterable[Proposal]) -> bool:
+        """Let undecided proposals wait behind the others; return whether any are."""
+        undecided = [
+            each.partition
+            for each in asked
+            if self._waiting.get(each.partition.key) is each.partition
+        ]
+        for partition in undecided:
+            self._waiting[partition.key] = self._waiting.pop(partition.key)
+        return bool(undecided)
+
+    @property
+    def waiting(self) -> int:
+        """How many have not been decided, or not been dropped yet."""
+        return len(self._waiting)
 
     def request(
         self, asked: Iterable[Proposal], broker_id: int, broker_epoch: int
@@ -220,6 +238,9 @@ async def bring(
     failures = 0
     while True:
         asked = proposals.open()
+        if not asked and proposals.waiting:
+            await trio.lowlevel.checkpoint()
+            continue
         if not asked:
             await proposals.submitted.wait()
             continue
@@ -235,5 +256,7 @@ async def bring(
                 failures = 0
                 with billed:
                     proposals.take(asked, answer)
-        if proposals.open():
+        undecided = proposals.put_back(asked)
+        go_on = len(asked) == BATCH and not failures and not undecided
+        if not go_on and proposals.open():
             await trio.sleep(backoff.after(max(failures, 1)))

@@ -7,15 +7,15 @@ import pytest
 
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
-from broker.replication.isr_changes import IsrProposals
+from broker.replication.isr_changes import BATCH, IsrProposals
 
 TOPIC_ID = UUID(int=1)
 
 
-def leader():
+def leader(index=0):
     """Return what the proposals know of a partition: it has proposed (1, 2)."""
     return SimpleNamespace(
-        key=TopicPartition("t", 0),
+        key=TopicPartition("t", index),
         topic_id=TOPIC_ID,
         is_leader=True,
         leader_epoch=3,
@@ -90,3 +90,22 @@ def test_a_proposal_of_a_topic_without_an_id_is_withdrawn_and_can_be_made_again(
     partition.topic_id, partition.proposed_isr = TOPIC_ID, (1, 2)
     proposals.submit(partition)
     assert [it.isr for it in proposals.open()] == [(1, 2)]
+
+
+def test_many_proposals_go_in_batches_and_the_undecided_wait_behind_the_others():
+    proposals = IsrProposals(lambda changed: None)
+    for index in range(2 * BATCH + 1):
+        proposals.submit(leader(index))
+    first = proposals.open()
+    assert [it.partition.key.partition for it in first] == list(range(BATCH))
+    # The controller decides the first of them only.
+    proposals.take(first, answered(ErrorCode.none))
+    assert proposals.put_back(first)
+    second = proposals.open()
+    assert second[0].partition.key.partition == BATCH
+    # Those that lead no more are dropped, a batch at a time.
+    for each in second:
+        each.partition.is_leader = False
+    assert proposals.open() == []
+    assert proposals.waiting == BATCH
+    assert len(proposals.open()) == BATCH
