@@ -33,7 +33,7 @@ from experiments.design.values import Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
 from experiments.design.worlds import (
     BrokerKeys,
-    KafkaWorld,
+    KafkaArm,
     LiveWorld,
     VirtualWorld,
     known,
@@ -77,6 +77,7 @@ class Arm(Section):
     factors: dict[Name, Name] = Field(default_factory=dict)
     set: BrokerKeys = Field(default_factory=dict)
     model: ModelArm = ModelArm()
+    kafka: KafkaArm = KafkaArm()
 
 
 class BrokerSection(Section):
@@ -141,7 +142,6 @@ class Experiment(Section):
     analysis: Analysis = Analysis()
     virtual: VirtualWorld = VirtualWorld()
     live: LiveWorld = LiveWorld()
-    kafka: KafkaWorld = KafkaWorld()
     model: ModelSection = ModelSection()
     nominal: Calibration | None = None
     machine: Calibration | None = None
@@ -167,9 +167,6 @@ class Experiment(Section):
         strangers = {arm for pair in self.analysis.compare for arm in pair} - set(names)
         if strangers:
             raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
-        queueless = sorted(self.kafka.queues.keys() - set(names))
-        if queueless:
-            raise ValueError(f"kafka.queues: no arm is {queueless[0]!r}")
         _check_factors(self.arms)
         _check_costs(self.nominal, self.workload)
         self._check_sessions()

@@ -67,15 +67,15 @@ class LiveWorld(Section):
     set: BrokerKeys = Field(default_factory=dict)
 
 
-class KafkaWorld(Section):
-    """Arms of the kafka and kraft worlds with another queue than their own.
+class KafkaArm(Section):
+    """An arm's request queue in the kafka and kraft worlds, if not the one it implies.
 
     ``unchanged`` loads the agent, which then changes nothing: the A/A control.
     ``replaced`` gives an arm that Kafka has by itself the agent's queue with the same
     order and reader: their difference is the agent's cost.
     """
 
-    queues: dict[str, Literal["unchanged", "replaced"]] = Field(default_factory=dict)
+    queue: Literal["unchanged", "replaced"] | None = None
 
 
 class VirtualKernel(Section):

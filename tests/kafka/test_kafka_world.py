@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from doorkeeper import cli
 from experiments.design.config import parse
-from experiments.design.config_errors import ExperimentError
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
 from experiments.running.worlds import make_world
@@ -217,7 +216,6 @@ def test_kafka_serves_a_trace_with_another_queue(
         pytest.skip("the agent is not built: `make kafka-tools`")
     content = with_arm(scheduler, set=reader)
     content["experiment"]["world"] = world
-    content["kafka"] = {"queues": {"fifo": "replaced"}}
     made = make_world(world, lambda: None)
     experiment = parse(content)
     runner.run(experiment, tmp_path, made, Sequential(made), Unwatched(), resume=False)
@@ -252,8 +250,8 @@ def test_kafkas_own_arms_run_without_the_agent() -> None:
 
 
 def test_the_agent_can_be_loaded_and_change_nothing() -> None:
-    content = tomllib.loads(CONFIG)
-    content["kafka"] = {"queues": {"fifo": "unchanged"}}
+    content = with_arm("fifo")
+    content["arms"][0]["kafka"] = {"queue": "unchanged"}
     experiment = parse(content)
     assert queue_of(experiment, experiment.arm("fifo")) is UNCHANGED
 
@@ -275,11 +273,15 @@ def test_a_queue_that_the_agent_has_not_is_refused(
         queue_of(experiment, experiment.arms[1])
 
 
-def test_a_queue_of_no_arm_is_refused() -> None:
-    content = tomllib.loads(CONFIG)
-    content["kafka"] = {"queues": {"other": "unchanged"}}
-    with pytest.raises(ExperimentError, match=r"kafka\.queues: no arm is 'other'"):
-        parse(content)
+def test_kafkas_own_order_can_be_the_agents() -> None:
+    content = with_arm("fifo", kafka={"queue": "replaced"})
+    experiment = parse(content)
+    queue = queue_of(experiment, experiment.arm("fifo"))
+    assert queue is not None
+    found = queue.properties
+    assert (found["order"], found["reader"], found["admission"]) == (
+        *("fifo", "blind", "block"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 The agent (``agent/``, Java) replaces ``RequestChannel.requestQueue`` of an unmodified
 Kafka by a queue with another order and another reader. Arms that Kafka has by itself
-run without the agent, unless the experiment's ``[kafka]`` section asks for it. The
+run without the agent, unless ``kafka.queue`` of the arm asks for it. The
 agent's queue does not preempt: a request that a handler thread has begun is served to
 its end, so ``priority`` and ``wfq`` are their non-preemptive forms here.
 """
@@ -75,8 +75,7 @@ def queue_of(experiment: Experiment, arm: Arm) -> AgentQueue | None:
 
     :raises WorldError: if the agent has no such queue.
     """
-    name = experiment.again_of(arm) or arm.name
-    choice = experiment.kafka.queues.get(name)
+    choice = arm.kafka.queue
     if choice == "unchanged":
         return UNCHANGED
     is_kafkas = arm.scheduler in ("fifo", "planes") and not KEYS & arm.set.keys()
