@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import trio
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from broker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from broker.protocol.messages.message import ResponseMessage
 from broker.protocol.wire.codec import decode, encode
 from broker.protocol.wire.header import parse_request_header
 from simulation.control.elections import LeaderAndIsr
@@ -22,11 +29,11 @@ from simulation.virtual_time.memory_network import (
     MemoryStream,
 )
 
-Row = SimpleNamespace
 # Takes broker, its epoch, a topic's id and a proposal; returns the decision, and what
 # holds from then on if the broker is known.
-Decide = Callable[[int, int, UUID, Any], tuple[ErrorCode, LeaderAndIsr | None]]
-_NO_TIME: Final = timedelta(0)
+Decide = Callable[
+    [int, int, UUID, RequestPartitionData], tuple[ErrorCode, LeaderAndIsr | None]
+]
 _VERSION: Final = 2
 
 
@@ -46,6 +53,7 @@ async def _serve(stream: MemoryStream, decide: Decide) -> None:
             header = parse_request_header(frame)
             key, version = ApiKey(header.api_key), header.api_version
             request = decode(key, version, frame, header.body_offset)
+            answer: ResponseMessage
             if key is ApiKey.ALTER_PARTITION:
                 answer = _alter_partition(request, decide)
             else:
@@ -55,24 +63,21 @@ async def _serve(stream: MemoryStream, decide: Decide) -> None:
         await stream.aclose()
 
 
-def _api_versions() -> Row:
-    key = Row(api_key=ApiKey.ALTER_PARTITION, min_version=0, max_version=_VERSION)
-    return Row(
-        error_code=ErrorCode.none,
-        api_keys=[key],
-        throttle_time=_NO_TIME,
-        supported_features=(),
-        finalized_features_epoch=-1,
-        finalized_features=(),
-        zk_migration_ready=False,
+def _api_versions() -> ApiVersionsResponse:
+    key = ApiVersion(
+        api_key=ApiKey.ALTER_PARTITION, min_version=0, max_version=_VERSION
     )
+    return ApiVersionsResponse(error_code=ErrorCode.none, api_keys=[key])
 
 
-def _alter_partition(request: Any, decide: Decide) -> Row:
+def _alter_partition(
+    request: AlterPartitionRequest, decide: Decide
+) -> AlterPartitionResponse:
     error, topics = ErrorCode.none, []
     for topic in request.topics:
         rows = []
         for proposed in topic.partitions:
+            assert topic.topic_id is not None
             code, state = decide(
                 request.broker_id, request.broker_epoch, topic.topic_id, proposed
             )
@@ -80,12 +85,12 @@ def _alter_partition(request: Any, decide: Decide) -> Row:
                 error = code
             else:
                 rows.append(_decided(proposed.partition_index, code, state))
-        topics.append(Row(topic_id=topic.topic_id, partitions=rows))
-    return Row(throttle_time=_NO_TIME, error_code=error, topics=topics)
+        topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=rows))
+    return AlterPartitionResponse(error_code=error, topics=topics)
 
 
-def _decided(index: int, code: ErrorCode, state: LeaderAndIsr) -> Row:
-    return Row(
+def _decided(index: int, code: ErrorCode, state: LeaderAndIsr) -> ResponsePartitionData:
+    return ResponsePartitionData(
         partition_index=index,
         error_code=code,
         leader_id=state.leader,

@@ -13,7 +13,6 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Final
 
 import trio
@@ -27,7 +26,14 @@ from broker.coordination.zookeeper.layout.topic_records import (
     read_topic,
 )
 from broker.node.broker import Broker
-from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from broker.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from broker.protocol.messages.message import AnyRequest, AnyResponse
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request
 from broker.zookeeper.in_memory.service import ZooKeeperService
@@ -41,7 +47,6 @@ from simulation.virtual_time.network_faults import HostNetwork
 # Where the server in memory listens.
 HOST: Final = "127.0.0.1"
 PORT: Final = 2181
-Row = SimpleNamespace
 _TIMEOUT: Final = timedelta(seconds=5)
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.5
@@ -143,22 +148,25 @@ class ZooKeeperControl:
         configs: Mapping[str, str],
     ) -> None:
         """Create a topic, and wait until it is led."""
-        topic = Row(
+        topic = CreatableTopic(
             name=name,
             num_partitions=-1,
             replication_factor=-1,
             assignments=[
-                Row(partition_index=index, broker_ids=replicas)
+                CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
                 for index, replicas in enumerate(assignment)
             ],
-            configs=[Row(name=key, value=value) for key, value in configs.items()],
+            configs=[
+                CreatableTopicConfig(name=key, value=value)
+                for key, value in configs.items()
+            ],
         )
-        row = Row(topics=[topic], timeout=_TIMEOUT, validate_only=False)
+        request = CreateTopicsRequest(topics=[topic], timeout=_TIMEOUT)
         keys = {TopicPartition(name, index) for index in range(len(assignment))}
         with trio.fail_after(_PATIENCE_S):
             # The controller may not know all brokers yet that are registered.
             while self._service.tree.stat(paths.topic(name)) is None:
-                await self._ask(ApiKey.CREATE_TOPICS, 5, row)
+                await self._ask(request, 5)
                 await trio.sleep(_PAUSE_S)
             self._topics[name] = len(assignment)
             # Nothing tells of it but the znodes.
@@ -167,22 +175,22 @@ class ZooKeeperControl:
 
     async def prefer(self, key: TopicPartition) -> None:
         """Ask the controller for a preferred election, which may come to nothing."""
-        wanted = Row(topic=key.topic, partitions=(key.partition,))
-        row = Row(election_type=0, topic_partitions=[wanted], timeout=_TIMEOUT)
+        wanted = TopicPartitions(topic=key.topic, partitions=(key.partition,))
+        request = ElectLeadersRequest(topic_partitions=[wanted], timeout=_TIMEOUT)
         with suppress(OSError, EOFError, trio.BrokenResourceError):
             with trio.move_on_after(_TIMEOUT.total_seconds()):
-                await self._ask(ApiKey.ELECT_LEADERS, 2, row)
+                await self._ask(request, 2)
 
-    async def _ask(self, key: ApiKey, version: int, row: Row) -> None:
+    async def _ask(self, request: AnyRequest[AnyResponse], version: int) -> None:
         """Ask who is controller, if anybody is, and wait for the answer."""
-        tree = self._service.tree
+        key, tree = request.api_key, self._service.tree
         if tree.stat(paths.CONTROLLER) is None:
             return
         controller = read_controller(tree.get(paths.CONTROLLER)[0])
         stream = await self._host.connect(
             f"broker-{controller}", port_of(controller, CLIENTS)
         )
-        await stream.send_all(encode_request(key, version, 1, "operator", row))
+        await stream.send_all(encode_request(key, version, 1, "operator", request))
         decode_response(key, version, await receive_frame(stream))
         await stream.aclose()
 

@@ -49,16 +49,16 @@ class Planted:
 
 def skip_truncation(patch: Patch) -> None:
     """A follower does not ask where its log parts from its leader's."""
-    row = ReplicaFetcher._row
+    request = ReplicaFetcher._request
 
     def without_epochs(self: ReplicaFetcher, due: Any) -> Any:
-        asked = row(self, due)
+        asked = request(self, due)
         for topic in asked.topics:
             for wanted in topic.partitions:
                 wanted.last_fetched_epoch = -1
         return asked
 
-    patch.setattr(ReplicaFetcher, "_row", without_epochs)
+    patch.setattr(ReplicaFetcher, "_request", without_epochs)
 
 
 def acknowledge_early(patch: Patch) -> None:
