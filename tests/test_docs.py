@@ -128,6 +128,7 @@ BUDGETS = {
     "map.md": 3000,
     "method.md": 2400,
     "promises.md": 1800,
+    "testing.md": 700,
     "": 1300,
 }
 RECORD_WORDS = 80
