@@ -12,7 +12,12 @@ import random
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
-from broker.disk.checkpoints import META_PROPERTIES, read_properties, write_properties
+from broker.disk.checkpoints import (
+    META_PROPERTIES,
+    MalformedCheckpoint,
+    read_properties,
+    write_properties,
+)
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage, join
 from broker.protocol.errors import ConfigError
@@ -96,8 +101,8 @@ def claim(
 def known_broker_id(storage: Storage, directories: Iterable[str]) -> int | None:
     """Return whose directories these are, as the first one that knows says.
 
-    Raises `ConfigError` if that is no number. A directory that cannot be read says
-    nothing.
+    Raises `ConfigError` if that is no number, or a file is damaged. A directory that
+    cannot be read is passed over.
     """
     for directory in directories:
         try:
@@ -105,6 +110,9 @@ def known_broker_id(storage: Storage, directories: Iterable[str]) -> int | None:
         except OSError:
             # `claim` reports it.
             continue
+        except MalformedCheckpoint as damage:
+            expected = "files as a broker leaves them"
+            raise ConfigError("log.dirs", str(damage), expected) from damage
         owner = pairs.get("node.id", pairs.get("broker.id"))
         if owner is not None:
             if not owner.isdecimal():
