@@ -26,7 +26,7 @@ from experiments.design.calibration import Calibration
 from experiments.design.cluster import Cluster, lacking
 from experiments.design.config_errors import ExperimentError, first_error
 from experiments.design.faults import Fault, conflict, refusal
-from experiments.design.model_config import ModelArm, ModelSection, misfit, no_threads
+from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sessions import Sessions
 from experiments.design.sweep import Sweep
 from experiments.design.values import Mean, Name, Seconds, Section
@@ -174,8 +174,6 @@ class Experiment(Section):
         for arm in self.arms:
             if fault := misfit(arm.model.settings(self.model), arm.scheduler):
                 raise ValueError(f"arm {arm.name!r}: model: {fault}")
-            if fault := no_threads(self.virtual.server, arm.scheduler):
-                raise ValueError(f"arm {arm.name!r}: virtual: {fault}")
         return self
 
     def _check_sessions(self) -> None:

@@ -99,11 +99,6 @@ def misfit(settings: ModelSection, scheduler: str) -> str:
         return "threads are preempted anywhere, so granularity_us has to be 0"
     if settings.lock_us:
         return "threads know no lock, so lock_us has to be 0"
-    return no_threads(settings.server, scheduler)
-
-
-def no_threads(server: str, scheduler: str) -> str:
-    """Return the reason that a world of threads cannot have a scheduler, or ""."""
-    if server == "threads" and scheduler == "planes-lending":
+    if scheduler == "planes-lending":
         return "a thread serves one plane, so planes cannot lend each other seats"
     return ""

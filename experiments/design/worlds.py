@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -78,16 +78,6 @@ class KafkaArm(Section):
     queue: Literal["unchanged", "replaced"] | None = None
 
 
-class VirtualKernel(Section):
-    """CPU sharing among threads in the virtual world, and its overheads."""
-
-    cpus: Annotated[int, Field(ge=1)] = 1
-    slice_us: Mean = 3000.0
-    wakes: bool = True
-    switch_us: Rate = 0.0
-    preemption_us: Rate = 0.0
-
-
 class VirtualWorld(Section):
     """Settings of the virtual world, which it cannot measure.
 
@@ -99,14 +89,11 @@ class VirtualWorld(Section):
 
     With ``server`` = ``seats`` a handler waits for its request's demand at a device of
     its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as
-    many servers as ``num.io.threads``, instead of one CPU. With ``threads`` it waits
-    for a kernel that shares ``cpus`` among the threads of all planes; ``slice_us``,
-    ``wakes``, ``switch_us`` and ``preemption_us`` of ``kernel`` are the model world's.
+    many servers as ``num.io.threads``, instead of one CPU.
     """
 
-    server: Literal["cpu", "seats", "threads"] = "cpu"
+    server: Literal["cpu", "seats"] = "cpu"
     granularity_us: Rate = 0.0
-    kernel: VirtualKernel = VirtualKernel()
     slice_us: dict[str, Mean] = Field(default_factory=dict)
     other_slice_us: Mean = 50.0
     refusal_us: Rate = 10.0

@@ -8,9 +8,6 @@ whole broker then becomes as many servers as it has seats, which theory covers (
 A wait is in pieces of the model's length. After a piece the request is picked again by
 its policy, so it can lose its seat there and only there; and one that has had all its
 demand still needs a seat to answer.
-
-Where there are fewer CPUs than workers (``server = "threads"``) the wait is for a
-kernel that shares them (``kernel``).
 """
 
 from __future__ import annotations

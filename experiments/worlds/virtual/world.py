@@ -47,9 +47,8 @@ from experiments.worlds.virtual.costs import (
     TraceCosts,
 )
 from experiments.worlds.virtual.devices import OnDevices, in_pieces
-from experiments.worlds.virtual.kernel import Kernel, sharing
 from experiments.worlds.world import LOAD_AS_CONTROLLER, RunFiles, RunResult, Trial
-from planes import PlaneCore, Task
+from planes import Task
 from simulation.virtual_time.apis import START_MS, kafka_apis, receive_frame
 from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from simulation.virtual_time.memory_network import (
@@ -133,7 +132,6 @@ class Replay:
         self._record = record
         self._rng = random.Random(f"{trial.experiment.experiment.seed}/{trial.block}")
         self._player: Player | None = None
-        self._kernel: Kernel | None = None
         self._network: CostlyNetwork | None = None
         granularity_us = trial.experiment.virtual.granularity_us
         self._pieces = in_pieces(round(granularity_us * 1000))
@@ -154,8 +152,6 @@ class Replay:
         workload = self._experiment.workload
         async with trio.open_nursery() as travelling:
             await travelling.start(network.run)
-            if self._kernel is not None:
-                travelling.start_soon(self._kernel.run)
             async with trio.open_nursery() as serving:
                 await serving.start(server.run)
                 node = await _prepare(network, server.ports, workload)
@@ -183,7 +179,6 @@ class Replay:
         listeners = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
         keys = {**listeners, **LOAD_AS_CONTROLLER, **self._keys}
         config = BrokerConfig.load(None, keys)
-        virtual = self._experiment.virtual
         slice_ns = self._costs.slice_ns
 
         def spend(task: Task) -> None:
@@ -205,19 +200,8 @@ class Replay:
             number = request.correlation_id
             return demands_ns[number] if number >= 0 else 0
 
-        waiting = OnDevices(apis, needs_ns, wait=self._wait)
-        server = BrokerServer(config, waiting, surroundings)
-        if virtual.server == "threads":
-            planes = server.dispatcher.planes
-
-            def seats() -> dict[PlaneCore, int]:
-                return {plane: plane.seats for plane in planes}
-
-            kernel = Kernel(seats(), sharing(virtual.kernel), clock.now_ns)
-            # Behind the broker's own listener, when its planes are as configured.
-            apis.config_listeners.append(lambda _: kernel.resize(seats()))
-            self._kernel = kernel
-        return server
+        waiting = OnDevices(apis, needs_ns, wait=self._pieces)
+        return BrokerServer(config, waiting, surroundings)
 
     def _compute(self, clock: VirtualClock, cost_ns: int) -> None:
         """Spend the time of computing; at devices, computing is free."""
@@ -228,13 +212,6 @@ class Replay:
             self._player.catch_up()
         if self._network is not None:
             self._network.catch_up()
-
-    async def _wait(self, request: Request, needs_ns: int) -> None:
-        """Wait for a request's service at this world's servers."""
-        if self._kernel is not None:
-            await self._kernel.receive(request.plane, needs_ns)
-        else:
-            await self._pieces(request, needs_ns)
 
     def _latency_ns(self) -> tuple[int, int]:
         low_us, high_us = self._experiment.virtual.latency_us
