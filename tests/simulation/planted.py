@@ -25,6 +25,7 @@ from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.coordination.zookeeper.session_loop import SessionLoop
 from broker.log.producers import Producers
+from broker.log.steps import Steps
 from broker.node.broker import Broker
 from broker.node.replicated_group_log import ReplicatedGroupLog
 from broker.protocol.errors import ErrorCode
@@ -187,14 +188,14 @@ def two_controllers(patch: Patch) -> None:
     async def believe(znodes: RetryingZnodes) -> bool:
         return True
 
-    def update(self: Broker, request: UpdateMetadataRequest) -> ErrorCode:
+    def update(self: Broker, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
         self.replicas.controller_epoch = request.controller_epoch
-        return update_metadata(self, request)
+        return updating_metadata(self, request)
 
-    update_metadata = Broker.update_metadata
+    updating_metadata = Broker.updating_metadata
     patch.setattr(SessionLoop, "_stand_for_election", stand)
     patch.setattr(session_loop, "is_controller", believe)
-    patch.setattr(Broker, "update_metadata", update)
+    patch.setattr(Broker, "updating_metadata", update)
     patch.setattr(ReplicaManager, "_is_stale", lambda self, epoch: False)
 
 
@@ -227,7 +228,7 @@ PLANTED = {
     "two controllers": Planted(
         two_controllers,
         _LOST | {"two-leaders", "not-in-sync"},
-        156,
+        1003,
         zookeeper=True,
     ),
     "duplicate after fail-over": Planted(

@@ -25,9 +25,8 @@ LONG = (
     "forget an epoch check",
     "lose order on resume",
     "stale ISR after a restart",
+    "two controllers",
 )
-# A bug that no single seed is known to show; `make search` looks for one.
-SEARCHED_ONLY = "two controllers"
 SEARCHED_SEEDS = 200
 # Three replicas, faults, and a producer with acks=1.
 ALL_ASKED_FOR = 0
@@ -118,7 +117,6 @@ def test_a_day_may_be_lived_without_some_of_its_faults() -> None:
     [
         pytest.param(name, marks=pytest.mark.slow) if name in LONG else name
         for name in PLANTED
-        if name != SEARCHED_ONLY
     ],
 )
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
