@@ -8,11 +8,12 @@ above all others.
 An exact quantile is the r-th smallest value. The running sum of the counts gives the
 bucket of that value and its rank inside. The same counts, less those of one session,
 give both for the jackknife. Only the requests of such buckets have to be read again
-(``exact_ranks``), and none of a bucket whose values are all equal.
+(``exact_ranks``), and none of the unanswered.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,6 +36,7 @@ IntArray = npt.NDArray[np.int64]
 BUCKETS_PER_E: Final = 100
 UNANSWERED: Final = 2**31 - 1
 CURVE_POINTS: Final = 240
+_ROOM: Final = 1e-9
 # The columns of a cell; a row also needs session and latency_ns.
 CELL: Final = ("point_index", "class", "arm")
 BUCKET: Final = (
@@ -53,16 +55,11 @@ class GroupKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Histogram:
-    """Requests of one cell, a row per session and a column per bucket, ascending.
-
-    ``lowest`` and ``highest`` are the extreme latencies in each bucket.
-    """
+    """Requests of one cell, a row per session and a column per bucket, ascending."""
 
     sessions: tuple[int, ...]
     buckets: IntArray
     counts: IntArray
-    lowest: FloatArray
-    highest: FloatArray
 
     @property
     def sizes(self) -> IntArray:
@@ -92,51 +89,68 @@ def histogram(
     rows: DataFrame, keys: Sequence[str], sums: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Count rows with a ``latency_ns`` by keys and bucket, and compute ``sums``."""
-    counted = {"n": "count(*)", "lowest": "min(latency_ns)"}
-    counted |= {"highest": "max(latency_ns)", **(sums or {})}
+    counted = {"n": "count(*)", **(sums or {})}
     frame = rows.selectExpr("*", f"{BUCKET} AS bucket")
     return frame.groupBy(*keys, "bucket").agg(*aggregates(counted))
 
 
 def over_runs(counted: DataFrame) -> DataFrame:
     """Add up a finer histogram to cell, session and bucket."""
-    total = {"n": "sum(n)", "lowest": "min(lowest)", "highest": "max(highest)"}
-    return counted.groupBy(*CELL, "session", "bucket").agg(*aggregates(total))
+    total = aggregates({"n": "sum(n)"})
+    return counted.groupBy(*CELL, "session", "bucket").agg(*total)
 
 
 def histograms(table: pa.Table) -> dict[GroupKey, Histogram]:
-    """Return the histogram of every cell, from rows of cell, session and bucket."""
-    order = [(name, "ascending") for name in (*CELL, "session", "bucket")]
-    table = table.sort_by(order)
-    cells = list(zip(*(table[name].to_pylist() for name in CELL), strict=True))
-    starts = [i for i, cell in enumerate(cells) if i == 0 or cell != cells[i - 1]]
-    columns = {
-        name: table[name].to_numpy()
-        for name in ("session", "bucket", "n", "lowest", "highest")
+    """Return the histogram of every cell, from rows of cell, session and bucket.
+
+    Cost: one stable sort of the rows by an integer.
+    """
+    whole = np.zeros(len(table), np.int64)
+    words: list[list[int | str]] = []
+    for name in CELL:
+        encoded = table[name].combine_chunks().dictionary_encode()
+        words.append(encoded.dictionary.to_pylist())
+        whole = whole * len(words[-1]) + encoded.indices.to_numpy()
+    order = np.argsort(whole, kind="stable")
+    cells, starts = np.unique(whole[order], return_index=True)
+    columns = [table[name].to_numpy()[order] for name in ("session", "bucket", "n")]
+    parts = zip(*(np.split(it, starts[1:]) for it in columns), strict=True)
+    found = {
+        _key(int(cell), words): _histogram(*part)
+        for cell, part in zip(cells, parts, strict=False)
     }
-    return {
-        GroupKey(*cells[start]): _histogram(
-            {name: column[start:end] for name, column in columns.items()}
-        )
-        for start, end in zip(starts, [*starts[1:], len(cells)], strict=True)
-    }
+    return {key: found[key] for key in sorted(found)}
 
 
-def _histogram(rows: Mapping[str, npt.NDArray[np.generic]]) -> Histogram:
-    sessions, row = np.unique(rows["session"], return_inverse=True)
-    buckets, column = np.unique(rows["bucket"], return_inverse=True)
+def _key(code: int, words: Sequence[Sequence[int | str]]) -> GroupKey:
+    """Return the cell of a code: the place of each word, in mixed radix."""
+    found: list[int | str] = []
+    for of in reversed(words):
+        code, place = divmod(code, len(of))
+        found.append(of[place])
+    arm, class_name, point_index = found
+    return GroupKey(int(point_index), str(class_name), str(arm))
+
+
+def _histogram(session: IntArray, bucket: IntArray, n: IntArray) -> Histogram:
+    sessions, row = np.unique(session, return_inverse=True)
+    buckets, column = np.unique(bucket, return_inverse=True)
     counts = np.zeros((len(sessions), len(buckets)), np.int64)
-    counts[row, column] = rows["n"]
-    lowest, highest = np.full(len(buckets), np.inf), np.full(len(buckets), -np.inf)
-    np.minimum.at(lowest, column, rows["lowest"].astype(np.float64))
-    np.maximum.at(highest, column, rows["highest"].astype(np.float64))
+    counts[row, column] = n
     return Histogram(
         sessions=tuple(sessions.tolist()),
         buckets=buckets.astype(np.int64),
         counts=counts,
-        lowest=lowest,
-        highest=highest,
     )
+
+
+def edges(bucket: int) -> tuple[float, float]:
+    """Return latencies between which all of a bucket lie, some of its neighbours too.
+
+    The logarithm rounds, so the ends have room.
+    """
+    low, high = (math.exp(end / BUCKETS_PER_E) for end in (bucket, bucket + 1))
+    return (low * (1 - _ROOM) if bucket else 0.0), high * (1 + _ROOM)
 
 
 def places(found: Histogram, levels: Sequence[Fraction]) -> Iterator[Place]:
@@ -173,7 +187,7 @@ class Ccdf(NamedTuple):
 
 
 def ccdf(found: Histogram, confidence: float) -> Ccdf:
-    """Return the CCDF at the lowest value of each bucket, where the share is exact.
+    """Return the CCDF at the lower end of each bucket, where the share is exact.
 
     At most ``CURVE_POINTS`` buckets are kept, evenly on a logarithmic scale of shares.
     Unanswered requests count in the shares and have no point. The band is Student's t
@@ -186,7 +200,7 @@ def ccdf(found: Histogram, confidence: float) -> Ccdf:
     # Shares fall from left to right.
     kept = np.unique(len(share) - np.searchsorted(share[::-1], wanted, "right"))
     kept = np.unique(np.clip(kept, 0, len(share) - 1))
-    kept = kept[np.isfinite(found.lowest[kept])]
+    kept = kept[found.buckets[kept] != UNANSWERED]
     share = share[kept]
     count = len(found.sessions)
     low, high = np.zeros(len(kept)), np.ones(len(kept))
@@ -196,4 +210,4 @@ def ccdf(found: Histogram, confidence: float) -> Ccdf:
         error = np.sqrt(count / (count - 1) * squares) / total
         half = student_t(confidence, count - 1) * error
         low, high = np.maximum(share - half, 0.0), np.minimum(share + half, 1.0)
-    return Ccdf(found.lowest[kept], share, low, high)
+    return Ccdf(np.exp(found.buckets[kept] / BUCKETS_PER_E), share, low, high)

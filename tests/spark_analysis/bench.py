@@ -134,8 +134,7 @@ def by_duckdb(directory: Path) -> Iterator[Callable[[Path], Table]]:
     def compute(files: Path) -> Table:
         rows = f"(SELECT *, {bucket} AS bucket FROM read_parquet('{files}/*.parquet'))"
         counted = base.execute(
-            f"SELECT {cell}, session, bucket, count(*) AS n, min(latency_ns) AS lowest,"
-            f" max(latency_ns) AS highest FROM {rows} GROUP BY ALL"
+            f"SELECT {cell}, session, bucket, count(*) AS n FROM {rows} GROUP BY ALL"
         ).to_arrow_table()
         found = histograms(counted)
         keys = list(found)
