@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_analysis.judging.cell_sessions import CellSessions
 from spark_analysis.judging.comparison import NS_PER_MS, NS_PER_S, QueueMoment
 from spark_analysis.judging.metrics import CPU_US, GOODPUT, Metric, headline_of
-from spark_analysis.recordings.contract import Manifest, Point
+from spark_analysis.recordings.contract import Manifest, Point, RecordingError
 from spark_analysis.recordings.exact_ranks import Quantile, exact_quantiles
 from spark_analysis.recordings.latency_histogram import (
     CELL,
@@ -209,7 +209,10 @@ def _slow_phases(
 def queue_over_time(
     samples: DataFrame, manifest: Manifest
 ) -> dict[int, tuple[QueueMoment, ...]]:
-    """Return the queue over time: planes summed, then median and range over blocks."""
+    """Return the queue over time: planes summed, then median and range over blocks.
+
+    :raises RecordingError: if samples lack what this needs.
+    """
     run = ("point_index", "arm", "block", "bin")
     of_plane = samples.groupBy(*run, "plane").agg(
         *aggregates({"queued": "avg(queued)", "waiting": "avg(waiting)"})
@@ -225,6 +228,10 @@ def queue_over_time(
     }
     found = of_block.groupBy("point_index", "arm", "bin").agg(*aggregates(over_blocks))
     rows = found.toArrow().to_pylist()
+    if any(value is None for row in rows for value in row.values()):
+        raise RecordingError(
+            f"{manifest.directory}: samples lack a time, or the length of a queue"
+        )
     order = {arm.name: rank for rank, arm in enumerate(manifest.arms_compared)}
     rows.sort(key=lambda row: (row["point_index"], order[row["arm"]], row["bin"]))
     widths = [bin_ns(point.window_ns) for point in manifest.points]

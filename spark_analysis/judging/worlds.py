@@ -94,13 +94,24 @@ def place(world: str) -> int:
 
 
 def _check(one: Manifest, other: Manifest) -> None:
-    for name in ("name", "baseline"):
-        mine, theirs = getattr(one, name), getattr(other, name)
+    theirs_by_name = _design(other)
+    for name, mine in _design(one).items():
+        theirs = theirs_by_name[name]
         if mine != theirs:
             raise RecordingError(
                 f"{other.directory}: {name} {theirs!r} found, but {mine!r} in "
                 f"{one.directory}: worlds of different experiments"
             )
+
+
+def _design(manifest: Manifest) -> dict[str, str | list[float]]:
+    """Return what the worlds of one experiment have in common."""
+    return {
+        "name": manifest.name,
+        "baseline": manifest.baseline,
+        "class": manifest.sessions.primary,
+        "quantiles": [float(level) for level in manifest.options.quantiles],
+    }
 
 
 def _cells(one: Study, two: Study) -> Iterator[WorldCell]:

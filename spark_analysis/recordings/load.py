@@ -49,11 +49,13 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
 
     ``latency_ns`` is a double: infinite where there was no good answer in time.
     Nanoseconds below 2^53 (104 days) are exact in it. ``inside`` says whether the
-    request was meant to be sent in the window, which cuts the warm-up off.
+    request was meant to be sent in the window, which cuts the warm-up off. ``print`` is
+    a hash of what identifies the request, null where some of that is missing.
     """
     frame = _read(spark, REQUESTS, compared_files(manifest, "requests"))
     latency = f"{STAMPS[-1]} - {STAMPS[0]}"
     lost = "double('Infinity')"
+    known = " AND ".join(f"{name} IS NOT NULL" for name in IDENTITY)
     # The session is the manifest's: rows of older recordings have none.
     rows = frame.drop("session")
     return rows.join(_runs(spark, manifest), "run_id").selectExpr(
@@ -68,7 +70,7 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
         "intended_ns >= window_start AND intended_ns < window_end AS inside",
         "outcome",
         "service_ns",
-        f"xxhash64({', '.join(IDENTITY)}) AS print",
+        f"IF({known}, xxhash64({', '.join(IDENTITY)}), NULL) AS print",
         f"IF(outcome = 'ok', double({latency}), {lost}) AS latency_ns",
         *(f"{phase.sql} AS {phase.name}" for phase in PHASES),
     )

@@ -4,9 +4,10 @@
 phases and costs. All else that concerns whole runs is a sum of its rows.
 
 Each compared run must have the counts of the manifest. All arms of a block must have
-the same requests, one by one. The phases of every answered request must be there, not
-negative (except two that end on a stamp of the other process), and sum to its latency,
-unless the brokers kept no rows.
+the same requests, one by one, and no request twice. An answer takes time: its
+latency is there and above 0. The phases of every answered request must be there,
+not negative (except two that end on a stamp of the other process), and sum to its
+latency, unless the brokers kept no rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_analysis.recordings.columns import OUTCOMES
+from spark_analysis.recordings.columns import IDENTITY, OUTCOMES
 from spark_analysis.recordings.contract import Manifest, RecordingError, Run
 from spark_analysis.recordings.latency_histogram import histogram
 from spark_analysis.recordings.load import aggregates, literal
@@ -31,6 +32,7 @@ Found = Mapping[str, Any]
 _RUN: Final = ("run_id", "point_index", "block", "session", "arm")
 # A request whose cost is known: it was answered, and its broker recorded it.
 COSTED: Final = "outcome = 'ok' AND coalesce(service_ns, 0) > 0"
+_COUNTED: Final = ("sent", "known", "timeless", "unsound")
 # Any answer is good where a class has no objective.
 _FOREVER_NS: Final = "1e300D"
 
@@ -65,6 +67,8 @@ def first_pass(requests: DataFrame, manifest: Manifest) -> DataFrame:
     sound = f"coalesce(double({whole}) = latency_ns AND {signs}, false)"
     sums = {
         "print": "bit_xor(print)",
+        "known": "count(print)",
+        "timeless": "count_if(outcome = 'ok' AND NOT coalesce(latency_ns > 0, false))",
         "unsound": f"count_if(outcome = 'ok' AND NOT {sound})",
         "good": f"count_if(latency_ns <= {_slo(manifest)})",
         "cpu_ns": f"sum(IF({COSTED}, service_ns, 0))",
@@ -131,6 +135,9 @@ def check(found: Sequence[Found], manifest: Manifest) -> None:
         print_of_all = 0
         for each in classes:
             print_of_all ^= each["print"]
+        if classes and not print_of_all:
+            # Equal hashes cancel out.
+            raise RecordingError(f"{run.requests}: every request is there twice")
         first_run, first_print = prints.setdefault(
             (run.point, run.block), (run.run_id, print_of_all)
         )
@@ -146,7 +153,7 @@ def _check_run(run: Run, classes: Sequence[Found], *, sound: bool) -> None:
     counts: Counter[str] = Counter()
     for each in classes:
         counts.update({f"all_{name}": each[f"all_{name}"] for name in OUTCOMES})
-        counts.update(sent=each["sent"], unsound=each["unsound"])
+        counts.update({name: each[name] for name in _COUNTED})
     found = {name: counts[f"all_{name}"] for name in OUTCOMES} | {
         "sent": counts["sent"]
     }
@@ -154,6 +161,16 @@ def _check_run(run: Run, classes: Sequence[Found], *, sound: bool) -> None:
     if found != expected:
         raise RecordingError(
             f"{run.requests}: counts {found} found, the manifest says {expected}"
+        )
+    if counts["known"] < counts["sent"]:
+        raise RecordingError(
+            f"{run.requests}: {counts['sent'] - counts['known']} requests lack some of "
+            f"the columns {', '.join(IDENTITY)}"
+        )
+    if counts["timeless"]:
+        raise RecordingError(
+            f"{run.requests}: {counts['timeless']} answered requests whose latency is "
+            "missing or not positive"
         )
     if sound and counts["unsound"]:
         raise RecordingError(
@@ -168,6 +185,8 @@ def _checks() -> dict[str, str]:
         **{f"all_{name}": f"sum(IF(outcome = '{name}', n, 0))" for name in OUTCOMES},
         "sent": "sum(n)",
         "print": "bit_xor(print)",
+        "known": "sum(known)",
+        "timeless": "sum(timeless)",
         "unsound": "sum(unsound)",
     }
 

@@ -159,6 +159,8 @@ def rows_of(manifest: Manifest) -> list[dict[str, Any]]:
             "class": "control",
             "print": 77 + run.block,
             "unsound": 0,
+            "timeless": 0,
+            "known": run.counts["sent"],
             "sent": run.counts["sent"],
             **{f"all_{name}": n for name, n in run.counts.items()},
         }
@@ -177,6 +179,9 @@ def test_sound_rows_pass(written: Path) -> None:
         ({"sent": 1}, r"b000-wfq-t0.parquet: counts .*the manifest says"),
         ({"all_ok": 0, "all_error": 5}, r"b000-wfq-t0.parquet: counts"),
         ({"print": 3}, "b000-fifo-t0 and b000-wfq-t0 of block 0 did not meet the same"),
+        ({"known": 0}, "lack some of the columns request_id, "),
+        ({"timeless": 2}, "2 answered requests whose latency is missing or not"),
+        ({"print": 0}, "every request is there twice"),
         ({"unsound": 2}, "2 answered requests whose phases"),
         ({"class": "ghost"}, "class 'ghost' found"),
         ({"run_id": "other"}, r"b000-wfq-t0.parquet: counts"),
