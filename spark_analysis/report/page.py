@@ -31,7 +31,7 @@ _SECTIONS: Final = (
     ("effects", "Effects of the factors", ("effects",)),
     ("pairs", "Arms against each other", ("pairs", "levels")),
     ("noise", "Noise floor (A/A)", ("noise",)),
-    ("cpu", "CPU per request", ("cpu",)),
+    ("cpu", "CPU per request", ("cpu", "paired-cpu")),
     ("runs", "Runs and discarded rounds", ("runs",)),
 )
 

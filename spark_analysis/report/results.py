@@ -23,7 +23,6 @@ from spark_analysis.statistics.paired import smallest_p
 SCHEMA: Final = 1
 # Points with curves and phases; a sweep of hundreds of points has tables only.
 POINTS_DRAWN_MAX: Final = 4
-_NOTHING: Final = Estimate(math.nan, math.nan, math.nan)
 
 
 def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
@@ -72,9 +71,7 @@ def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
                 "class": row.class_name,
                 "arm": row.arm,
                 "predicted": row.predicted,
-                "ratio": finite(row.measured.value),
-                "ratio_low": finite(row.measured.low),
-                "ratio_high": finite(row.measured.high),
+                **_ratio(row.measured),
                 "verdict": row.verdict,
             }
             for row in worlds.theory.rows
@@ -104,6 +101,35 @@ def run_rows(worlds: Worlds) -> Iterator[dict[str, str | int | float | None]]:
 def finite(value: float) -> float | None:
     """Return the number, or None where JSON has no representation of it."""
     return value if math.isfinite(value) else None
+
+
+def _numbers(
+    found: Estimate | None,
+) -> tuple[float | None, float | None, float | None]:
+    """Return a value and the ends of its interval as JSON has them."""
+    if found is None:
+        return None, None, None
+    return finite(found.value), finite(found.low), finite(found.high)
+
+
+def _value(found: Estimate | None) -> schema.Value:
+    value, low, high = _numbers(found)
+    return {"value": value, "low": low, "high": high}
+
+
+def _ratio(found: Estimate | None) -> schema.Ratio:
+    ratio, low, high = _numbers(found)
+    return {"ratio": ratio, "ratio_low": low, "ratio_high": high}
+
+
+def _place(comparison: Comparison, class_name: str, arm: str) -> schema.Place:
+    manifest = comparison.manifest
+    return {
+        "world": manifest.world,
+        "point": manifest.point.name,
+        "class": class_name,
+        "arm": arm,
+    }
 
 
 def _primary(study: Study) -> schema.Primary:
@@ -258,40 +284,32 @@ def _costs(study: Study) -> Iterator[schema.Row]:
 
 
 def _row(comparison: Comparison, cell: Cell) -> schema.Row:
-    manifest = comparison.manifest
-    value, ratio = cell.value or _NOTHING, cell.ratio or _NOTHING
-    noise = cell.noise or _NOTHING
+    ratio = cell.ratio
     p = cell.contrast.p if cell.contrast else None
     if cell.word == "baseline":
         ratio, p = Estimate(1.0, 1.0, 1.0), 1.0
+    _, noise_low, noise_high = _numbers(cell.noise)
     return {
-        "world": manifest.world,
-        "point": manifest.point.name,
-        "class": cell.class_name,
-        "arm": cell.arm,
+        **_place(comparison, cell.class_name, cell.arm),
         "metric": cell.metric.name,
-        "value": finite(value.value),
-        "low": finite(value.low),
-        "high": finite(value.high),
-        "ratio": finite(ratio.value),
-        "ratio_low": finite(ratio.low),
-        "ratio_high": finite(ratio.high),
+        **_value(cell.value),
+        **_ratio(ratio),
         "p": p,
         "p_min": cell.p_min,
         "verdict": cell.verdict,
         "why": cell.why,
         "secondary": cell.secondary,
-        "noise_low": finite(noise.low),
-        "noise_high": finite(noise.high),
+        "noise_low": noise_low,
+        "noise_high": noise_high,
         "n": cell.requests,
-        "blocks": len(manifest.blocks),
+        "blocks": len(comparison.manifest.blocks),
         "sessions": cell.sessions,
         "effective": None if cell.effective is None else finite(cell.effective),
     }
 
 
 def _agreement(cell: WorldCell) -> schema.Agreement:
-    quotient = cell.quotient or _NOTHING
+    quotient, low, high = _numbers(cell.quotient)
     return {
         "point": cell.point,
         "first": cell.first,
@@ -300,9 +318,9 @@ def _agreement(cell: WorldCell) -> schema.Agreement:
         "arm": cell.reference.arm,
         "metric": cell.reference.metric.name,
         "agreement": cell.agreement,
-        "quotient": finite(quotient.value),
-        "quotient_low": finite(quotient.low),
-        "quotient_high": finite(quotient.high),
+        "quotient": quotient,
+        "quotient_low": low,
+        "quotient_high": high,
         "margin": cell.margin,
         "paired": cell.paired,
     }
@@ -310,24 +328,18 @@ def _agreement(cell: WorldCell) -> schema.Agreement:
 
 def _effects(study: Study) -> Iterator[schema.Effect]:
     for comparison in study.comparisons:
-        manifest = comparison.manifest
         for of in comparison.effects:
             for effect in of.effects:
-                part = effect.part or _NOTHING
+                part, low, high = _numbers(effect.part)
                 yield {
-                    "world": manifest.world,
-                    "point": manifest.point.name,
-                    "arm": of.design.full,
-                    "class": of.class_name,
+                    **_place(comparison, of.class_name, of.design.full),
                     "metric": of.metric.name,
                     "kind": effect.kind,
                     "factors": list(effect.factors),
-                    "ratio": finite(effect.ratio.value),
-                    "ratio_low": finite(effect.ratio.low),
-                    "ratio_high": finite(effect.ratio.high),
-                    "part": finite(part.value),
-                    "part_low": finite(part.low),
-                    "part_high": finite(part.high),
+                    **_ratio(effect.ratio),
+                    "part": part,
+                    "part_low": low,
+                    "part_high": high,
                     "p": effect.p,
                     "verdict": effect.direction,
                 }
@@ -335,7 +347,6 @@ def _effects(study: Study) -> Iterator[schema.Effect]:
 
 def _pairs(study: Study) -> Iterator[schema.Pair]:
     for cell in study.pairs:
-        ratio = cell.ratio or _NOTHING
         yield {
             "world": study.manifest.world,
             "point": cell.point,
@@ -343,9 +354,7 @@ def _pairs(study: Study) -> Iterator[schema.Pair]:
             "metric": cell.metric.name,
             "first": cell.pair[0],
             "second": cell.pair[1],
-            "ratio": finite(ratio.value),
-            "ratio_low": finite(ratio.low),
-            "ratio_high": finite(ratio.high),
+            **_ratio(cell.ratio),
             "p": cell.p,
             "ahead": cell.ahead,
             "why": cell.why,
@@ -354,16 +363,13 @@ def _pairs(study: Study) -> Iterator[schema.Pair]:
 
 def _levels(study: Study) -> Iterator[schema.Level]:
     for found in study.levels:
-        ratio = found.ratio or _NOTHING
         yield {
             "world": study.manifest.world,
             "factor": found.factor,
             "level": found.level,
             "class": found.class_name,
             "arm": found.arm,
-            "ratio": finite(ratio.value),
-            "ratio_low": finite(ratio.low),
-            "ratio_high": finite(ratio.high),
+            **_ratio(found.ratio),
             "points": found.points,
             "of": found.of,
         }
@@ -376,9 +382,7 @@ def _paired_costs(study: Study) -> Iterator[schema.PairedCost]:
                 "world": study.manifest.world,
                 "point": comparison.manifest.point.name,
                 "arm": cost.arm,
-                "ratio": finite(cost.ratio.value),
-                "ratio_low": finite(cost.ratio.low),
-                "ratio_high": finite(cost.ratio.high),
+                **_ratio(cost.ratio),
                 "n": cost.pairs,
             }
 
@@ -395,10 +399,7 @@ def _curves(study: Study) -> Iterator[schema.Curve]:
     for comparison in _drawn(study):
         for curve in comparison.curves:
             yield {
-                "world": study.manifest.world,
-                "point": comparison.manifest.point.name,
-                "class": curve.class_name,
-                "arm": curve.arm,
+                **_place(comparison, curve.class_name, curve.arm),
                 "latency_ms": curve.latency_ms.tolist(),
                 "share": curve.share.tolist(),
                 "low": curve.low.tolist(),
@@ -410,10 +411,7 @@ def _phases(study: Study) -> Iterator[schema.Phases]:
     for comparison in _drawn(study):
         for means in comparison.phases:
             yield {
-                "world": study.manifest.world,
-                "point": comparison.manifest.point.name,
-                "class": means.class_name,
-                "arm": means.arm,
+                **_place(comparison, means.class_name, means.arm),
                 "slowest": means.slowest,
                 "n": means.requests,
                 "means_ms": dict(means.means_ms),
@@ -479,7 +477,7 @@ def _election(incidents: Mapping[str, Incident]) -> schema.Election:
 
 def _incident(incident: Incident) -> Iterator[schema.Incident]:
     for cell in incident.cells:
-        difference = cell.difference or _NOTHING
+        difference, low, high = _numbers(cell.difference)
         yield {
             "world": incident.manifest.world,
             "arm": cell.arm,
@@ -487,12 +485,10 @@ def _incident(incident: Incident) -> Iterator[schema.Incident]:
             "label": cell.measure.label,
             "unit": cell.measure.unit,
             "meaning": cell.measure.meaning,
-            "value": finite(cell.estimate.value),
-            "low": finite(cell.estimate.low),
-            "high": finite(cell.estimate.high),
-            "difference": finite(difference.value),
-            "difference_low": finite(difference.low),
-            "difference_high": finite(difference.high),
+            **_value(cell.estimate),
+            "difference": difference,
+            "difference_low": low,
+            "difference_high": high,
             "p": cell.p,
             "verdict": cell.word,
             "blocks": len(incident.manifest.blocks),

@@ -80,161 +80,131 @@ class Point(TypedDict):
     levels: dict[str, str]
 
 
+class Value(TypedDict):
+    """A value with its interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class Ratio(TypedDict):
+    """A ratio to the baseline, or of two arms, with its interval."""
+
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+
+
 # Functional syntax, because ``class`` is a keyword.
-Row = TypedDict(
-    "Row",
-    {
-        "world": str,
-        "point": str,
-        "class": str,
-        "arm": str,
-        "metric": str,
-        "value": float | None,
-        "low": float | None,
-        "high": float | None,
-        "ratio": float | None,
-        "ratio_low": float | None,
-        "ratio_high": float | None,
-        "p": float | None,
-        "p_min": float | None,
-        "verdict": str,
-        "why": str,
-        "secondary": bool,
-        "noise_low": float | None,
-        "noise_high": float | None,
-        "n": int,
-        "blocks": int,
-        "sessions": int,
-        "effective": float | None,
-    },
-)
-
-Agreement = TypedDict(
-    "Agreement",
-    {
-        "point": str,
-        "first": str,
-        "world": str,
-        "class": str,
-        "arm": str,
-        "metric": str,
-        "agreement": str,
-        "quotient": float | None,
-        "quotient_low": float | None,
-        "quotient_high": float | None,
-        "margin": float,
-        "paired": int,
-    },
-)
-
-TheoryEntry = TypedDict(
-    "TheoryEntry",
-    {
-        "world": str,
-        "class": str,
-        "arm": str,
-        "predicted": float,
-        "ratio": float | None,
-        "ratio_low": float | None,
-        "ratio_high": float | None,
-        "verdict": str,
-    },
-)
-
-Effect = TypedDict(
-    "Effect",
-    {
-        "world": str,
-        "point": str,
-        "arm": str,
-        "class": str,
-        "metric": str,
-        "kind": str,
-        "factors": list[str],
-        "ratio": float | None,
-        "ratio_low": float | None,
-        "ratio_high": float | None,
-        "part": float | None,
-        "part_low": float | None,
-        "part_high": float | None,
-        "p": float | None,
-        "verdict": str,
-    },
-)
-
-Pair = TypedDict(
-    "Pair",
-    {
-        "world": str,
-        "point": str,
-        "class": str,
-        "metric": str,
-        "first": str,
-        "second": str,
-        "ratio": float | None,
-        "ratio_low": float | None,
-        "ratio_high": float | None,
-        "p": float | None,
-        "ahead": str,
-        "why": str,
-    },
-)
-
-Level = TypedDict(
-    "Level",
-    {
-        "world": str,
-        "factor": str,
-        "level": str,
-        "class": str,
-        "arm": str,
-        "ratio": float | None,
-        "ratio_low": float | None,
-        "ratio_high": float | None,
-        "points": int,
-        "of": int,
-    },
-)
+Cell = TypedDict("Cell", {"world": str, "class": str, "arm": str})
 
 
-class PairedCost(TypedDict):
+class Place(Cell):
+    """A class under an arm at a point of a world."""
+
+    point: str
+
+
+class Row(Place, Value, Ratio):
+    """A place in one metric, compared with the baseline."""
+
+    metric: str
+    p: float | None
+    p_min: float | None
+    verdict: str
+    why: str
+    secondary: bool
+    noise_low: float | None
+    noise_high: float | None
+    n: int
+    blocks: int
+    sessions: int
+    effective: float | None
+
+
+class Agreement(Place):
+    """Agreement of the worlds ``first`` and ``world`` on one ratio."""
+
+    first: str
+    metric: str
+    agreement: str
+    quotient: float | None
+    quotient_low: float | None
+    quotient_high: float | None
+    margin: float
+    paired: int
+
+
+class TheoryEntry(Cell, Ratio):
+    """Ratio of the mean latency: predicted by a closed form, and measured."""
+
+    predicted: float
+    verdict: str
+
+
+class Effect(Place, Ratio):
+    """Effect of one factor or several; ``part`` is its share of the whole effect."""
+
+    metric: str
+    kind: str
+    factors: list[str]
+    part: float | None
+    part_low: float | None
+    part_high: float | None
+    p: float | None
+    verdict: str
+
+
+_OfClass = TypedDict("_OfClass", {"class": str})
+
+
+class Pair(_OfClass, Ratio):
+    """Two arms against each other at a point."""
+
+    world: str
+    point: str
+    metric: str
+    first: str
+    second: str
+    p: float | None
+    ahead: str
+    why: str
+
+
+class Level(Cell, Ratio):
+    """Mean ratio over the ``points`` of a factor's level that were compared."""
+
+    factor: str
+    level: str
+    points: int
+    of: int
+
+
+class PairedCost(Ratio):
     """CPU cost of identical requests under an arm, relative to the baseline."""
 
     world: str
     point: str
     arm: str
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
     n: int
 
 
-Curve = TypedDict(
-    "Curve",
-    {
-        "world": str,
-        "point": str,
-        "class": str,
-        "arm": str,
-        "latency_ms": list[float],
-        "share": list[float],
-        "low": list[float],
-        "high": list[float],
-    },
-)
+class Curve(Place):
+    """CCDF of the latency, with bounds at each time."""
 
-Phases = TypedDict(
-    "Phases",
-    {
-        "world": str,
-        "point": str,
-        "class": str,
-        "arm": str,
-        "slowest": bool,
-        "n": int,
-        "means_ms": dict[str, float],
-    },
-)
+    latency_ms: list[float]
+    share: list[float]
+    low: list[float]
+    high: list[float]
+
+
+class Phases(Place):
+    """Mean time in each phase, of all answered requests or of the slowest."""
+
+    slowest: bool
+    n: int
+    means_ms: dict[str, float]
 
 
 class QueueMoment(TypedDict):
@@ -250,7 +220,7 @@ class QueueMoment(TypedDict):
     waiting: float
 
 
-class Incident(TypedDict):
+class Incident(Value):
     """One measure of an election under load."""
 
     world: str
@@ -259,9 +229,6 @@ class Incident(TypedDict):
     label: str
     unit: str
     meaning: str
-    value: float | None
-    low: float | None
-    high: float | None
     difference: float | None
     difference_low: float | None
     difference_high: float | None

@@ -22,6 +22,7 @@ from spark_analysis.report.content.tables import (
     p,
     ratio_columns,
     text,
+    verdict,
 )
 
 SENTENCES_MAX: Final = 3
@@ -93,10 +94,10 @@ class Summary:
         p_column = [p()] if any(self._p_values()) else []
         columns = [
             text("arm"),
-            *ratio_columns(level),
+            *ratio_columns(self.found),
             *p_column,
-            text("verdict"),
-            *(text(world) for world in others),
+            verdict(),
+            *(text(_world_heading(world), world) for world in others),
             *(text(_price_heading(name)) for name in self.price_classes),
         ]
         return Table(
@@ -204,6 +205,8 @@ class Summary:
             for world in self.found["worlds"]
             for caution in world["cautions"]
         ]
+        if len({world["commit"] for world in self.found["worlds"]}) > 1:
+            found.append(sentence("commits", worlds=self.found["worlds"]))
         silent = self.found["silent"].items()
         return [*found, *(sentence("silent", world=k, why=why) for k, why in silent)]
 
@@ -257,6 +260,7 @@ class Summary:
             refused=[it for it in self.price_classes if it not in known],
             worse=[_named(row) for row in worse[:_NAMED_MAX]],
             more=len(worse[_NAMED_MAX:]),
+            level=confidence(self.found),
         )
 
     def _worlds_sentence(self) -> str:
@@ -337,6 +341,10 @@ class Summary:
             ],
             more=len(decided[_NAMED_MAX:]),
         )
+
+
+def _world_heading(world: str) -> str:
+    return f"{world} ratio (CI)"
 
 
 def _price_heading(class_name: str) -> str:

@@ -31,11 +31,15 @@ Values = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its heading, the keys that it reads, and their format."""
+    """A column: its heading, the keys that it reads, and their format.
+
+    ``meaning`` defines a heading that does not explain itself.
+    """
 
     heading: str
     keys: tuple[str, ...]
     write: Callable[..., str]
+    meaning: str = ""
 
     @property
     def numeric(self) -> bool:
@@ -65,14 +69,16 @@ def _count(value: int | None) -> str:
     return NONE if value is None else f"{value:,}".replace(",", THIN_SPACE)
 
 
-def text(heading: str, key: str | None = None) -> Column:
+def text(heading: str, key: str | None = None, meaning: str = "") -> Column:
     """Return a column of words."""
-    return Column(heading=heading, keys=(key or heading,), write=_text)
+    return Column(heading=heading, keys=(key or heading,), write=_text, meaning=meaning)
 
 
-def number(heading: str, key: str) -> Column:
+def number(heading: str, key: str | None = None, meaning: str = "") -> Column:
     """Return a column of measured numbers."""
-    return Column(heading=heading, keys=(key,), write=digits)
+    return Column(
+        heading=heading, keys=(key or heading,), write=digits, meaning=meaning
+    )
 
 
 def count(heading: str, key: str | None = None) -> Column:
@@ -80,26 +86,54 @@ def count(heading: str, key: str | None = None) -> Column:
     return Column(heading=heading, keys=(key or heading,), write=_count)
 
 
-def p(heading: str = "p", key: str = "p") -> Column:
-    """Return a column of p-values."""
-    return Column(heading=heading, keys=(key,), write=p_value)
+def p() -> Column:
+    """Return the column of p-values."""
+    return Column(heading="p", keys=("p",), write=p_value, meaning=_P)
 
 
-def ends(heading: str, low: str, high: str) -> Column:
+def verdict(key: str = "verdict") -> Column:
+    """Return the column of verdicts, or of their agreement."""
+    return text(key, meaning=_VERDICTS[key])
+
+
+def ends(heading: str, low: str, high: str, meaning: str = "") -> Column:
     """Return a column of intervals."""
-    return Column(heading=heading, keys=(low, high), write=interval)
+    return Column(heading=heading, keys=(low, high), write=interval, meaning=meaning)
 
 
-def ratio_columns(confidence: str) -> tuple[Column, Column]:
-    """Return the columns of a ratio and its interval."""
+def ratio_columns(found: Results, of: str = "") -> tuple[Column, Column]:
+    """Return the columns of a ratio and its interval; ``of`` names another ratio."""
+    meaning = of or f"value under the arm divided by that under {found['baseline']}"
     return (
-        Column(heading="ratio", keys=("ratio",), write=ratio),
+        Column(heading="ratio", keys=("ratio",), write=ratio, meaning=meaning),
         Column(
-            heading=f"{confidence} CI",
+            heading=f"{confidence(found)} CI",
             keys=("ratio_low", "ratio_high"),
             write=ratio_interval,
         ),
     )
+
+
+def heads(found: Results, *keys: str) -> tuple[Column, ...]:
+    """Return the columns that identify a row, without those that never vary."""
+    constant = {
+        *([] if len(found["worlds"]) > 1 else ["world"]),
+        *([] if found["points"] else ["point"]),
+    }
+    return tuple(text(key) for key in keys if key not in constant)
+
+
+_PLACE: Final = ("world", "point", "class", "arm")
+_P: Final = "p-value of no difference (ratio 1), adjusted by Holm's rule"
+_EFFECTIVE: Final = "requests beyond the quantile, counted as independent ones"
+_NOISE: Final = "ratios that two runs of the baseline may have"
+_VERDICTS: Final = {
+    "verdict": (
+        "better, worse or equivalent where the sessions decide; refused where too few "
+        "requests lie beyond the quantile"
+    ),
+    "agreement": "whether the interval lies inside the margin, outside it, or on it",
+}
 
 
 # ---- the tables ----
@@ -116,7 +150,8 @@ def all_tables(found: Results, runs: Iterable[Values]) -> tuple[Table, ...]:
         effects_table(found),
         pairs_table(found),
         levels_table(found),
-        cost_table(found),
+        cpu_table(found),
+        paired_cpu_table(found),
         phases_table(found),
         incident_table(found),
         _runs_table(runs),
@@ -134,24 +169,17 @@ def metric_label(found: Results, name: str) -> str:
     return next(it["label"] for it in found["metrics"] if it["name"] == name)
 
 
-def _heads(found: Results) -> tuple[Column, ...]:
-    """Return the columns that identify a row, without those that never vary."""
-    world = (text("world"),) if len(found["worlds"]) > 1 else ()
-    point = (text("point"),) if found["points"] else ()
-    return (*world, *point, text("class"), text("arm"))
-
-
 def comparison_table(found: Results) -> Table:
     """Return one row per world, point, class and arm, with all metrics."""
     primary, level = found["primary"]["metric"], confidence(found)
     label = metric_label(found, primary)
-    columns = [*_heads(found)]
+    columns = [*heads(found, *_PLACE)]
     for metric in found["metrics"]:
         heading = f"{metric['label']} [{metric['unit']}]"
         columns.append(number(heading, metric["name"]))
         if metric["name"] == primary:
-            columns.append(ends(f"{level} CI", "low", "high"))
-    columns += [*ratio_columns(level), p(), text("verdict")]
+            columns.append(ends(f"{level} CI of {label}", "low", "high"))
+    columns += [*ratio_columns(found), p(), verdict()]
     return Table(
         name="comparison",
         caption=(
@@ -181,17 +209,17 @@ def _cells_table(found: Results) -> Table:
         name="cells",
         caption=f"Every class, arm and metric, compared with {found['baseline']}.",
         columns=(
-            *_heads(found),
+            *heads(found, *_PLACE),
             text("metric"),
-            number("value", "value"),
-            ends(f"{level} CI", "low", "high"),
-            *ratio_columns(level),
+            number("value"),
+            ends(f"{level} CI of value", "low", "high"),
+            *ratio_columns(found),
             p(),
-            text("verdict"),
+            verdict(),
             text("why"),
-            ends("A/A interval", "noise_low", "noise_high"),
+            ends("A/A interval", "noise_low", "noise_high", _NOISE),
             count("requests", "n"),
-            number("effective exceedances", "effective"),
+            number("effective exceedances", "effective", _EFFECTIVE),
             count("sessions"),
             count("rounds", "blocks"),
         ),
@@ -208,9 +236,9 @@ def noise_table(found: Results) -> Table:
             "same requests. A difference inside these intervals is noise."
         ),
         columns=(
-            *_heads(found),
+            *heads(found, *_PLACE),
             text("metric"),
-            *ratio_columns(confidence(found)),
+            *ratio_columns(found),
             p(),
         ),
         rows=tuple(row for row in found["rows"] if row["arm"] == found["again"]),
@@ -230,7 +258,6 @@ def agreement_table(found: Results) -> Table:
         for row in found["agreement"]
         if row["metric"] == primary
     ]
-    point = (text("point"),) if found["points"] else ()
     margin = f"{found['margin_worlds'] * 100:g}{THIN_SPACE}%"
     return Table(
         name="agreement",
@@ -241,13 +268,11 @@ def agreement_table(found: Results) -> Table:
             "equivalence margin if that is larger."
         ),
         columns=(
-            *point,
-            text("class"),
-            text("arm"),
+            *heads(found, "point", "class", "arm"),
             text("world", "first"),
             text("against", "world"),
-            *ratio_columns(confidence(found)),
-            text("agreement"),
+            *ratio_columns(found, "ratio of the second world divided by the first's"),
+            verdict("agreement"),
         ),
         rows=tuple(rows),
     )
@@ -259,11 +284,9 @@ def theory_table(found: Results) -> Table:
         name="theory",
         caption=f"Mean latency relative to {found['baseline']}: closed form and world.",
         columns=(
-            text("world"),
-            text("class"),
-            text("arm"),
-            number("predicted", "predicted"),
-            *ratio_columns(confidence(found)),
+            *heads(found, "world", "class", "arm"),
+            number("predicted"),
+            *ratio_columns(found),
             text("verdict"),
         ),
         rows=tuple(found["theory"]),
@@ -288,12 +311,12 @@ def effects_table(found: Results) -> Table:
             "the whole effect on the log scale."
         ),
         columns=(
-            *_heads(found),
+            *heads(found, *_PLACE),
             text("metric"),
             text("kind"),
             text("factors", "of"),
-            *ratio_columns(confidence(found)),
-            number("part", "part"),
+            *ratio_columns(found),
+            number("part"),
             ends("CI of part", "part_low", "part_high"),
             p(),
             text("verdict"),
@@ -304,20 +327,17 @@ def effects_table(found: Results) -> Table:
 
 def pairs_table(found: Results) -> Table:
     """Return the arms compared with each other."""
-    world, point = _heads(found)[:-2], ()
     return Table(
         name="pairs",
         caption="Arms against each other: ratio of the first to the second.",
         columns=(
-            *world,
-            *point,
-            text("class"),
+            *heads(found, "world", "point", "class"),
             text("first"),
             text("second"),
             text("metric"),
-            *ratio_columns(confidence(found)),
+            *ratio_columns(found, "value under the first divided by the second's"),
             p(),
-            text("ahead"),
+            text("ahead", meaning="the arm with the better value, where significant"),
             text("why"),
         ),
         rows=tuple(found["pairs"]),
@@ -334,11 +354,11 @@ def levels_table(found: Results) -> Table:
             "of a level."
         ),
         columns=(
+            *heads(found, "world"),
             text("factor"),
             text("level"),
-            text("class"),
-            text("arm"),
-            *ratio_columns(confidence(found)),
+            *heads(found, "class", "arm"),
+            *ratio_columns(found),
             count("compared at", "points"),
             count("of"),
         ),
@@ -346,21 +366,42 @@ def levels_table(found: Results) -> Table:
     )
 
 
-def cost_table(found: Results) -> Table:
-    """Return the CPU cost of identical requests relative to the baseline."""
+def paired_cpu_table(found: Results) -> Table:
+    """Return the CPU of identical requests relative to the baseline."""
     return Table(
-        name="cpu",
+        name="paired-cpu",
         caption=(
             f"Handler CPU of identical requests relative to {found['baseline']}: "
             "geometric mean over rounds of the median request."
         ),
         columns=(
-            text("world"),
-            text("arm"),
-            *ratio_columns(confidence(found)),
+            *heads(found, "world", "point", "arm"),
+            *ratio_columns(found),
             count("requests", "n"),
         ),
         rows=tuple(found["paired_costs"]),
+    )
+
+
+def cpu_table(found: Results) -> Table:
+    """Return the mean CPU per request of every class and arm."""
+    level = confidence(found)
+    return Table(
+        name="cpu",
+        caption=(
+            "Broker CPU per answered request: mean over sessions, compared with "
+            f"{found['baseline']}."
+        ),
+        columns=(
+            *heads(found, *_PLACE),
+            number("CPU [µs]", "value"),
+            ends(f"{level} CI of CPU", "low", "high"),
+            *ratio_columns(found),
+            p(),
+            verdict(),
+            count("requests", "n"),
+        ),
+        rows=tuple(found["costs"]),
     )
 
 
@@ -384,7 +425,7 @@ def phases_table(found: Results) -> Table:
         name="phases",
         caption="Mean milliseconds of answered requests in each phase.",
         columns=(
-            *_heads(found),
+            *heads(found, *_PLACE),
             text("requests", "of"),
             count("number", "n"),
             *(number(headings[name], name) for name in names),
@@ -404,16 +445,16 @@ def incident_table(found: Results) -> Table:
             f"{found['baseline']} under the same requests."
         ),
         columns=(
-            text("world"),
+            *heads(found, "world"),
             text("measure", "label"),
             text("unit"),
             text("arm"),
             number("mean", "value"),
-            ends(f"{level} CI", "low", "high"),
-            number("difference", "difference"),
+            ends(f"{level} CI of mean", "low", "high"),
+            number("difference"),
             ends(f"{level} CI of difference", "difference_low", "difference_high"),
             p(),
-            text("verdict"),
+            verdict(),
         ),
         rows=tuple(rows),
     )

@@ -21,11 +21,8 @@ from spark_analysis.report.figures.style import (
     plain_log_axis,
 )
 
-_KINDS: Final = {
-    "alone": ("#0072b2", "o"),
-    "share": ("#009e73", "D"),
-    "last": ("#d55e00", "s"),
-}
+# Colours are of arms, in all figures.
+_KINDS: Final = {"alone": "o", "share": "D", "last": "s"}
 _STEP: Final = 0.24
 _DECIDED: Final = ("lower", "higher")
 
@@ -60,12 +57,12 @@ def _factors(axis: Axes, rows: list[Effect]) -> None:
         if of["kind"] == "whole" and of["ratio"] is not None:
             axis.axvline(of["ratio"], color=INK, lw=0.9, linestyle=(0, (4, 3)))
     names: list[str] = []
-    for shift, (kind, (shade, symbol)) in enumerate(_KINDS.items()):
+    for shift, (kind, symbol) in enumerate(_KINDS.items()):
         chosen = [of for of in rows if of["kind"] == kind]
         names = names or [" × ".join(of["factors"]) for of in chosen]
         for place, of in enumerate(chosen):
-            _dot(axis, of, place + (shift - 1) * _STEP, shade, symbol, limits)
-        axis.plot([], [], symbol, color=shade, markersize=6, label=kind)
+            _dot(axis, of, place + (shift - 1) * _STEP, symbol, limits)
+        axis.plot([], [], symbol, color=INK, markersize=6, label=kind)
     _finish(axis, names)
 
 
@@ -73,7 +70,7 @@ def _interactions(axis: Axes, rows: list[Effect]) -> None:
     shown = [of for of in rows if of["kind"] == "effect"]
     limits = limits_of(_interval(of) for of in shown)
     for place, of in enumerate(shown):
-        _dot(axis, of, place, INK, "o", limits)
+        _dot(axis, of, place, "o", limits)
     _finish(axis, [" × ".join(of["factors"]) for of in shown])
 
 
@@ -81,7 +78,6 @@ def _dot(
     axis: Axes,
     effect: Effect,
     place: float,
-    shade: str,
     symbol: str,
     limits: tuple[float, float],
 ) -> None:
@@ -90,7 +86,7 @@ def _dot(
         _interval(effect),
         place,
         limits=limits,
-        shade=shade if effect["verdict"] in _DECIDED else MUTED,
+        shade=INK if effect["verdict"] in _DECIDED else MUTED,
         symbol=symbol,
     )
 

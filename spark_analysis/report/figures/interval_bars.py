@@ -41,6 +41,7 @@ def draw_interval(
     shade: str,
     symbol: str,
     upright: bool = False,
+    hollow: bool = False,
 ) -> None:
     """Draw an interval at a place of the other axis, ``upright`` or lying."""
     bottom, top = limits
@@ -49,7 +50,9 @@ def draw_interval(
     _plot(axis, (low, high), (place, place), upright, color=shade, lw=2.4, alpha=0.5)
     value = interval.value
     if value is not None and bottom <= value <= top:
-        _plot(axis, (value,), (place,), upright, marker=symbol, color=shade, ms=5.5)
+        fill = "none" if hollow else "full"
+        mark = {"marker": symbol, "color": shade, "ms": 5.5, "fillstyle": fill}
+        _plot(axis, (value,), (place,), upright, **mark)
     before, after = _ARROWS[upright]
     if interval.low is None or interval.low < bottom:
         _plot(axis, (bottom,), (place,), upright, marker=before, color=shade, ms=6)

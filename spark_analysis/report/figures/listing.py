@@ -54,13 +54,16 @@ def _first(found: Results) -> Iterator[Plot]:
             section=FIRST,
             draw=partial(timelines, found),
         )
+    if not summary.rivals:
+        return
     if not summary.swept:
         yield Plot(
             name="overview",
             title="Effect and price",
             caption=(
                 f"Ratio to {found['baseline']} with its confidence interval; an arrow "
-                "continues beyond the picture. Grey band: A/A interval (noise floor)."
+                "continues beyond the picture. Grey band: noise floor, inside which "
+                "no ratio is better or worse."
             ),
             section=FIRST,
             draw=partial(overview, summary),

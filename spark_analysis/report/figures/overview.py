@@ -1,8 +1,9 @@
 """Overview figure: the effect on the left, the prices on the right.
 
 Left: ratio of the primary class to the baseline, one row per arm, one marker per world.
-Right: ratios of the other classes in the reference world, on an axis of their own. The
-grey bands are the A/A intervals: differences inside them are noise.
+Right: ratios of the other classes in the reference world, on an axis of their own. An
+arm has its colour of all figures. The grey bands are the noise floors, which verdicts
+use: A/A intervals made symmetric.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from spark_analysis.report.figures.interval_bars import (
 from spark_analysis.report.figures.style import (
     INK,
     MUTED,
+    colour,
     new_figure,
     plain_log_axis,
 )
 
 _SYMBOLS: Final = "oDs^vP"
-_SHADES: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 # Room around 1 on the axis of prices, where all may be within a thousandth of it.
 _AROUND: Final = 1.08
 _SPREAD: Final = 0.5
@@ -88,12 +89,13 @@ def _panel(
             _interval(row),
             place + (number - (len(series) - 1) / 2) * step,
             limits=limits,
-            shade=_SHADES[number % len(_SHADES)],
+            shade=colour(summary.found, rivals[place]),
             symbol=_SYMBOLS[number % len(_SYMBOLS)],
+            hollow=number > 0,
         )
     for number, (name, _) in enumerate(series):
-        shade, symbol = _SHADES[number % len(_SHADES)], _SYMBOLS[number % len(_SYMBOLS)]
-        axis.plot([], [], symbol, color=shade, markersize=5.5, label=name)
+        symbol, fill = _SYMBOLS[number % len(_SYMBOLS)], "none" if number else "full"
+        axis.plot([], [], symbol, color=INK, ms=5.5, fillstyle=fill, label=name)
     axis.set(xscale="log", xlabel=label, ylim=(len(rivals) - 0.4, -0.6))
     axis.grid(axis="y", visible=False)
 
@@ -103,17 +105,19 @@ def _noise_band(
     summary: Summary,
     series: Sequence[tuple[str, list[tuple[str, str]]]],
 ) -> None:
-    """Shade the widest A/A interval of the classes in a panel, reference world."""
+    """Shade the widest noise floor of the classes in a panel, reference world."""
     again = summary.found["again"]
     if again is None:
         return
     classes = {class_name for _, [(_, class_name)] in series}
     rows = (summary.row(summary.world, name, again) for name in classes)
     known = [row for row in rows if row is not None]
-    lows = [row["ratio_low"] for row in known if row["ratio_low"] is not None]
-    highs = [row["ratio_high"] for row in known if row["ratio_high"] is not None]
+    lows = [row["noise_low"] for row in known if row["noise_low"] is not None]
+    highs = [row["noise_high"] for row in known if row["noise_high"] is not None]
     if lows and highs:
-        axis.axvspan(min(lows), max(highs), color=MUTED, alpha=0.25, lw=0, label="A/A")
+        axis.axvspan(
+            min(lows), max(highs), color=MUTED, alpha=0.25, lw=0, label="noise"
+        )
 
 
 def _interval(row: Row) -> Interval:

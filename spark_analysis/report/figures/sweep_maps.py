@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from matplotlib.axes import Axes
@@ -33,8 +33,8 @@ from spark_analysis.report.figures.style import (
 
 Factors = dict[str, list[str]]
 
-_FIRST: Final = "#0072b2"
-_SECOND: Final = "#d55e00"
+# The baseline's colour is ink, which is white on a dark page.
+_BASELINE: Final = "#5f636d"
 # A ratio of this size, either way, has the full colour.
 _FULL: Final = 4.0
 
@@ -140,7 +140,7 @@ def pair_map(found: Results, first: str, second: str) -> Figure:
         title = f"{name}: {metric_label(found, metric)}"
         part.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
         _map_of_class(part, found, cells)
-    _map_legend(figure, first, second)
+    _map_legend(figure, found, first, second)
     return figure
 
 
@@ -159,7 +159,7 @@ def _map_of_class(part: SubFigure, found: Results, cells: Sequence[Pair]) -> Non
             cell for cell in cells if panel.items() <= levels[cell["point"]].items()
         ]
         axis = axes[y, x]
-        _map_panel(axis, chosen, levels, factors, across, down)
+        _map_panel(axis, chosen, found, across, down)
         if y == 0 and rest:
             axis.set_title(f"{rest[-1]} {column}", fontsize=8.5, fontweight="normal")
         if y == len(rows) - 1:
@@ -181,11 +181,12 @@ def _map_of_class(part: SubFigure, found: Results, cells: Sequence[Pair]) -> Non
 def _map_panel(
     axis: Axes,
     cells: Sequence[Pair],
-    levels: Mapping[str, Mapping[str, str]],
-    factors: Mapping[str, Sequence[str]],
+    found: Results,
     across: str,
     down: str | None,
 ) -> None:
+    factors = factors_of(found)
+    levels = {it["point"]: it["levels"] for it in found["points"]}
     columns = list(factors[across])
     rows = list(factors[down]) if down else [""]
     for cell in cells:
@@ -194,7 +195,7 @@ def _map_panel(
             continue
         x = columns.index(at[across])
         y = rows.index(at[down]) if down else 0
-        _map_cell(axis, cell, x, y)
+        _map_cell(axis, found, cell, x, y)
     axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axis.set_xticks(range(len(columns)), columns, fontsize=8)
     axis.set_yticks(range(len(rows)), rows, fontsize=8)
@@ -202,9 +203,10 @@ def _map_panel(
     axis.grid(visible=False)
 
 
-def _map_cell(axis: Axes, cell: Pair, x: int, y: int) -> None:
-    decided = _winner(cell) is not None
-    face = _shade(cell) if decided else "none"
+def _map_cell(axis: Axes, found: Results, cell: Pair, x: int, y: int) -> None:
+    winner = _winner(cell)
+    decided = winner is not None
+    face = "none" if winner is None else _shade(_full(found, winner), cell)
     hatch = "////" if cell["ahead"] == "refused" else None
     axis.add_patch(
         Rectangle(
@@ -246,16 +248,19 @@ def _strength(cell: Pair) -> float:
     return 0.2 + 0.8 * min(1.0, log / math.log(_FULL))
 
 
-def _shade(cell: Pair) -> str:
-    full = _FIRST if _winner(cell) == cell["first"] else _SECOND
+def _full(found: Results, arm: str) -> str:
+    return _BASELINE if arm == found["baseline"] else colour(found, arm)
+
+
+def _shade(full: str, cell: Pair) -> str:
     scale = LinearSegmentedColormap.from_list("", ["#ffffff", full])
     return to_hex(scale(_strength(cell)))
 
 
-def _map_legend(figure: Figure, first: str, second: str) -> None:
+def _map_legend(figure: Figure, found: Results, first: str, second: str) -> None:
     handles = [
-        Rectangle((0, 0), 1, 1, facecolor=_FIRST),
-        Rectangle((0, 0), 1, 1, facecolor=_SECOND),
+        Rectangle((0, 0), 1, 1, facecolor=_full(found, first)),
+        Rectangle((0, 0), 1, 1, facecolor=_full(found, second)),
         Rectangle((0, 0), 1, 1, facecolor="none", edgecolor=MUTED),
         Rectangle((0, 0), 1, 1, facecolor="none", edgecolor=MUTED, hatch="////"),
     ]

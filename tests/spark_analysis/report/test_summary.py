@@ -9,6 +9,7 @@ import re
 import pytest
 from rich.console import Console
 
+from spark_analysis.report.content.numbers import THIN_SPACE
 from spark_analysis.report.content.schema import Agreement, Results
 from spark_analysis.report.content.summary import SENTENCES_MAX, Summary
 from spark_analysis.report.content.tables import as_markdown
@@ -37,7 +38,10 @@ CELLS = {
 
 def test_the_effect_names_the_lowest_arms_whose_intervals_overlap() -> None:
     said, _ = Summary(made(CELLS)).sentences
-    assert "priority 0.0850 (0.0810–0.0890), planes 0.0890 (0.0850–0.0930)" in said
+    level = f"95{THIN_SPACE}% CI"
+    assert (
+        f"priority (ratio 0.0850, {level} 0.0810–0.0890), planes (ratio 0.0890" in said
+    )
     assert "wfq" not in said
     assert "intervals overlap" in said
     assert "live world" in said
@@ -53,7 +57,7 @@ def test_without_a_better_arm_no_arm_is_named() -> None:
 
 def test_the_price_names_significantly_worse_classes_only() -> None:
     _, said = Summary(made(CELLS)).sentences
-    assert "planes (produce) 1.190 (1.100–1.280)" in said
+    assert "worse: produce under planes (ratio 1.190, " in said
     assert "priority" not in said
 
 
