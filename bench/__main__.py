@@ -52,7 +52,7 @@ def main(out: Path = Path("runs/bench.json")) -> None:
 
 def print_table(rows: Sequence[BenchRow]) -> None:
     """Print one line per comparison; a ratio above 1 means that we are better."""
-    table = Table(title="Doorkeeper beside others: medians of rounds taken in turn")
+    table = Table(title="Doorkeeper and others: medians of rounds taken in turn")
     for heading in ("comparison", "unit"):
         table.add_column(heading)
     for heading in ("ours", "theirs", "ratio"):

@@ -107,7 +107,7 @@ def _start_once(start: Start, samples: Samples) -> None:
 
 
 def _warm_up(broker: Running) -> None:
-    """Let a broker come to its speed on all CPUs, then pin it."""
+    """Warm a broker up on all CPUs, then pin it."""
     clients.create_topic(broker, TOPIC)
     closed_loop(broker, 16, _WARM_UP_SECONDS.get(broker.name, 1.0))
     for record_bytes, records in _VOLUMES.items():

@@ -71,7 +71,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients look for brokers."""
+        """Bootstrap address for clients."""
         return ",".join(f"{HOST}:{each.data}" for each in self._ports)
 
     def running(self, number: int) -> Running:

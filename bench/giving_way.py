@@ -1,4 +1,4 @@
-"""What it costs to take the CPU from a request: here, and from a thread by the kernel.
+"""Cost of taking the CPU from a request: here, and from a thread by the kernel.
 
 Both are parameters of the model and virtual worlds (``preemption_us``, ``switch_us``),
 and this is where their figures in the shipped configs come from.

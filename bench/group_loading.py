@@ -187,7 +187,7 @@ class _Connection:
         return ErrorCode(self._ask(ApiKey.OFFSET_FETCH, 5, body).error_code)
 
     def lead(self, leader: int, leader_epoch: int) -> None:
-        """Have a broker lead the partition from now on."""
+        """Make a broker the leader of the partition."""
         requests = ControllerRequests(
             controller_id=9, controller_epoch=_EPOCH, topic_ids={}
         )

@@ -1,4 +1,4 @@
-"""What scheduling adds to a request: a plane beside Trio's own worker pool."""
+"""Cost that scheduling adds to a request: a plane against Trio's own worker pool."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ StartOn = Callable[[Path], AbstractContextManager[brokers.Running]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """How long each took, in seconds."""
+    """Duration of each step, in seconds."""
 
     create_s: float
     fill_s: float

@@ -1,4 +1,4 @@
-"""What a policy costs: push + pop at a steady queue length, beside a bare heapq.
+"""Cost of a policy: push + pop at a steady queue length, against a bare heapq.
 
 A queue that grows a hundredfold makes ``log n`` 1.7 times as large. What more there is
 comes from memory, which the heapq beside it, full of the same jobs, has to pay too.

@@ -26,7 +26,7 @@ from doorkeeper.shared import CONFIG, FILE, console, failing, refusing
 @click.option(
     "--out",
     type=FILE,
-    help="Where to write it, for --calibration FILE of an experiment's run.",
+    help="File of the result, for --calibration FILE of an experiment's run.",
 )
 def calibrate(config: Path, world: str, sessions: int, out: Path | None) -> None:
     """Measure the CPU time of a config's requests under its baseline arm."""

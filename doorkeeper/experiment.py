@@ -27,21 +27,23 @@ def experiment() -> None:
 
 @experiment.command()
 @CONFIG
-@click.option("--out", type=DIRECTORY, help="Where to record; default runs/NAME.")
+@click.option(
+    "--out", type=DIRECTORY, help="Directory of the recording; default runs/NAME."
+)
 @_SCHEDULERS
 @_WORLD
 @click.option(
     "--calibration",
     type=CONFIG_FILE,
     metavar="FILE",
-    help="What requests cost here; default measured, where loads are shares.",
+    help="Calibration file of this machine; default: measured, where loads are shares.",
 )
 @click.option("--resume", is_flag=True, help="Go on; repeat no trial that is done.")
 @click.option(
     "--executor",
     type=click.Choice(["sequential", "local", "spark"]),
-    help="How trials run: one by one, in processes, or on a cluster; default local "
-    "for the model and virtual worlds, sequential for the live one.",
+    help="Execution of trials: one by one, in processes, or on a cluster; default "
+    "local for the model and virtual worlds, sequential for the live one.",
 )
 @click.option("--master", metavar="URL", help="The cluster of --executor spark.")
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Processes.")
@@ -105,7 +107,7 @@ def validate(config: Path) -> None:
     "--pilot",
     type=DIRECTORY,
     metavar="RUN_DIR",
-    help="A recording whose sessions say how many are needed.",
+    help="A pilot recording that determines the number of sessions.",
 )
 @click.option(
     "--precision",

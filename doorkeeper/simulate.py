@@ -38,7 +38,9 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 
 
 @click.command()
-@click.option("--seed", type=click.IntRange(min=0), help="One seed, told in detail.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="One seed, reported in detail."
+)
 @click.option("--seeds", type=_Seeds(), help="Many seeds, both ends included.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="Stop after so long.")
 @click.option("--faults", type=_Numbers(), help="With --seed: none but these.")

@@ -16,12 +16,15 @@ from doorkeeper.shared import CONFIG, FILE, RUN_DIR, console, refusing
     "--world", "worlds", type=click.Choice(["virtual", "model"]), multiple=True
 )
 @click.option(
-    "--margin", default=0.05, show_default=True, help="What counts as met, relative."
+    "--margin",
+    default=0.05,
+    show_default=True,
+    help="Relative margin within which a prediction is met.",
 )
 @click.option(
     "--out",
     type=FILE,
-    help="Where to write ratios to the baseline, for a report on the same worlds.",
+    help="File of the ratios to the baseline, for a report on the same worlds.",
 )
 def theory(
     config: Path,

@@ -9,8 +9,8 @@ preemption point, but cannot save up idle time, nor time spent waiting for devic
 credit.
 
 Bound: over any time in which two planes both have a task ready, neither receives more
-than two quanta and two slices beyond the other (three quanta and two slices where there
-are more than two planes), whatever went before.
+than two quanta and two slices beyond the other, whatever went before. Where there are
+more than two planes, the bound is three quanta and two slices.
 
 With one plane this adds nothing to the plane's own policy.
 """

@@ -1,4 +1,4 @@
-"""Where the brokers of a simulated cluster listen: clients here, brokers there."""
+"""Addresses of a simulated cluster's brokers, for clients and for brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of a history, whatever happened; each rule finds its own anomalies.
+"""Rules that every history must satisfy; each rule finds its own anomalies.
 
 After Jepsen's checker of Kafka (``tests.kafka`` of jepsen-io/kafka), whose names are
 kept where the anomaly is the same, and Kafka's own promises on replication. A rule is

@@ -46,7 +46,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What every broker of a simulated cluster is made of, whoever controls it."""
+    """Parts of every broker of a simulated cluster, whichever its controller."""
 
     storage: Storage
     now_ns: Callable[[], int]
@@ -57,23 +57,23 @@ class Parts:
 
 
 class Standing(Protocol):
-    """What has been decided for one partition; a leader below 0 is none."""
+    """Decision about one partition; a leader below 0 is none."""
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """Who holds it, the preferred leader first."""
+        """Replicas, the preferred leader first."""
 
     @property
     def leader(self) -> int:
-        """Who leads it."""
+        """Leader of the partition."""
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """Who is in sync."""
+        """Replicas in sync."""
 
 
 class Control(Protocol):
-    """Who decides in the cluster; ``host`` is where brokers have to reach it."""
+    """Controller of the cluster; brokers reach it at ``host``."""
 
     host: str
 
@@ -103,15 +103,15 @@ class Control(Protocol):
         """Create a topic on brokers that are alive."""
 
     async def prefer(self, key: TopicPartition) -> None:
-        """Let a partition's preferred replica lead, if that can be."""
+        """Elect a partition's preferred replica, if possible."""
 
     async def fail_over(self, until_s: float) -> None:
-        """Have the controller replaced, or unable to decide until a moment."""
+        """Replace the controller, or stop its decisions until a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WallClock:
-    """How a broker's wall clock differs from the true one."""
+    """Deviation of a broker's wall clock from the true time."""
 
     ahead_ms: int = 0
     # Parts in a million that it is too fast.
@@ -149,7 +149,7 @@ class SimulatedBroker:
 
     @property
     def broker(self) -> Broker:
-        """What runs now."""
+        """Broker that runs now."""
         assert self.apis is not None
         return self.apis.broker
 
@@ -227,7 +227,7 @@ class Cluster:
         await each.ended.wait()
 
     def _take_down(self, each: SimulatedBroker, *, power_fails: bool) -> None:
-        """Let nothing that a dying broker still does be seen by anybody."""
+        """Hide all further actions of a dying broker from everybody else."""
         each.apis = None
         self.network.take_down(each.host.name, power_fails=power_fails)
         each.disk.outlive(power_fails=power_fails)

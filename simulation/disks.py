@@ -36,11 +36,11 @@ class SimulatedDisk:
         self._answers_at_s = until_s
 
     def fill_up(self) -> None:
-        """Have no room for anything more."""
+        """Refuse all further writes as a full disk."""
         self.storage.fill_up()
 
     def make_room(self) -> None:
-        """Have room again."""
+        """Accept writes again."""
         self.storage.capacity_bytes = None
 
     def fail(self) -> None:

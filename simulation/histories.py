@@ -1,4 +1,4 @@
-"""What happened to a cluster, as its clients and those who watched it saw it.
+"""Events of a cluster's history, as its clients and observers saw them.
 
 Plain values, in the order in which they were noted: what a record's producer was told
 of it, what consumers were given and what they committed, what brokers were seen to
@@ -78,7 +78,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What was answered to who asked for a group's offset; -1: there is none.
+    """Answer about a group's committed offset; -1: there is none.
 
     Asked while the cluster was whole: a coordinator that has been replaced and has not
     heard of it answers with what it knows, Kafka's as ours.

@@ -1,4 +1,4 @@
-"""What every test runs under: reproducible examples, no time limits, its process."""
+"""Environment of every test: reproducible examples, no time limits, its process."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ collect_ignore = ["adding/new"]
 
 
 def pytest_report_header() -> str:
-    """Say by which seed this run can be repeated."""
+    """Report the seed that repeats this run."""
     return f"Trio's seed: {_TRIO_SEED} (TRIO_SEED=N takes another)"
 
 
 @pytest.fixture(autouse=True)
 def _trio_is_deterministic() -> Iterator[None]:
-    """Let Trio's choices follow from the seed, in every test and its fixtures."""
+    """Make Trio's choices follow from the seed, in every test and its fixtures."""
     with deterministic(_TRIO_SEED):
         yield
 

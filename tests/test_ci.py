@@ -1,4 +1,4 @@
-"""What `.ci/run` leaves out when time is short, and that it says so."""
+"""Tests that `.ci/run` leaves out when time is short, and its message."""
 
 import os
 import subprocess

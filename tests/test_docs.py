@@ -63,7 +63,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def complaint(words: list[str]) -> str:
-    """Say what is wrong with a command's name or options, or nothing."""
+    """Return the fault in a command's name or options, or nothing."""
     command: click.Command = cli.main
     rest = list(words)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):

@@ -63,6 +63,11 @@ HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "pyarrow", "pyspark", "typst"
 
 # More lines of code than the first are a warning, more lines than the second a failure.
 FILE_LINES, FUNCTION_LINES = 600, 80
+# First words of docstrings that begin a clause, or are no ordinary verb.
+VAGUE_WORDS = frozenset(
+    ("What", "Who", "Where", "How", "Which", "Let", "Say", "Tell", "Have", "That")
+)
+SENTENCE_WORDS = 40
 # Commands; the generator, a process whose parent reads what it prints.
 MAY_PRINT = (
     "bench/*.py",
@@ -208,6 +213,45 @@ def test_every_file_opens_with_a_docstring():
     assert breaches([*SOURCES, *TESTS], judge) == []
 
 
+def first_word_of(docstring):
+    found = re.match(r"\W*(\w+)", docstring)
+    return "" if found is None else found.group(1)
+
+
+def sentences_of(docstring):
+    """Yield the sentences of the prose; examples, diagrams and lists are left out."""
+    for paragraph in re.split(r"\n\s*\n", docstring):
+        if not re.search(r"^\s*(>>>|[-*:|=]|\d+\.)|^ {4}|::$", paragraph, re.MULTILINE):
+            yield from re.split(r"(?<=[.!?:;])\s+", paragraph)
+
+
+def documented(tree):
+    """Yield (line, docstring) of a module, its classes and its functions."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and (docstring := ast.get_docstring(node)):
+            yield node.body[0].lineno, docstring
+
+
+def test_docstrings_begin_with_a_thing_or_an_imperative():
+    def judge(path, tree):
+        for line, docstring in documented(tree):
+            if first_word_of(docstring) in VAGUE_WORDS:
+                yield line, docstring.splitlines()[0]
+
+    assert breaches([*SOURCES, *TESTS], judge) == []
+
+
+def test_sentences_of_docstrings_are_short():
+    def judge(path, tree):
+        for line, docstring in documented(tree):
+            for sentence in sentences_of(docstring):
+                if len(sentence.split()) > SENTENCE_WORDS:
+                    yield line, sentence
+
+    assert breaches([*SOURCES, *TESTS], judge) == []
+
+
 def lines_of_code(path):
     """Return the number of lines without blank lines, comments and docstrings."""
     ignored = (
@@ -297,7 +341,7 @@ def test_no_function_sleeps_the_whole_process_in_async_code():
 
 
 def is_shared_coin(name):
-    """Say whether a call draws from one of the generators that are hidden globals."""
+    """Return whether a call draws from a generator that is a hidden global."""
     module, _, function = name.rpartition(".")
     if module == "random":
         return hasattr(random, function) and function not in ("Random", "SystemRandom")

@@ -29,7 +29,7 @@ from broker.requests.request import Request
 async def handle(
     request: Request, body: DescribeAclsRequest, broker: Broker
 ) -> DescribeAclsResponse:
-    """Say that there are no ACLs."""
+    """Answer that there are no ACLs."""
     check_known(
         resource_type_filter=body.resource_type_filter,
         pattern_type_filter=body.pattern_type_filter,

@@ -87,7 +87,7 @@ async def handle(
 async def _refused(
     body: DescribeTopicPartitionsRequest,
 ) -> list[DescribeTopicPartitionsResponseTopic]:
-    """Say of each topic that the cursor points nowhere."""
+    """Refuse each topic, because the cursor points nowhere."""
     rows = []
     async for topic in in_steps(body.topics):
         row = _row(topic.name, ErrorCode.invalid_request, None, [])

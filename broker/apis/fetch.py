@@ -231,7 +231,7 @@ class _Fetch:
             replicas.note_change(partition.key)
 
     def _is_held_back(self, partition: Partition) -> bool:
-        """Tell whether a follower gets no records now (Kafka: shouldLeaderThrottle)."""
+        """Return whether a follower is throttled (Kafka: shouldLeaderThrottle)."""
         return self.broker.quotas.leader.holds_back(
             partition.key, in_sync=self.replica_id in partition.isr
         )

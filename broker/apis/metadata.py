@@ -205,7 +205,7 @@ def _row(
 def _add_cluster(
     request: Request, body: MetadataRequest, answer: MetadataResponse, broker: Broker
 ) -> None:
-    """Tell the brokers even where topics fail: librdkafka forgets those left out.
+    """List the brokers even where topics fail: librdkafka forgets those left out.
 
     Where no topic was named there is no place for an error, and the answer is to be
     empty: clients discard one without brokers and topics, and ask again, where one

@@ -72,9 +72,9 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     """Append one batch that need not be waited for, and answer; else do nothing.
 
     The quick way of `handle`, for what nearly every request is. None where the answer
-    may have to wait, for a replica or for the disk, where admission has a say in it,
-    where nothing can be appended, where a crowd waits for records, and where the batch
-    takes more than a step to be validated.
+    may have to wait, for a replica or for the disk, or where admission decides about
+    it. None also where nothing can be appended, where many requests wait for records,
+    and where validation takes more than a step.
     """
     version = request.api_version
     wanted = decode_single_produce(version, request.frame, request.body_offset)

@@ -22,7 +22,7 @@ from broker.protocol.host_names import can_be_encoded
 
 T = TypeVar("T")
 
-CLIENT_ID: Final = text("client.id", "", "What the broker's logs call this client.")
+CLIENT_ID: Final = text("client.id", "", "Name of this client in the broker's logs.")
 METADATA_MAX_AGE_MS: Final = long(
     "metadata.max.age.ms",
     300_000,

@@ -26,9 +26,9 @@ _PATIENCE_MS: Final = 30_000
 DOORKEEPER_ADMISSION: Final = text(
     "doorkeeper.admission",
     "block",
-    "What a full queue does: block (Kafka), reserve slots for the favoured classes, or "
-    "exempt those classes from the bound; or, bounded as block is, who is held back or "
-    "turned away when its turn comes: token-bucket, codel, deadline.",
+    "Rule of a full queue: block (Kafka), reserve slots for the favoured classes, or "
+    "exempt those classes from the bound. Rules at a request's first turn, "
+    "bounded as block is: token-bucket throttles, codel and deadline reject.",
     choices=ADMISSIONS,
 )
 DOORKEEPER_ADMISSION_RESERVED: Final = integer(
@@ -57,29 +57,29 @@ DOORKEEPER_ADMISSION_BURST_REQUESTS: Final = by_class(
     pairs(
         "doorkeeper.admission.burst.requests",
         {},
-        "How many requests of a class token-bucket lets through at once, as "
-        "class:requests; for a class not named, those of one second.",
+        "Burst of a class that token-bucket admits, as class:requests; default: the "
+        "requests of one second.",
         low=1,
     )
 )
 DOORKEEPER_ADMISSION_TARGET_MS: Final = integer(
     "doorkeeper.admission.target.ms",
     5,
-    "How long a request may wait under codel while the queue does not drain.",
+    "Longest wait of a request under codel while the queue does not drain.",
     low=1,
 )
 DOORKEEPER_ADMISSION_INTERVAL_MS: Final = integer(
     "doorkeeper.admission.interval.ms",
     100,
-    "How long one may wait under codel otherwise, and how long the queue may stand.",
+    "Longest wait under codel otherwise, and longest time that the queue may stand.",
     low=1,
 )
 DOORKEEPER_ADMISSION_DEADLINE_MS: Final = by_class(
     pairs(
         "doorkeeper.admission.deadline.ms",
         dict.fromkeys(REQUEST_CLASSES, _PATIENCE_MS),
-        "Within what time a request must be answered under deadline, as class:ms; a "
-        "class not named has no limit but the one that a Produce comes with.",
+        "Time limit of a response under deadline, as class:ms; other classes have no "
+        "limit except a Produce's own.",
         low=1,
     )
 )

@@ -62,7 +62,7 @@ ZOOKEEPER_SESSION_TIMEOUT_MS: Final = integer(
 )
 ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final = optional_integer(
     "zookeeper.connection.timeout.ms",
-    "How long to wait for a connection; when absent, the session's time-out.",
+    "Time-out of a connection attempt; when absent, the session's time-out.",
     low=1,
     high=INT_MAX,
     type=ConfigType.INT,
@@ -104,7 +104,7 @@ REPLICA_FETCH_MAX_BYTES: Final = integer(
 REPLICA_FETCH_WAIT_MAX_MS: Final = integer(
     "replica.fetch.wait.max.ms",
     500,
-    "How long a follower's Fetch may wait.",
+    "Longest wait of a follower's Fetch.",
 )
 REPLICA_FETCH_BACKOFF_MS: Final = integer(
     "replica.fetch.backoff.ms",
@@ -131,7 +131,7 @@ NUM_REPLICA_FETCHERS: Final = integer(
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Final = long(
     "replica.high.watermark.checkpoint.interval.ms",
     5000,
-    "How often high watermarks are written.",
+    "Period of writing high watermarks.",
     inert=True,
 )
 FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS: Final = integer(
@@ -200,7 +200,7 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Final = integer(
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = long(
     "leader.imbalance.check.interval.seconds",
     300,
-    "How often the controller checks for imbalance.",
+    "Period of the controller's check for imbalance.",
     low=1,
 )
 CONTROLLER_SOCKET_TIMEOUT_MS: Final = integer(
@@ -237,7 +237,7 @@ GROUP_MAX_SESSION_TIMEOUT_MS: Final = integer(
 GROUP_INITIAL_REBALANCE_DELAY_MS: Final = integer(
     "group.initial.rebalance.delay.ms",
     3000,
-    "How long an empty group waits for more members before its first rebalance.",
+    "Time that a new group waits for more members before its first rebalance.",
 )
 GROUP_MAX_SIZE: Final = integer(
     "group.max.size", INT_MAX, "The most members of a group.", low=1
@@ -279,13 +279,13 @@ OFFSETS_TOPIC_COMPRESSION_CODEC: Final = integer(
 OFFSETS_RETENTION_MINUTES: Final = integer(
     "offsets.retention.minutes",
     10_080,
-    "How long the offsets of an empty group are kept.",
+    "Retention time of the offsets of an empty group.",
     low=1,
 )
 OFFSETS_RETENTION_CHECK_INTERVAL_MS: Final = long(
     "offsets.retention.check.interval.ms",
     600_000,
-    "How often stale offsets are looked for.",
+    "Period of the check for stale offsets.",
     low=1,
 )
 OFFSETS_COMMIT_REQUIRED_ACKS: Final = integer(
@@ -300,7 +300,7 @@ OFFSETS_COMMIT_REQUIRED_ACKS: Final = integer(
 OFFSETS_COMMIT_TIMEOUT_MS: Final = integer(
     "offsets.commit.timeout.ms",
     5000,
-    "How long a commit waits for the replicas of __consumer_offsets.",
+    "Time-out of a commit that waits for the replicas of __consumer_offsets.",
     low=1,
 )
 
@@ -309,14 +309,14 @@ OFFSETS_COMMIT_TIMEOUT_MS: Final = integer(
 PRODUCER_ID_EXPIRATION_MS: Final = integer(
     "producer.id.expiration.ms",
     86_400_000,
-    "How long an idle producer's sequence numbers are remembered.",
+    "Retention time of an idle producer's sequence numbers.",
     low=1,
 )
 PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = replace(
     integer(
         "producer.id.expiration.check.interval.ms",
         600_000,
-        "How often idle producers are looked for.",
+        "Period of the check for idle producers.",
         low=1,
         inert=True,
     ),
@@ -325,7 +325,7 @@ PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = replace(
 TRANSACTIONAL_ID_EXPIRATION_MS: Final = integer(
     "transactional.id.expiration.ms",
     604_800_000,
-    "How long an idle transactional id is remembered.",
+    "Retention time of an idle transactional id.",
     low=1,
     inert=True,
 )
@@ -376,14 +376,14 @@ TRANSACTION_STATE_LOG_SEGMENT_BYTES: Final = integer(
 TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS: Final = integer(
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     10_000,
-    "How often timed-out transactions are aborted.",
+    "Period of aborting timed-out transactions.",
     low=1,
     inert=True,
 )
 TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS: Final = integer(
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     3_600_000,
-    "How often expired transactional ids are removed.",
+    "Period of removing expired transactional ids.",
     low=1,
     inert=True,
 )

@@ -77,8 +77,8 @@ DOORKEEPER_DATA_SCHEDULER: Final = text(
 DOORKEEPER_PLANES_LENDING: Final = text(
     "doorkeeper.planes.lending",
     "both",
-    "Which idle handlers serve the other plane under planes-lending: those of the data "
-    "plane (to-control), that of the control plane (to-data), or both.",
+    "Idle handlers that serve the other plane under planes-lending: the data plane's "
+    "(to-control), the control plane's (to-data), or both.",
     choices=LENDINGS,
 )
 DOORKEEPER_READER: Final = text(
@@ -98,9 +98,9 @@ DOORKEEPER_CONTROLLER_LISTENERS: Final = words(
 DOORKEEPER_CONTROLLER_MERGES: Final = boolean(
     "doorkeeper.controller.merges",
     False,
-    "Whether a controller merges what waits for a broker behind the request that it "
-    "has not answered, into one LeaderAndIsr and one UpdateMetadata (LinkedIn's fork "
-    "of Kafka); otherwise each is sent in its turn.",
+    "Whether a controller merges the requests queued behind a broker's unanswered one "
+    "into one LeaderAndIsr and one UpdateMetadata (LinkedIn's fork of Kafka); "
+    "otherwise each is sent in turn.",
 )
 DOORKEEPER_QUANTUM_US: Final = integer(
     "doorkeeper.quantum.us",
@@ -154,7 +154,7 @@ DOORKEEPER_SCHEDULER_OPTIONS: Final = measures(
 DOORKEEPER_WFQ_FLOW: Final = text(
     "doorkeeper.wfq.flow",
     "class",
-    "What wfq shares the handlers among.",
+    "Flows among which wfq shares the handlers.",
     choices=("class", "client.id", "connection"),
 )
 DOORKEEPER_CLASS_LEVELS: Final = by_class(
@@ -175,11 +175,11 @@ DOORKEEPER_CLASS_LEVELS: Final = by_class(
 )
 DOORKEEPER_RECORD_FILE: Final = optional_text(
     "doorkeeper.record.file",
-    "Where each finished request is recorded; nowhere if empty.",
+    "File that records each finished request; none if empty.",
 )
 DOORKEEPER_METRICS_PORT: Final = optional_integer(
     "doorkeeper.metrics.port",
-    "Where Prometheus finds the metrics, on 127.0.0.1; nowhere if absent, 0 any port.",
+    "Port of the Prometheus metrics, on 127.0.0.1; none if absent, 0 for any port.",
     low=0,
     high=65_535,
     type=ConfigType.INT,
@@ -187,7 +187,7 @@ DOORKEEPER_METRICS_PORT: Final = optional_integer(
 DOORKEEPER_RECORD_SAMPLES_MS: Final = integer(
     "doorkeeper.record.samples.ms",
     100,
-    "How often queue depth and idle ratios are sampled while recording.",
+    "Period of samples of queue depth and idle ratios while recording.",
     low=1,
 )
 DOORKEEPER_LOG_LEVEL: Final = text(
@@ -199,7 +199,7 @@ DOORKEEPER_LOG_LEVEL: Final = text(
 DOORKEEPER_LOG_FORMAT: Final = text(
     "doorkeeper.log.format",
     "text",
-    "How these lines are written, for people or for machines.",
+    "Format of these lines, for people or for machines.",
     choices=FORMATS,
 )
 DOORKEEPER_UNKNOWN_CONFIGS: Final = text(

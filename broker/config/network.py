@@ -26,7 +26,7 @@ LISTENERS: Final = text(
 )
 ADVERTISED_LISTENERS: Final = optional_text(
     "advertised.listeners",
-    "Addresses that clients are told to use; when absent, those of listeners.",
+    "Addresses published to clients; when absent, those of listeners.",
 )
 LISTENER_SECURITY_PROTOCOL_MAP: Final = text(
     "listener.security.protocol.map",
@@ -117,7 +117,7 @@ CONNECTIONS_MAX_IDLE_MS: Final = long(
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS: Final = integer(
     "connection.failed.authentication.delay.ms",
     100,
-    "How long the closing of a connection that failed authentication is put off.",
+    "Delay of closing a connection that failed authentication.",
     low=0,
     inert=True,
 )
@@ -159,7 +159,7 @@ QUOTA_WINDOW_SIZE_SECONDS: Final = integer(
 REQUEST_TIMEOUT_MS: Final = integer(
     "request.timeout.ms",
     30_000,
-    "How long a request of this broker to another one may take.",
+    "Time-out of this broker's requests to others.",
     low=0,
 )
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS: Final = integer(

@@ -14,10 +14,10 @@ from broker.protocol.config_key import ConfigType, Key
 
 # A star: not listed by Kafka 3.9, being of another release or an authorizer's.
 _FEATURES: Final = {
-    "authorization is not served: everybody may do everything": """
+    "authorization is not served: every client may do everything": """
         allow.everyone.if.no.acl.found* authorizer.class.name super.users*
         """,
-    "authentication is not served: everybody is User:ANONYMOUS": """
+    "authentication is not served: every client is User:ANONYMOUS": """
         connections.max.reauth.ms delegation.token.master.key
         delegation.token.secret.key principal.builder.class
         sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config

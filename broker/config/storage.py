@@ -25,7 +25,7 @@ from broker.protocol.config_key import (
 )
 
 LOG_DIR: Final = text(
-    "log.dir", "/tmp/kafka-logs", "Where logs are kept when log.dirs is absent."
+    "log.dir", "/tmp/kafka-logs", "Directory of logs when log.dirs is absent."
 )
 LOG_DIRS: Final = optional_text(
     "log.dirs", "Directories where logs are kept, separated by commas."
@@ -93,7 +93,7 @@ LOG_INITIAL_TASK_DELAY_MS: Final = replace(
     long(
         "log.initial.task.delay.ms",
         30_000,
-        "How long after the start segments are checked for the first time.",
+        "Delay from the start to the first check of segments.",
         low=0,
     ),
     internal=True,
@@ -101,13 +101,13 @@ LOG_INITIAL_TASK_DELAY_MS: Final = replace(
 LOG_RETENTION_CHECK_INTERVAL_MS: Final = long(
     "log.retention.check.interval.ms",
     300_000,
-    "How often segments are checked for deletion.",
+    "Period of the check of segments for deletion.",
     low=1,
 )
 LOG_CLEANUP_POLICY: Final = words(
     "log.cleanup.policy",
     ("delete",),
-    "What is done with old segments.",
+    "Treatment of old segments.",
     choices=("compact", "delete"),
 )
 LOG_CLEANER_ENABLE: Final = boolean(
@@ -116,7 +116,7 @@ LOG_CLEANER_ENABLE: Final = boolean(
     "Whether the cleaner runs; compaction needs it.",
 )
 LOG_CLEANER_THREADS: Final = integer(
-    "log.cleaner.threads", 1, "How many logs are cleaned at a time.", low=0
+    "log.cleaner.threads", 1, "Number of logs that are cleaned at a time.", low=0
 )
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: Final = floating(
     "log.cleaner.io.max.bytes.per.second",
@@ -140,14 +140,14 @@ LOG_CLEANER_IO_BUFFER_SIZE: Final = integer(
 LOG_CLEANER_IO_BUFFER_LOAD_FACTOR: Final = floating(
     "log.cleaner.io.buffer.load.factor",
     0.9,
-    "How full the cleaner's map of keys may be.",
+    "Largest load of the cleaner's map of keys.",
     low=0.0,
     high=1.0,
 )
 LOG_CLEANER_BACKOFF_MS: Final = long(
     "log.cleaner.backoff.ms",
     15_000,
-    "How long the cleaner sleeps when there is nothing to clean.",
+    "Time that the cleaner sleeps when there is nothing to clean.",
     low=0,
 )
 LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = floating(
@@ -160,7 +160,7 @@ LOG_CLEANER_MIN_CLEANABLE_RATIO: Final = floating(
 LOG_CLEANER_DELETE_RETENTION_MS: Final = long(
     "log.cleaner.delete.retention.ms",
     86_400_000,
-    "How long a tombstone is kept in a compacted topic.",
+    "Retention time of a tombstone in a compacted topic.",
     low=0,
 )
 LOG_CLEANER_MIN_COMPACTION_LAG_MS: Final = long(
@@ -202,25 +202,25 @@ LOG_FLUSH_INTERVAL_MS: Final = optional_integer(
 LOG_FLUSH_SCHEDULER_INTERVAL_MS: Final = long(
     "log.flush.scheduler.interval.ms",
     LONG_MAX,
-    "How often partitions are checked for flushing.",
+    "Period of the check of partitions for flushing.",
 )
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: Final = integer(
     "log.flush.offset.checkpoint.interval.ms",
     60_000,
-    "How often the recovery points are written.",
+    "Period of writing recovery points.",
     low=0,
 )
 LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS: Final = integer(
     "log.flush.start.offset.checkpoint.interval.ms",
     60_000,
-    "How often the log start offsets are written.",
+    "Period of writing log start offsets.",
     low=0,
     inert=True,
 )
 LOG_SEGMENT_DELETE_DELAY_MS: Final = long(
     "log.segment.delete.delay.ms",
     60_000,
-    "How long a deleted segment's files are kept.",
+    "Time that a deleted segment's files are kept.",
     low=0,
 )
 LOG_PREALLOCATE: Final = boolean(
@@ -241,7 +241,7 @@ COMPRESSION_TYPE: Final = text(
 COMPRESSION_GZIP_LEVEL: Final = integer(
     "compression.gzip.level",
     -1,
-    "How hard gzip tries where batches are packed anew: 1 to 9; -1, its default.",
+    "Level of gzip where batches are packed anew: 1 to 9; -1, its default.",
     low=-1,
     high=9,
     without=(0,),
@@ -249,14 +249,14 @@ COMPRESSION_GZIP_LEVEL: Final = integer(
 COMPRESSION_LZ4_LEVEL: Final = integer(
     "compression.lz4.level",
     9,
-    "How hard lz4 tries where batches are packed anew; 9 is its quick way (Kafka).",
+    "Level of lz4 where batches are packed anew; 9 is its quick mode (Kafka).",
     low=1,
     high=17,
 )
 COMPRESSION_ZSTD_LEVEL: Final = integer(
     "compression.zstd.level",
     3,
-    "How hard zstd tries where batches are packed anew.",
+    "Level of zstd where batches are packed anew.",
     low=-131_072,
     high=22,
 )
@@ -269,13 +269,13 @@ LOG_MESSAGE_TIMESTAMP_TYPE: Final = text(
 LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = long(
     "log.message.timestamp.before.max.ms",
     LONG_MAX,
-    "How far before the broker's clock a record's time stamp may be.",
+    "Largest lag of a record's time stamp behind the broker's clock.",
     low=0,
 )
 LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = long(
     "log.message.timestamp.after.max.ms",
     LONG_MAX,
-    "How far after the broker's clock a record's time stamp may be.",
+    "Largest lead of a record's time stamp before the broker's clock.",
     low=0,
 )
 LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS: Final = long(

@@ -88,7 +88,7 @@ class RequestBatch:
     def tell_all(
         self, brokers: Iterable[int], keys: Iterable[TopicPartition]
     ) -> Decisions[None]:
-        """Tell the same of many partitions, with pauses in between."""
+        """Send the same change for many partitions, with pauses in between."""
         self.tell(brokers, [])
         for count, key in enumerate(keys, 1):
             self.tell((), [key])

@@ -92,7 +92,7 @@ class ControllerMeters:
             raise fault
         self.failures[what] += 1
         logger.error(
-            "what a member of the cluster does has failed",
+            "work as a member of the cluster has failed",
             exc_info=fault,
             extra=fields(what=what, fault=repr(fault)),
         )

@@ -73,7 +73,7 @@ def claim(
     if len(cluster_ids) > 1:
         raise ConfigError("log.dirs", sorted(cluster_ids), "directories of one cluster")
     if of_cluster is not None and cluster_ids - {of_cluster}:
-        expected = f"directories of {of_cluster}, as /cluster/id in ZooKeeper says"
+        expected = f"directories of {of_cluster}, the /cluster/id in ZooKeeper"
         raise ConfigError("log.dirs", cluster_ids.pop(), expected)
     cluster_id = next(iter(cluster_ids), of_cluster) or kafka_uuid(new_id())
     for directory, pairs in found.items():

@@ -1,4 +1,4 @@
-"""What the bytes of records and of frames are kept in, so that they are not copied."""
+"""Buffers of records and frames, which make copies unnecessary."""
 
 from __future__ import annotations
 

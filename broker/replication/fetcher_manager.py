@@ -413,7 +413,9 @@ class _Task:
         if not self._over:
             with trio.CancelScope() as self._calling:
                 return await self._client.call(self._address(), request)
-        raise KafkaError(ErrorCode.network_exception, "nobody waits for the answer")
+        raise KafkaError(
+            ErrorCode.network_exception, "the answer is not awaited any more"
+        )
 
     def _address(self) -> Address:
         found = self._find()

@@ -111,7 +111,7 @@ class IsrProposals:
         return proposals
 
     def put_back(self, asked: Iterable[Proposal]) -> bool:
-        """Let undecided proposals wait behind the others; return whether any are."""
+        """Queue undecided proposals behind the others; return whether any remain."""
         undecided = [
             each.partition
             for each in asked
@@ -123,7 +123,7 @@ class IsrProposals:
 
     @property
     def waiting(self) -> int:
-        """How many have not been decided, or not been dropped yet."""
+        """Count the proposals that are neither decided nor dropped."""
         return len(self._waiting)
 
     def request(

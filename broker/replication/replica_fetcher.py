@@ -312,7 +312,7 @@ class ReplicaFetcher:
             self.out_of_service(each)
         except KafkaError as error:
             logger.warning(
-                "what the leader sent cannot be appended; it is asked again",
+                "the leader's records cannot be appended; they are fetched again",
                 extra=fields(partition=repr(partition), fault=error),
             )
             self.leave_alone(each)

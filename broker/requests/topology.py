@@ -145,7 +145,7 @@ def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Sched
         return make(config[key], settings)
     except BadSetting as error:
         options = DOORKEEPER_SCHEDULER_OPTIONS
-        expected = f"what the policy can use; {error}"
+        expected = f"a value that the policy can use; {error}"
         raise ConfigError(options.name, config[options], expected) from error
     except UnknownScheduler as error:
         if ":" in config[key]:

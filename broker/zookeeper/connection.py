@@ -115,7 +115,7 @@ class Connection:
             nursery.start_soon(self._read_all)
             nursery.start_soon(self._ping)
         if trio.current_time() >= self._scope.deadline:
-            self.why = f"the server said nothing for {self._silence_s} s"
+            self.why = f"the server was silent for {self._silence_s} s"
 
     async def aclose(self) -> None:
         """Close the stream; what waits for an answer fails."""

@@ -1,4 +1,4 @@
-"""What a test holds: a broker or a cluster, started and stopped by a ``with``."""
+"""Brokers and clusters of a test, started and stopped by a ``with``."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests have met it."""
+        """Number of requests that the fault has affected."""
         return self._link.call(BrokerHost.hits, self._broker, self._number)
 
     def remove(self) -> None:
-        """Let no further request meet it."""
+        """Remove the fault."""
         self._link.call(BrokerHost.remove_fault, self._broker, self._number)
 
     def __enter__(self) -> Self:
@@ -55,7 +55,7 @@ class Fault:
 
 
 class _Topics:
-    """What a broker and a cluster have in common: their topics."""
+    """Topics of a broker or a cluster."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

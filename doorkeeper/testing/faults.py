@@ -14,7 +14,7 @@ Action: TypeAlias = Literal["fail", "delay", "disconnect", "drop"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRule:
-    """What happens to requests that match; None in a filter matches every request.
+    """Effect on matching requests; None in a filter matches every request.
 
     ``times`` bounds the requests that meet it. ``handled`` lets the broker handle the
     request before its answer is lost.
@@ -47,7 +47,7 @@ class FaultTable:
         self._hits: dict[int, int] = {}
 
     def add(self, rule: FaultRule) -> int:
-        """Let requests meet a fault from now on; return its number."""
+        """Add a fault; return its number."""
         number = next(self._numbers)
         self._rules[number] = rule
         self._hits[number] = 0

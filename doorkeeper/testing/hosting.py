@@ -210,7 +210,7 @@ class BrokerHost:
         ]
 
     async def add_fault(self, number: int, rule: FaultRule) -> int:
-        """Let requests of a broker meet a fault from now on; return its number."""
+        """Add a fault to requests of a broker; return its number."""
         await trio.lowlevel.checkpoint()
         return self._nodes[number].faults.add(rule)
 

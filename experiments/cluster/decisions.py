@@ -63,7 +63,7 @@ class Decisions:
             task_status.started()
             async for event in self._session.events:
                 if event is SessionEvent.EXPIRED:
-                    raise RunFailed("ZooKeeper has not heard of this process in time")
+                    raise RunFailed("ZooKeeper has not seen this process in time")
                 if not isinstance(event, SessionEvent) and event.path in self._paths:
                     await self._look(event.path, self._stage.now_ns())
 

@@ -191,4 +191,4 @@ class Scene:
                 await trio.sleep(_PAUSE_S)
         leader = self._decisions.leader_of(key)
         name = f"{key.topic}-{key.partition}"
-        raise RunFailed(f"nobody hands out {name}, which {leader} leads: {fault}")
+        raise RunFailed(f"the log of {name}, led by {leader}, cannot be read: {fault}")

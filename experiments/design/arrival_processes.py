@@ -97,11 +97,11 @@ class Bursts(_OneRate):
             raise ValueError(f"on_s = {self.on_s} is longer than every_s")
         if self.load is None and self.idle_load:
             raise ValueError(
-                "idle_load goes with load; beside rate_per_s stands idle_rate_per_s"
+                "idle_load goes with load; idle_rate_per_s with rate_per_s"
             )
         if self.load is not None and self.idle_rate_per_s:
             raise ValueError(
-                "idle_rate_per_s goes with rate_per_s; beside load stands idle_load"
+                "idle_rate_per_s goes with rate_per_s; idle_load with load"
             )
         return self
 

@@ -67,5 +67,5 @@ def _unsendable(entry: Traffic) -> str:
         if wanted["partitions"] != 1:
             return "clients of a cluster produce to one partition per request"
         if wanted["acks"] == 0:
-            return "acks = 0 tells nobody what became of a record"
+            return "with acks = 0 the outcome of a record is unknown"
     return "" if not entry.read_ms else "clients of a cluster read at once"

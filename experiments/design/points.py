@@ -133,7 +133,7 @@ def _at(experiment: Experiment, name: str, steps: Iterable[_Step]) -> Experiment
     except ExperimentError as error:
         raise ExperimentError(f"sweep, point {name!r}", str(error)) from error
     if _identity(found) != _identity(experiment):
-        fault = "changes what an arm or a class of requests is"
+        fault = "changes the definition of an arm or a class of requests"
         raise ExperimentError(f"sweep, point {name!r}", fault)
     return found
 

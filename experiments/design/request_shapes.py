@@ -47,7 +47,7 @@ _LATEST: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """Who sends a request, to which broker, and when.
+    """Sender, receiver and time of a request.
 
     ``topic`` is that of the workload's entry, and ``position`` the connection's number
     within the entry, from 0. ``host`` and ``port`` are those of the broker under load.
@@ -86,7 +86,7 @@ class Shape(ABC):
 
     @property
     def filled_bytes(self) -> int:
-        """How many bytes each of these partitions has to hold before the run."""
+        """Bytes that each of these partitions holds before the run."""
         return 0
 
     @property
@@ -101,7 +101,7 @@ class Shape(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPartitions(Shape):
-    """What a controller says of partitions that one connection alone speaks of.
+    """Partitions that only one connection's controller requests name.
 
     Each request raises the leader epoch by one, so that every one of them changes
     state: every scheduler keeps the order of a connection. The broker stays the leader
@@ -182,7 +182,7 @@ class FetchShape(Shape):
 
     @property
     def filled_bytes(self) -> int:
-        """How many bytes each of them has to hold before the run."""
+        """Bytes that each of these partitions holds before the run."""
         return self.partition_max_bytes
 
     def body(self, on: Occasion) -> FetchRequest:

@@ -114,5 +114,5 @@ def _refuse_twice(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"two {what} are called {name!r}")
+            raise ValueError(f"two {what} have the name {name!r}")
         seen.add(name)

@@ -105,6 +105,6 @@ class VirtualWorld(Section):
         if self.preemption_us and self.server != "cpu":
             raise ValueError(
                 f"preemption_us is of server 'cpu'; with {self.server!r} "
-                "kernel.preemption_us says what threads lose, and seats lose nothing"
+                "kernel.preemption_us is the loss of threads, and seats lose nothing"
             )
         return self

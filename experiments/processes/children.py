@@ -118,7 +118,7 @@ class Child:
             stdin.write(line.encode() + b"\n")
             stdin.flush()
         except BrokenPipeError as error:
-            raise self.failure("ended before it was told where to connect") from error
+            raise self.failure("ended before it received its addresses") from error
 
     def line(self, timeout_s: float, *others: Child) -> str:
         """Wait for a line of standard output.
@@ -131,7 +131,7 @@ class Child:
         while b"\n" not in self._buffer:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                raise self.failure(f"said nothing for {timeout_s:.0f} s")
+                raise self.failure(f"was silent for {timeout_s:.0f} s")
             if not select.select([stdout], [], [], min(left_s, _TICK_S))[0]:
                 self.tick()
                 for other in others:

@@ -46,7 +46,7 @@ class Links:
         elif word == HEARD:
             self._silent.difference_update(map(int, ports))
         else:
-            raise ValueError(f"{line!r} says neither {SILENT} nor {HEARD}")
+            raise ValueError(f"{line!r}: expected {SILENT} or {HEARD}")
         self._changed.set()
         self._changed = trio.Event()
 

@@ -203,8 +203,9 @@ def _stated(alone: Experiment, world: World, *, billed: bool) -> dict[str, Cost]
     for name in names:
         if not billed and name not in stated_us:
             raise WorldError(
-                f"calibration: the cost of {name!r} is to be stated in [nominal]: "
-                f"brokers of the {world.name} world say only what all requests cost"
+                f"calibration: the cost of {name!r} must be stated in [nominal]: "
+                f"brokers of the {world.name} world report only the cost of "
+                f"all requests"
             )
     return {name: Cost(mean_us=stated_us.get(name, _GUESS_US)) for name in names}
 

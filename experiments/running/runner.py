@@ -196,5 +196,5 @@ def _refuse_edited(old: Manifest, experiment: Experiment) -> None:
         raise ExperimentError(
             where,
             f"was recorded with another config ({edits}); undo that, or give another "
-            "--out: what was recorded stays as it is",
+            "--out: the recording is not changed",
         )

@@ -152,7 +152,7 @@ def _sum(found: Sequence[Comparison], margin: float) -> str:
     judged = len(rows) - count["not judged"]
     return (
         f"predictions: {judged}; met within {margin:.0%}: {count['agrees']}, "
-        f"not met: {count['differs']}, open, with intervals too wide to say: "
+        f"not met: {count['differs']}, open, with intervals too wide to decide: "
         f"{count['open']}; all intervals of a world hold at once"
     )
 

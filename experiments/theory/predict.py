@@ -166,10 +166,12 @@ def _throughputs(plane: Plane) -> list[Prediction]:
     if plane.takes_turns:
         raise NoClosedForm("overload, and threads take turns")
     if plane.capacity < float("inf"):
-        raise NoClosedForm("overload, and what a full queue lets in is up to readers")
+        raise NoClosedForm(
+            "overload, and readers decide which requests enter a full queue"
+        )
     classes = list(dict.fromkeys(stream.request_class for stream in plane.streams))
     if len(classes) < len({stream.reported for stream in plane.streams}):
-        raise NoClosedForm("overload, and classes that the broker cannot tell apart")
+        raise NoClosedForm("overload, and classes that the broker cannot distinguish")
     streams = [
         [it for it in plane.streams if it.request_class == name] for name in classes
     ]

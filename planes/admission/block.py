@@ -11,7 +11,7 @@ from schedulers import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Let ``capacity`` requests in; later ones wait in front of the queue.
+    """Admit ``capacity`` requests; later ones wait in front of the queue.
 
     The reader (``broker.network.request_channel``) decides whether their wait delays
     the *other* connections of a processor.

@@ -12,7 +12,7 @@ from schedulers import Job
 
 @dataclass(slots=True, kw_only=True)
 class CoDel:
-    """Let a request wait ``interval_ns``, but ``target_ns`` in a standing queue.
+    """Reject after a wait of ``interval_ns``, or ``target_ns`` in a standing queue.
 
     A queue stands if it has not been empty for ``interval_ns`` when a request enters. A
     burst passes; under overload the wait is cut to the target, so served requests are

@@ -89,7 +89,7 @@ class PolicyHarness:
         if (job and job.number) != (double and double.number):
             raise LawBroken(
                 "determinism",
-                f"picked {job}, but {double} when asked nothing else and told all",
+                f"picked {job}, but {double} without other questions",
             )
         if job is None:
             self._idle()
@@ -114,7 +114,9 @@ class PolicyHarness:
         if not outranked and self.subject.preempts != IN_SERVICE:
             raise LawBroken("preempts as declared", f"{job} was outranked in service")
         if at_ns is None or job.attained_ns < at_ns:
-            raise LawBroken("outranked as told", f"{job} was outranked before {at_ns}")
+            raise LawBroken(
+                "outranked as predicted", f"{job} was outranked before {at_ns}"
+            )
 
     def lend(self, job: Job, used_ns: int) -> None:
         """Use a job's turn for another one: billed to the job, not taken off its need.
@@ -220,7 +222,9 @@ class PolicyHarness:
         answer = self.subject.outranks(job, self.now_ns)
         turn_ns = job.attained_ns - self._picked_ns[job.number]
         if answer and turn_ns < self.subject.least_turn_ns:
-            raise LawBroken("outranked as told", f"{job} was outranked after {turn_ns}")
+            raise LawBroken(
+                "outranked as predicted", f"{job} was outranked after {turn_ns}"
+            )
         return answer
 
     def _leave(self, job: Job, *, done: bool) -> None:

@@ -82,7 +82,7 @@ class Eevdf(Scheduler):
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Say whether, a quantum on, another flow is eligible and more pressing."""
+        """Return whether, a quantum on, another flow is eligible and more pressing."""
         if not self._waiting or running.attained_ns - running.tag < self._quantum_ns:
             return False
         virtual = self._virtual()

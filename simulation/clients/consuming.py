@@ -169,10 +169,10 @@ class _Sessions(SilentListener):
     async def on_partitions_revoked(
         self, partitions: frozenset[TopicPartition]
     ) -> None:
-        """Let go of them: others commit for them from now on."""
+        """Give up these partitions; other members commit for them from now on."""
         for partition in partitions:
             self._consumer.positions.pop(partition, None)
 
     async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Let go of them."""
+        """Give up these partitions."""
         await self.on_partitions_revoked(partitions)

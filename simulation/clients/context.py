@@ -1,4 +1,4 @@
-"""What a simulated client is handed: its host, its clocks, the cluster, the history."""
+"""Context of a simulated client: its host, its clocks, the cluster, the history."""
 
 from __future__ import annotations
 

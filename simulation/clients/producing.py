@@ -25,7 +25,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerPlan:
-    """How one producer sends: each record ``pause_ms`` after the last, on average."""
+    """Plan of one producer: each record ``pause_ms`` after the last, on average."""
 
     acks: int
     idempotent: bool

@@ -1,1 +1,1 @@
-"""Who controls a simulated cluster: a script, or one of its brokers under ZooKeeper."""
+"""Controllers of a simulated cluster: a script, or a broker under ZooKeeper."""

@@ -1,4 +1,4 @@
-"""What a controller that is no broker says to brokers: its decisions as requests.
+"""Decisions of the scripted controller, as requests to brokers.
 
 Brokers meet at a listener of their own, where clients are not told of it. Pure.
 """

@@ -1,4 +1,4 @@
-"""Who leads what, and who is in sync: the decisions of a controller that knows it all.
+"""Leaders and replicas in sync: decisions of a controller with complete knowledge.
 
 Kafka's rules for a cluster without reassignments: a broker that is gone leaves every
 ISR that has another member, and leads nothing; a leader is elected from the ISR, in the
@@ -23,7 +23,7 @@ NO_LEADER: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsr:
-    """What a controller has decided for one partition."""
+    """Decision of a controller about one partition."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -67,7 +67,7 @@ class Elections:
         )
 
     def prefer(self, key: TopicPartition) -> list[TopicPartition]:
-        """Let the first replica lead again, if it is in sync; return what changed."""
+        """Elect the first replica again, if it is in sync; return the changes."""
         state = self.states[key]
         first = state.replicas[0]
         if state.leader == first or first not in self.live or first not in state.isr:

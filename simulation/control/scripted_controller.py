@@ -54,7 +54,7 @@ _PRODUCER_IDS: Final = 1000
 
 @dataclass(slots=True)
 class _Channel:
-    """What one controller has to tell one broker; closed, nothing is added to it."""
+    """Requests of one controller to one broker; a closed channel takes no more."""
 
     to_send: list[tuple[ApiKey, Any]] = field(default_factory=list)
     changed: Signal = field(default_factory=Signal)
@@ -180,7 +180,7 @@ class ScriptedController:
     # ---- what else may happen -----------------------------------------------------
 
     async def prefer(self, key: TopicPartition) -> None:
-        """Let a partition's preferred replica lead, if that can be."""
+        """Elect a partition's preferred replica, if possible."""
         await trio.lowlevel.checkpoint()
         self._tell(self.elections.prefer(key))
 
@@ -267,7 +267,7 @@ class ScriptedController:
     def _command(
         self, broker: int, keys: Iterable[TopicPartition], *, is_new: bool = False
     ) -> None:
-        """Tell a broker what to lead and to follow, of these."""
+        """Send a broker the partitions that it leads and follows, of these."""
         states = self.elections.states
         ours = {it: states[it] for it in keys if broker in states[it].replicas}
         if ours:
@@ -276,7 +276,7 @@ class ScriptedController:
             self._enqueue(broker, ApiKey.LEADER_AND_ISR, request)
 
     def _announce(self, keys: Iterable[TopicPartition], to: Iterable[int]) -> None:
-        """Tell brokers who is alive, and who leads these partitions."""
+        """Send brokers the live brokers, and the leaders of these partitions."""
         told = {key: self.elections.states[key] for key in keys}
         hosts = {broker: self._brokers[broker].host for broker in self._live()}
         for broker in to:
@@ -296,7 +296,7 @@ class ScriptedController:
     # ---- sending ------------------------------------------------------------------
 
     async def _send_all(self, registration: _Registration, channel: _Channel) -> None:
-        """Tell one broker one thing after the other, until there is no more."""
+        """Send a broker its requests one after the other, until none is left."""
         while channel.to_send or not channel.is_closed:
             if not channel.to_send:
                 await channel.changed.wait()

@@ -39,7 +39,7 @@ class Script(Protocol):
 
 
 class ScriptedCoordinator(SingleNode):
-    """What a broker is handed whose controller is a `ScriptedController`.
+    """Coordinator of a broker whose controller is a `ScriptedController`.
 
     To be asked it is alone: nobody is elected, and nothing moves, but by the script.
     """
@@ -78,7 +78,7 @@ class ScriptedCoordinator(SingleNode):
 
     @property
     def remembers_at_length(self) -> bool:
-        """Say no: there is nothing to make shorter."""
+        """Return False: nothing can be compacted."""
         return False
 
     def compaction(self) -> Steps[None]:
@@ -87,10 +87,10 @@ class ScriptedCoordinator(SingleNode):
         yield
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
-        """Say nothing: a broker that loses its one directory stops."""
+        """Ignore the failure: a broker that loses its one directory stops."""
 
     def start_again(self, refused: Sequence[TopicPartition]) -> None:
-        """Have them commanded anew."""
+        """Send all commands again."""
         self._controller.start_again(self._id, refused)
 
     def live_brokers(self) -> Sequence[BrokerRack]:
@@ -104,7 +104,7 @@ class ScriptedCoordinator(SingleNode):
 
     @property
     def offsets_partitions(self) -> int | None:
-        """How many partitions ``__consumer_offsets`` has; None if there is none."""
+        """Number of partitions of ``__consumer_offsets``; None if there is none."""
         found = self.topics.get(GROUP_METADATA_TOPIC)
         return None if found is None else len(found.leader_epochs)
 

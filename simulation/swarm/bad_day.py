@@ -49,7 +49,7 @@ _LAST_WORDS: Final = ProducerPlan(acks=-1, idempotent=True, linger_ms=0, pause_m
 
 @dataclass(slots=True)
 class Outcome:
-    """What was seen of a scenario, and what of it must not be."""
+    """Observations of a scenario, and those among them that break a rule."""
 
     history: History = field(default_factory=History)
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -167,7 +167,7 @@ class BadDay:
         await self._control.create(name, assignment, configs)
 
     async def _faults(self) -> None:
-        """Have load and faults at once, until both are over."""
+        """Run load and faults together, until both are over."""
         scenario = self._scenario
         hosts = [each.host.name for each in self._cluster.brokers]
         nemesis = Nemesis(

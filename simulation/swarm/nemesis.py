@@ -177,7 +177,7 @@ class Nemesis:
         await self._silence(fault, between([self._host(fault)], some))
 
     async def _deafen(self, fault: Fault) -> None:
-        """Let a broker be heard and not hear, or the other way round."""
+        """Cut a broker off in one direction, that of sending or of receiving."""
         host, others = self._host(fault), self._others(fault)
         links = [Link(other, host) for other in others]
         if fault.chance % 2:

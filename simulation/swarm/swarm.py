@@ -23,7 +23,7 @@ _AHEAD: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """What came of one seed; ``digest`` is the same whenever it is run again."""
+    """Result of one seed; ``digest`` is the same in every repetition."""
 
     scenario: Scenario
     digest: str

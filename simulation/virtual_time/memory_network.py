@@ -78,7 +78,7 @@ class MemoryNetwork:
         """Connect from ``address``, or raise `ConnectionRefusedError`."""
         listener = self._listeners.get(port)
         if listener is None:
-            raise ConnectionRefusedError(111, f"nobody listens at {port}")
+            raise ConnectionRefusedError(111, f"no listener at port {port}")
         ours = MemoryConnection(self, next(self._filenos), address)
         theirs = self.accepted(next(self._filenos), listener.host)
         ours.peer, theirs.peer = theirs, ours

@@ -82,7 +82,7 @@ class HostNetwork(MemoryNetwork):
         self._heard = trio.Event()
 
     def slow_down(self, links: Iterable[Link], factor: int) -> None:
-        """Let everything on these take ``factor`` times as long; 1 is as usual."""
+        """Multiply all delays between these hosts by ``factor``; 1 is normal."""
         for link in links:
             self._slowness[link] = factor
 
@@ -95,7 +95,7 @@ class HostNetwork(MemoryNetwork):
         return len(broken)
 
     def take_down(self, host: str, *, power_fails: bool = False) -> None:
-        """Let nothing come from a host, and nothing get there."""
+        """Stop all traffic from and to a host."""
         self._down.add(host)
         # The system's doing, for a process that cannot any more.
         for listener in [it for it in self._listeners.values() if it.host == host]:

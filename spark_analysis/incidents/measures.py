@@ -80,7 +80,7 @@ _TOLD: Final = (
     ),
     _Told(
         "failed_fast",
-        "writes told NOT_LEADER",
+        "writes answered NOT_LEADER",
         _NO_UNIT,
         "attempts to write that were answered NOT_LEADER_OR_FOLLOWER (6)",
     ),
@@ -92,7 +92,7 @@ _TOLD: Final = (
     ),
     _Told(
         "unwritable_ms",
-        "nobody acknowledges",
+        "no acknowledgement",
         _MS,
         "longest time, over partitions, from the last write with acks=all that "
         "the old leader acknowledged (the decision, if that was earlier) to the "

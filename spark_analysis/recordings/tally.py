@@ -160,7 +160,7 @@ def _check_run(run: Run, classes: Sequence[Found], *, sound: bool) -> None:
     expected = {name: run.counts[name] for name in found}
     if found != expected:
         raise RecordingError(
-            f"{run.requests}: counts {found} found, the manifest says {expected}"
+            f"{run.requests}: counts {found} found, expected {expected} by the manifest"
         )
     if counts["known"] < counts["sent"]:
         raise RecordingError(

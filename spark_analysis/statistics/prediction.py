@@ -4,9 +4,9 @@ A simulated world gives the same answer to the same trace every time: with enoug
 any difference is significant, so it has no p-values. Its result is a prediction of the
 mean log-ratio that an experiment of as many sessions would measure. It is uncertain for
 three reasons: the traces that were simulated, those that would be measured, and the
-calibration, which is common to all. With ``s`` the standard deviation over ``n``
-sessions and ``c`` the standard error of the log-ratio that is due to the calibration,
-the interval is ``mean +- t sqrt(2 s^2 / n + c^2)`` with n - 1 degrees of freedom (Hahn
+calibration, which is common to all. Let ``s`` be the standard deviation over ``n``
+sessions and ``c`` the standard error of the log-ratio that is due to the calibration.
+The interval is ``mean +- t sqrt(2 s^2 / n + c^2)`` with n - 1 degrees of freedom (Hahn
 and Meeker, *Statistical Intervals*, 1991, section 4.7, for ``c`` = 0).
 """
 

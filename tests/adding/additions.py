@@ -1,4 +1,4 @@
-"""What docs/adding.md says can be added, added: new files in ``new/``, and lines.
+"""The additions of docs/adding.md, made: new files in ``new/``, and lines elsewhere.
 
 Each addition is the smallest of its kind that does something. It is made in a copy of
 the tree, and there `checks` look for what should follow of itself.
@@ -27,7 +27,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Addition:
-    """What is added: its title on the page, files of ``new/``, and lines elsewhere."""
+    """One addition: its title on the page, files of ``new/``, and lines elsewhere."""
 
     title: str
     name: str

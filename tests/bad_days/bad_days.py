@@ -60,7 +60,7 @@ class BadDays:
         self._blows: list[tuple[str, int, int]] = []
 
     def run(self, seconds: float) -> None:
-        """Let clients work, strike again and again, and note the end."""
+        """Run clients, strike again and again, and note the end."""
         where, history = self.cluster.bootstrap, self.history
         self._until_whole("at the beginning")
         producers = [

@@ -126,15 +126,15 @@ class LiveCluster:
     # ---- what befalls it ------------------------------------------------------------
 
     def freeze(self, broker: int) -> None:
-        """Let a broker stand still; its sockets stay open."""
+        """Stop a broker's process; its sockets stay open."""
         os.kill(self.brokers[broker].pid, signal.SIGSTOP)
 
     def thaw(self, broker: int) -> None:
-        """Let a broker go on as if nothing had been."""
+        """Continue a stopped broker."""
         os.kill(self.brokers[broker].pid, signal.SIGCONT)
 
     def cut_off(self, broker: int) -> None:
-        """Let nobody reach a broker, and a broker not reach ZooKeeper."""
+        """Cut a broker off from all clients, brokers and ZooKeeper."""
         self.proxies.cut(*self.lines[broker])
 
     def let_back(self, broker: int) -> None:

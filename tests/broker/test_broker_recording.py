@@ -1,4 +1,4 @@
-"""What is recorded is read back, also after the writer was killed."""
+"""Recorded rows are read back, also after the writer was killed."""
 
 import struct
 from types import SimpleNamespace

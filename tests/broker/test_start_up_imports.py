@@ -1,4 +1,4 @@
-"""What a broker imports before it can serve: it shows in every start."""
+"""Imports of a broker before it can serve: they delay every start."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""What both sides of an exchange write and read, whoever the other client is."""
+"""Writers and readers of an exchange, whichever the other client is."""
 
 from __future__ import annotations
 

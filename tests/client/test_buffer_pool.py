@@ -24,7 +24,7 @@ steps = st.lists(
 
 
 class Model:
-    """Who holds what and who waits, in lists."""
+    """Holders and waiters of the pool, in lists."""
 
     def __init__(self) -> None:
         self.held: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What members tell each other, beside the bytes of kafka-python and librdkafka."""
+"""Messages between members, against the bytes of kafka-python and librdkafka."""
 
 from __future__ import annotations
 

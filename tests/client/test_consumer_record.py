@@ -1,4 +1,4 @@
-"""What a consumer makes of a broker's bytes: transactions, positions, damage."""
+"""A consumer's results from a broker's bytes: transactions, positions, damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where records go: Java's hash, and fair shares where there is no key."""
+"""Partitions of records: Java's hash, and fair shares where there is no key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a producer does about each error, and that order and number survive it."""
+"""A producer's reaction to each error; order and number of records survive."""
 
 from __future__ import annotations
 

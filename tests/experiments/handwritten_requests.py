@@ -37,7 +37,7 @@ class Endpoint(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """What a controller says of partitions of which the broker is sole replica."""
+    """Partitions of a controller's request, with the broker as sole replica."""
 
     topic: str
     partitions: Sequence[int]

@@ -1,4 +1,4 @@
-"""What `make bench` says of brokers: who is asked what, how figures become ratios."""
+"""Rows of `make bench` for brokers: order of measurement, and ratios from figures."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What `make bench` says of clusters: who is asked, in which order, and of a death."""
+"""Rows of `make bench` for clusters: order of measurement, and a dead broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FakeCluster:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Who was asked for bytes, in turn."""
+    """Brokers in the order in which they were asked for bytes."""
     order: list[str] = []
 
     def produce(cluster: FakeCluster) -> tuple[float, float]:

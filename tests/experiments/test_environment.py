@@ -1,4 +1,4 @@
-"""What the manifest says of machine and code."""
+"""The manifest's description of machine and code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What executors share: whom they hand out next, what they raise, what they refuse."""
+"""Behaviour shared by executors: order of runs, errors raised, runs refused."""
 
 from __future__ import annotations
 

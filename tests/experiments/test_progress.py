@@ -1,4 +1,4 @@
-"""What a person sees while an experiment runs."""
+"""Console output while an experiment runs."""
 
 from __future__ import annotations
 

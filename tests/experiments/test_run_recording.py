@@ -1,4 +1,4 @@
-"""What is kept of a run: outcomes, counts, nulls, the join with broker rows."""
+"""Records of a run: outcomes, counts, nulls, the join with broker rows."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_lateness_agrees_with_numpys_inverted_cdf() -> None:
 
 
 class Finished:
-    """What the broker's recorder looks at of a request."""
+    """Fields of a request that the broker's recorder reads."""
 
     def __init__(self, correlation_id: int, at_ns: int) -> None:
         self.correlation_id = correlation_id

@@ -1,4 +1,4 @@
-"""What a fixed loop says of a machine that is slow for a while."""
+"""Times of a fixed loop on a machine that is slow for a while."""
 
 from __future__ import annotations
 

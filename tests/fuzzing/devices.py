@@ -1,4 +1,4 @@
-"""Who has the thread that serves everybody wait for a device.
+"""Functions that make the event loop's thread wait for a device.
 
 A disk in memory never waits, so which calls would is told by their kind: what syncs,
 cuts a file or removes one may take as long as the device likes. Such a call belongs

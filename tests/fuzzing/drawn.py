@@ -1,4 +1,4 @@
-"""Where a generator's choices come from: a seed, or the bytes that a fuzzer mutates.
+"""Sources of a generator's choices: a seed, or the bytes that a fuzzer mutates.
 
 Everything in this folder draws from a ``random.Random``. `Drawn` is one whose numbers
 are given bytes and then zeros, so that a coverage-guided fuzzer steers what is made by

@@ -1,4 +1,4 @@
-"""What a run found: a file for each new kind of failure, and how to see it again."""
+"""Findings of a run: a file for each new kind of failure, and how to repeat it."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ _MS = 1_000_000
 
 @dataclass
 class Outcome:
-    """What became of the requests of a run."""
+    """Outcomes of the requests of a run."""
 
     # By (API key, version).
     answered: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -242,7 +242,7 @@ class Onslaught(Hosting):
 
 
 def _everything(_: TopicPartition) -> int:
-    """Let all records go, as if every replica had them."""
+    """Release all records, as if every replica had them."""
     return 2**62
 
 

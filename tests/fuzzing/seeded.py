@@ -29,7 +29,7 @@ AGAIN = "python -m tests.fuzzing.seeded --seed {} --count 1"
 
 
 class Run(NamedTuple):
-    """What came of a seed: no outcome if it failed, and whether that was known."""
+    """Result of a seed: no outcome if it failed, and whether the failure was known."""
 
     seed: int
     outcome: Outcome | None

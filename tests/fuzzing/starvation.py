@@ -1,4 +1,4 @@
-"""How much the broker does between two moments at which others may run.
+"""Work of the broker between two moments at which others may run.
 
 Work is counted, and the same on every machine: calls of the broker's functions and of
 those that they call in C; if asked, items, which are the lines that its loops run

@@ -63,7 +63,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
 
 
 async def prepared(world: Onslaught, partitions: int) -> None:
-    """Let the topic ``t`` have so many partitions, as far as clients are told."""
+    """Announce the topic ``t`` with so many partitions."""
     stream = world.connect()
     topics = [new_topic("t", 1)]
     await ask(stream, ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=SECONDS_30)

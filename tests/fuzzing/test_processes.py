@@ -1,4 +1,4 @@
-"""What `make fuzz` plays is played to the end, or until time is up."""
+"""`make fuzz` plays to the end, or until its time is over."""
 
 from __future__ import annotations
 

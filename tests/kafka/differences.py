@@ -1,4 +1,4 @@
-"""What may differ between Apache Kafka's answers and ours: a table, and its use.
+"""Allowed differences between Apache Kafka's answers and ours: a table, and its use.
 
 The table is ``allowed_differences.md``, so that the documented list and the list that
 the tests go by cannot part. A row allows one field (a path without indexes, with ``*``)

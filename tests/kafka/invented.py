@@ -96,7 +96,7 @@ class InventedPartition:
         self._peer.close()
 
     def say_alive(self, *followers: int) -> None:
-        """Tell which followers live, and what there is to know of the partition."""
+        """Announce the live followers and the state of the partition."""
         ports = {**self._ports, **dict.fromkeys(followers, 1)}
         live = [
             UpdateMetadataBroker(
@@ -118,14 +118,14 @@ class InventedPartition:
         )
 
     def append(self) -> None:
-        """Have the leader append a record."""
+        """Append a record as the leader."""
         told = produce_fields({self._key: batch(b"x")}, acks=1)
         answer = self._peer.ask(ApiKey.PRODUCE, 9, **told)
         (row,) = answer.responses[0].partition_responses
         assert row.error_code is ErrorCode.none, row
 
     def fetch(self, replica: int, offset: int) -> int:
-        """Let a follower ask for an offset; return the high watermark after that."""
+        """Fetch as a follower from an offset; return the high watermark after that."""
         self._fetch(offset, replica_id=replica, epoch=0)
         return int(self._fetch(0).high_watermark)
 
@@ -163,7 +163,7 @@ def in_time(
 
 
 def keeping_up(partition: InventedPartition) -> list[int]:
-    """Let both followers keep up, and one of them die and come back."""
+    """Keep both followers in sync, and stop and restart one of them."""
     first, second = FOLLOWERS
     told = [partition.fetch(first, 0), partition.fetch(second, 0)]
     partition.append()

@@ -32,7 +32,7 @@ _SERVER_ACCESS = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a tool left behind."""
+    """Exit status and output of a tool."""
 
     status: int
     out: str
@@ -40,7 +40,7 @@ class Ran:
 
     @property
     def lines(self) -> list[str]:
-        """What it printed, without empty lines and spaces around."""
+        """Lines of the output, without empty ones and surrounding spaces."""
         return [line.strip() for line in self.out.splitlines() if line.strip()]
 
     @property

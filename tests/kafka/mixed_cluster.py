@@ -195,7 +195,7 @@ def controller(cluster: Cluster) -> int | None:
 
 
 def make_controller(cluster: Cluster, broker: int) -> None:
-    """Have a broker elected, as an operator does: whoever is faster gets it."""
+    """Elect one of the brokers, as an operator does: the fastest becomes controller."""
 
     async def depose(session: ZooKeeperSession) -> None:
         with suppress(NoNode):

@@ -1,4 +1,4 @@
-"""What conversations with both brokers are made of."""
+"""Requests for conversations with both brokers."""
 
 from __future__ import annotations
 

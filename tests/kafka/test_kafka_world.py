@@ -123,7 +123,7 @@ def test_kafka_serves_a_trace_as_our_broker_does(tmp_path: Path, arm: str) -> No
 @pytest.mark.kafka
 @pytest.mark.live
 def test_kafka_without_zookeeper_serves_the_data_classes(tmp_path: Path) -> None:
-    """What a controller sends there is no request any more: its connections close."""
+    """Controller requests are unknown there: their connections close."""
     out, run = ran(tmp_path, KRaftMode(), "kraft", "fifo")
     rows = pq.read_table(out / run["requests"]).to_pandas()
     of_class = rows.groupby("class", observed=True)["outcome"].unique()
@@ -311,7 +311,7 @@ def test_kafka_4_has_one_plane() -> None:
 
 
 def test_an_arm_that_kafka_can_have_keeps_kafkas_own_keys() -> None:
-    """What is set for all of our brokers alike says nothing of Kafka's."""
+    """Keys that the experiment sets for all of our brokers do not apply to Kafka."""
     content = tomllib.loads(CONFIG)
     content["broker"]["set"]["doorkeeper.quantum.us"] = 500
     experiment = parse(content)

@@ -1,4 +1,4 @@
-"""What is no request, or none in that version: Apache Kafka's word and ours."""
+"""Frames that are no valid request: Apache Kafka's answer and ours."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def seen(
     broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What the program saw, once it has ended."""
+    """Records that the program read, once it has ended."""
     jars = [str(jar) for jar in sorted((JARS / "spark-kafka").glob("*.jar"))]
     if not any("spark-sql-kafka" in jar for jar in jars):
         pytest.skip("Spark's Kafka connector is not here: `make kafka-tools`")

@@ -23,7 +23,7 @@ PARTITIONS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """What a member is told, in no client's words."""
+    """State of a group's member, independent of the client."""
 
     bootstrap: str
     topic: str

@@ -1,4 +1,4 @@
-"""What kafka-python's and aiokafka's administrators see of a topic and its group.
+"""A topic and its group through the administrators of kafka-python and aiokafka.
 
 librdkafka's does the same in `test_clients_seek_live.py`, `test_groups_admin_live.py`.
 """

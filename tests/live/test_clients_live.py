@@ -42,7 +42,7 @@ def broker(
 
 
 def wanted(codec: str) -> list[bytes]:
-    """What is produced under one codec: small values and one of 10 kB."""
+    """Values produced under one codec: small ones and one of 10 kB."""
     return [f"{codec} {number} ".encode() * 3 for number in range(RECORDS)] + [
         codec.encode() * 2500
     ]

@@ -1,4 +1,4 @@
-"""What clients do beside reading and writing: seek, times, headers, admin. All three.
+"""Seek, times, headers and admin calls of all three clients.
 
 Each client is asked for the same, in its own words, against one broker.
 """

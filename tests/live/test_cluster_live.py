@@ -37,7 +37,7 @@ def user_namespaces(tmp_path: Path) -> None:
 
 @pytest.fixture
 def in_the_end(monkeypatch: pytest.MonkeyPatch) -> Mapping[TopicPartition, Leadership]:
-    """What ZooKeeper says of each partition when the load is over."""
+    """ZooKeeper's state of each partition after the load."""
     found: dict[TopicPartition, Leadership] = {}
     follow, read = Decisions.follow, Scene._in_the_end
     followed: list[tuple[Decisions, TopicPartition]] = []

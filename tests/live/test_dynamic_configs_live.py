@@ -90,7 +90,7 @@ def alter(
 
 
 def answers(connection: socket.socket, seconds: float) -> bool | None:
-    """Tell whether a request is answered; None if the connection is closed."""
+    """Return whether a request is answered; None if the connection is closed."""
     connection.settimeout(seconds)
     try:
         connection.sendall(API_VERSIONS)

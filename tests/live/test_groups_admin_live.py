@@ -1,4 +1,4 @@
-"""What an operator sees of groups, changes about them, and reads in the log."""
+"""Groups as an operator reads and changes them, and reads them in the log."""
 
 from __future__ import annotations
 

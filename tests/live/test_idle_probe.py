@@ -68,7 +68,7 @@ def test_the_cpu_is_kept_awake_while_nobody_asks(tmp_path: Path) -> None:
 
 
 def test_it_answers_beside_who_takes_the_whole_cpu(tmp_path: Path) -> None:
-    """What is left of the CPU may be nothing; the loop is timed when that is over.
+    """No CPU may be left; the loop is timed when the load is over.
 
     Who it was is told apart: a broker of the experiment, or somebody else.
     """

@@ -20,7 +20,7 @@ class Quiet:
     """A logger for librdkafka, which tells of each lost connection."""
 
     def log(self, *_: Any) -> None:
-        """Say nothing."""
+        """Discard the message."""
 
     handle = log
 

@@ -16,7 +16,7 @@ QUANTUM_NS = MS // 10
 
 @dataclass
 class Run:
-    """What a run left: each task served, in the order of departure."""
+    """Result of a run: each task served, in the order of departure."""
 
     tasks: list = field(default_factory=list)
     work: list = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Which tests stand for which code: an area's files, and its tests, nearest first."""
+"""Areas of code, each with its files and its tests, nearest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests are asked about a change, and in which order: those that reach it."""
+"""Order of tests for a change: those that reach it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.mutants.sampling import Mutant
 
 @dataclass(frozen=True)
 class Reach:
-    """What the tests of an area take and call; ``functions`` as file and first line."""
+    """Functions called by an area's tests; ``functions`` as file and first line."""
 
     seconds: dict[str, float]
     functions: dict[str, frozenset[str]]

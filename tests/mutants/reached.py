@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def take_examples_quickly() -> None:
-    """Have hypothesis find an example that fails, and not the smallest one."""
+    """Make hypothesis stop at any failing example instead of the smallest."""
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile("mutants", settings(), phases=phases)
     settings.load_profile("mutants")

@@ -103,7 +103,7 @@ def changed(path: str, source: str, new: str) -> bool:
 
 
 def _key(code: CodeType) -> tuple[object, ...]:
-    """Tell a function from all others in its file, though they share name and line."""
+    """Key of a function, unique also among those with its name and line."""
     return code.co_qualname, code.co_firstlineno, *code.co_positions()
 
 

@@ -1,4 +1,4 @@
-"""What is changed to make a mutant, and what is left alone."""
+"""Places that are changed to make a mutant, and places that are not."""
 
 from __future__ import annotations
 

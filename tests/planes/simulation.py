@@ -90,7 +90,7 @@ class World:
         return task
 
     async def fill(self, *, waiting):
-        """Let one task hold the only seat for a millisecond, and others queue."""
+        """Occupy the only seat with one task for a millisecond, and queue others."""
         for _ in range(1 + waiting):
             self.offer(partial(trio.sleep, 0.001))
             await wait_all_tasks_blocked()
@@ -131,7 +131,7 @@ def simulated(*policies, **settings):
 
 
 def crash(*serves):
-    """Let handlers, made of a world, end its dispatcher; return what it raised."""
+    """End the dispatcher by an error of handlers, made of a world; return the error."""
 
     async def main(clock):
         world = World(clock, "fifo")

@@ -1,4 +1,4 @@
-"""Who may enter a full queue, and who is turned away when their turn comes.
+"""Admission to a full queue, and rejection when a request's turn comes.
 
 Token buckets are held against a bucket of fractions, the controlled delay against a
 trace written out by hand from the published algorithm, deadlines against the clock.

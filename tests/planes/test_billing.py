@@ -1,4 +1,4 @@
-"""Who pays for what: all that is done for a task, in its turns and around them."""
+"""Billing of a task: all work done for it, in its turns and around them."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from tests.planes.simulation import US, simulated
 
 
 def answered_in(world, task, cost_ns):
-    """Let what is done with a task's answer take ``cost_ns`` of CPU."""
+    """Use ``cost_ns`` of CPU for the handling of a task's answer."""
     done = task.done
 
     def slowly(task, result):

@@ -125,7 +125,7 @@ def test_a_plane_that_wakes_preempts_at_the_next_preemption_point():
 
 
 def wake_after_idling(idle, idler, other, world):
-    """Let one plane idle while the other runs, then let both have work."""
+    """Leave one plane idle while the other runs, then give both work."""
     idle(idler, other, world)
     before = dict(world.received_ns)
     for core in (other, idler):

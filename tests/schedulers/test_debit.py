@@ -1,4 +1,4 @@
-"""What was used for a job outside of its turns is its flow's to pay."""
+"""CPU used for a job outside of its turns is charged to its flow."""
 
 import random
 
@@ -116,7 +116,7 @@ def test_a_debit_sends_a_flow_to_a_later_queue_where_cost_counts(by_count, order
 
 
 def order_of_a_life(name, seed, *, told):
-    """Let random jobs come, run, go away and come back; return the numbers picked.
+    """Add, run, park and resume random jobs; return the numbers picked.
 
     ``told``: before each event the policy hears, at that moment, of a debit of nothing.
     """

@@ -198,7 +198,7 @@ def test_no_lag_exceeds_a_slice_under_eevdf(seed):
 
 
 def eevdf_with_one_flow_away(had_ns):
-    """Let b and c have ``had_ns`` each while the only job of a is parked."""
+    """Serve b and c for ``had_ns`` each while the only job of a is parked."""
     policy = make("eevdf", SchedulerConfig(quantum_ns=100))
     parked = Job(number=0, flow="a")
     policy.arrive(parked, 0)

@@ -1,4 +1,4 @@
-"""What the scripted controller decides on ISRs that leaders propose."""
+"""Decisions of the scripted controller on ISRs that leaders propose."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Churn:
             thread.start()
 
     def stop(self) -> None:
-        """Have all clients leave."""
+        """Stop all clients."""
         self._stop.set()
         for thread in self._threads:
             thread.join(60)

@@ -37,7 +37,7 @@ class Clients:
 
     @property
     def done(self) -> Counter[str]:
-        """How often each thing was done, by all processes."""
+        """Count of each operation, over all processes."""
         return self._before + self._told
 
     def start(self) -> None:
@@ -62,7 +62,7 @@ class Clients:
             self.start()
 
     def stop(self) -> None:
-        """Have all clients leave."""
+        """Stop all clients."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.close()

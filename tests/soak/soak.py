@@ -57,7 +57,7 @@ _THREADS_MOST: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the broker holds at one moment."""
+    """Resources that the broker holds at one moment."""
 
     minute: float
     rss_mb: float
@@ -105,7 +105,7 @@ class Soak:
         return sample
 
     def run(self, seconds: float) -> None:
-        """Let everything happen for a while."""
+        """Run all load and faults for a while."""
         ends = time.monotonic() + seconds
         self.clients.start()
         while (left := ends - time.monotonic()) > 0 and not self.clients.faults:

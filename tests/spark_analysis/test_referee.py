@@ -119,7 +119,7 @@ def not_a_number(table: pa.Table) -> pa.Table:
 
 
 def one_answered_early(by_ns: int) -> Change:
-    """Let the last stamp of one request be so long before the intended instant."""
+    """Move the last stamp of one request before its intended instant by so much."""
 
     def change(table: pa.Table) -> pa.Table:
         done = table["client_done_ns"].to_numpy().copy()

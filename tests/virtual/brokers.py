@@ -94,7 +94,7 @@ class Brokers(Hosting):
     async def word(
         self, to: int, *, leader: int, epoch: int, isr: Sequence[int]
     ) -> None:
-        """Tell one broker who leads the partition; all are its replicas."""
+        """Announce the leader to one broker; all brokers are replicas."""
         self.controller.leader_epoch = max(self.controller.leader_epoch, epoch)
         replicas = range(len(self.servers))
         command = leader_and_isr(
@@ -116,7 +116,7 @@ class Brokers(Hosting):
         elsewhere: Mapping[int, int] = {},
         hosts: Mapping[int, str] = {},
     ) -> None:
-        """Tell one broker where others listen, or, by port or host, where not."""
+        """Announce the others' addresses to one broker; some may be wrong."""
         command = update_metadata(
             ("elsewhere", 0),
             leader=0,
@@ -134,14 +134,14 @@ class Brokers(Hosting):
         await self._command(to, ApiKey.UPDATE_METADATA, 6, command)
 
     async def elect(self, leader: int, epoch: int, isr: Sequence[int]) -> None:
-        """Tell all brokers of a leader, in an order of chance."""
+        """Announce a leader to all brokers, in random order."""
         everybody = list(range(len(self.servers)))
         self.rng.shuffle(everybody)
         for number in everybody:
             await self.word(number, leader=leader, epoch=epoch, isr=isr)
 
     async def introduce(self) -> None:
-        """Tell all brokers of all."""
+        """Announce all brokers to all."""
         everybody = range(len(self.servers))
         for number in everybody:
             await self.tell_addresses(number, everybody)

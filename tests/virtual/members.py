@@ -156,7 +156,7 @@ class Members(Hosting):
         self._hang_up(self.members[number])
 
     def let_in(self, number: int) -> None:
-        """Let a broker connect again."""
+        """Allow a broker to connect again."""
         self.members[number].reachable = True
 
     def _hang_up(self, member: Member) -> None:
@@ -279,7 +279,7 @@ class Members(Hosting):
 
     @property
     def bootstrap(self) -> str:
-        """Where clients look for brokers."""
+        """Bootstrap address for clients."""
         return ",".join(f"127.0.0.1:{9092 + it.number}" for it in self.members)
 
     def producer(

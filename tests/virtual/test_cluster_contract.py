@@ -1,4 +1,4 @@
-"""What clients may rely on, whoever coordinates: the broker itself, or a cluster.
+"""Guarantees for clients, whether the broker itself coordinates or a cluster does.
 
 One broker, asked over its sockets. A subclass says by which settings it is started.
 """

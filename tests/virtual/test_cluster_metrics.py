@@ -1,4 +1,4 @@
-"""What brokers of a cluster tell of their replicas, under Kafka's own names."""
+"""Replica metrics of a cluster's brokers, under Kafka's own names."""
 
 from __future__ import annotations
 

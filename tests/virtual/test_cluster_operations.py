@@ -1,4 +1,4 @@
-"""What an operator asks of a cluster of brokers, while clients produce and brokers die.
+"""Operators' requests to a cluster, while clients produce and brokers die.
 
 Whole brokers under one ZooKeeper in virtual time; what was acknowledged is read again
 at the end of each.

@@ -44,7 +44,7 @@ NONE = ErrorCode.none
 
 @dataclass
 class Told:
-    """What clients were told is done."""
+    """Operations that clients saw confirmed."""
 
     created: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)

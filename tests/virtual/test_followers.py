@@ -113,7 +113,7 @@ def test_a_fetcher_that_has_let_go_of_its_only_partition_is_not_missed() -> None
 
 
 def test_a_leader_that_fell_silent_is_followed_at_once_when_it_leads_again() -> None:
-    """What was asked of it then is not waited for: ``simulate --seed 40219``."""
+    """The pending request is not awaited: ``simulate --seed 40219``."""
 
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()
@@ -238,7 +238,7 @@ def has_all(partition: Partition, end: int) -> bool:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_logs_become_the_same_after_any_history_of_leaders(seed: int) -> None:
-    """What was acknowledged by all is in all logs, and these are the same."""
+    """Records that all replicas acknowledged are in all logs, which are equal."""
 
     async def scenario(brokers: Brokers) -> None:
         rng = random.Random(seed)

@@ -94,7 +94,7 @@ class Loads:
         return TopicPartition("__consumer_offsets", index)
 
     async def lead(self, leader: int) -> None:
-        """Have the controller move both partitions, one request each."""
+        """Move both partitions as the controller, one request each."""
         self.epoch += 1
         for index in (0, 1):
             command = leader_and_isr(

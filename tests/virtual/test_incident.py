@@ -28,7 +28,7 @@ PROMPT_NS = 500 * US + 2 * SLICE_NS
 
 
 class Control(NamedTuple):
-    """What the controller's requests went through, on average.
+    """Mean times of the controller's requests.
 
     ``outside_ns``: from being sent to standing in the queue; ``inside_ns``: in it.
     """

@@ -1,4 +1,4 @@
-"""Who is in the ISR: leaders propose, a controller decides, producers wait for it."""
+"""Members of the ISR: leaders propose, a controller decides, producers wait for it."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_control_that_does_not_wait_ends_it_at_once(play: Play, arm: str) -> Non
 
 
 def test_a_plane_for_control_leaves_the_follower_behind_the_backlog(play: Play) -> None:
-    """What the new leader had not fetched is lost, however soon the old one obeys.
+    """Records that the new leader had not fetched are lost.
 
     Fetches of followers are data to KIP-291's planes; a priority puts them first.
     """

@@ -178,7 +178,7 @@ class Subject:
             assert code is REFUSALS.get(self.name), code
 
     async def _fetch(self, stream: MemoryStream) -> None:
-        """What was acknowledged is there, but for what retention has taken."""
+        """Acknowledged records are there, unless retention has removed them."""
         offsets = {("t", 0): 0}
         told = await ask(stream, ApiKey.FETCH, 11, **fetch_fields(offsets))
         row = told.responses[0].partitions[0]
@@ -292,7 +292,7 @@ def test_an_alteration_is_refused_by_the_name_of_the_key_or_served_on(
 def test_a_topics_config_is_refused_by_its_name_or_served(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is used is the topic with the last of the texts that are one value."""
+    """The topic in use has the last of the equal texts."""
     key = TOPIC_KEYS[name]
     allowed = next((it.name for it in key.broker_keys if it.name in REFUSALS), name)
     for tried in rounds(key.key):

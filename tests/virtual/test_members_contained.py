@@ -30,7 +30,7 @@ NONE = ErrorCode.none
 
 
 def failures(members: Members, what: str) -> float:
-    """How often something has failed, by all brokers' metrics."""
+    """Number of failures of one kind, by all brokers' metrics."""
     return sum(
         metric.value
         for number in members.alive

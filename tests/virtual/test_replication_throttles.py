@@ -47,7 +47,7 @@ async def alter(members: Members, kind: int, name: str, **configs: str | None) -
 
 
 async def filled(members: Members) -> None:
-    """Have brokers 0 and 1 hold a topic; broker 2 is to get it."""
+    """Create a topic on brokers 0 and 1; broker 2 is to get it."""
     placed = [{"partition_index": 0, "broker_ids": [0, 1]}]
     await members.create("t", -1, replication_factor=-1, assignments=placed)
     async with members.producer(acks="all", batch_size=2_000) as producer:

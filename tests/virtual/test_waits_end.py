@@ -1,4 +1,4 @@
-"""What waits ends with its connection, and the effects it had stay, as in Kafka."""
+"""Parked requests end with their connection, and their effects stay, as in Kafka."""
 
 from __future__ import annotations
 

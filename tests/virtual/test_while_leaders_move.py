@@ -1,4 +1,4 @@
-"""Who waits while leaders move: producers for enough replicas, members for their group.
+"""Waits while leaders move: producers for enough replicas, members for their group.
 
 Whole brokers under one ZooKeeper in virtual time.
 """

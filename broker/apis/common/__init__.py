@@ -1,1 +1,1 @@
-"""What the files of several APIs share; none of it knows a single API."""
+"""Helpers shared by the files of several APIs; none of them knows a single API."""

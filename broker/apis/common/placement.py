@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of new partitions: Kafka's ``AdminUtils``.
+"""Placement of the replicas of new partitions: Kafka's ``AdminUtils``.
 
 The first replicas go round all brokers, beginning anywhere; the others of a partition
 follow at a distance, which grows by one with each round, so that what one broker leads

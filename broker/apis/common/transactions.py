@@ -1,4 +1,4 @@
-"""What a producer with a transactional id is told while transactions are not served."""
+"""Answers to producers with a transactional id while transactions are not served."""
 
 from __future__ import annotations
 

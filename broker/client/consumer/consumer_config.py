@@ -20,14 +20,14 @@ GROUP_INSTANCE_ID: Final = optional_text(
 AUTO_OFFSET_RESET: Final = text(
     "auto.offset.reset",
     "latest",
-    "Where to begin without a committed offset, or beyond the log's ends.",
+    "Start without a committed offset, or beyond the log's ends.",
     choices=("earliest", "latest", "none"),
 )
 ENABLE_AUTO_COMMIT: Final = boolean(
-    "enable.auto.commit", True, "Commit what earlier polls have returned."
+    "enable.auto.commit", True, "Commit the records that earlier polls have returned."
 )
 AUTO_COMMIT_INTERVAL_MS: Final = integer(
-    "auto.commit.interval.ms", 5_000, "How often positions are committed.", low=0
+    "auto.commit.interval.ms", 5_000, "Period of commits of positions.", low=0
 )
 FETCH_MIN_BYTES: Final = integer(
     "fetch.min.bytes", 1, "An answer waits for this many bytes.", low=0
@@ -57,12 +57,12 @@ SESSION_TIMEOUT_MS: Final = integer(
     "session.timeout.ms", 45_000, "A member silent for longer is dead.", low=1
 )
 HEARTBEAT_INTERVAL_MS: Final = integer(
-    "heartbeat.interval.ms", 3_000, "How often a member says that it lives.", low=1
+    "heartbeat.interval.ms", 3_000, "Period of a member's heartbeats.", low=1
 )
 PARTITION_ASSIGNMENT_STRATEGY: Final = words(
     "partition.assignment.strategy",
     ("range", "cooperative-sticky"),
-    "How a leader may divide partitions, the preferred way first.",
+    "Assignors that a leader may use, the preferred one first.",
     choices=("range", "roundrobin", "cooperative-sticky"),
 )
 ISOLATION_LEVEL: Final = text(
@@ -72,12 +72,12 @@ ISOLATION_LEVEL: Final = text(
     choices=("read_uncommitted", "read_committed"),
 )
 ALLOW_AUTO_CREATE_TOPICS: Final = boolean(
-    "allow.auto.create.topics", True, "Let the broker create topics asked for."
+    "allow.auto.create.topics", True, "Allow the broker to create missing topics."
 )
 DEFAULT_API_TIMEOUT_MS: Final = integer(
     "default.api.timeout.ms",
     60_000,
-    "How long calls that ask a broker try before they give up.",
+    "Time limit of calls that need a broker.",
     low=0,
 )
 
@@ -122,7 +122,7 @@ def consumer_config(settings: Mapping[str, Any]) -> ClientConfig:
             (GROUP_INSTANCE_ID.name, config[GROUP_INSTANCE_ID]),
         ):
             if name in config.written and value:
-                raise ConfigError(name, value, "a group.id beside it")
+                raise ConfigError(name, value, "a group.id as well")
         if config[ENABLE_AUTO_COMMIT]:
             return consumer_config({**settings, ENABLE_AUTO_COMMIT.name: False})
     return config

@@ -216,4 +216,4 @@ def _nobody() -> None:
 
 
 def _nowhere(state: PartitionState) -> None:
-    raise AssertionError(f"nobody resets {state.partition}")
+    raise AssertionError(f"no reset is configured for {state.partition}")

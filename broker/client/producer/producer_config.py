@@ -33,14 +33,14 @@ IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 ACKS: Final = text(
     "acks",
     "all",
-    "Who must have a batch before it is acknowledged: nobody, the leader, or the ISR.",
+    "Replicas that must have a batch before it is acknowledged: none, leader, ISR.",
     choices=tuple(_ACKS),
 )
 ENABLE_IDEMPOTENCE: Final = boolean(
     "enable.idempotence", True, "Number the batches, so that none is written twice."
 )
 LINGER_MS: Final = long(
-    "linger.ms", 5, "How long a batch that is not full waits for more.", low=0
+    "linger.ms", 5, "Time that a batch that is not full waits for records.", low=0
 )
 BATCH_SIZE: Final = integer(
     "batch.size", 16_384, "The bytes of records in a batch, before compression.", low=0
@@ -51,7 +51,7 @@ BUFFER_MEMORY: Final = long(
 MAX_BLOCK_MS: Final = long(
     "max.block.ms",
     60_000,
-    "How long a send may wait for metadata and for buffer memory.",
+    "Time limit of a send's wait for metadata and buffer memory.",
     low=0,
 )
 MAX_REQUEST_SIZE: Final = integer(
@@ -64,7 +64,7 @@ DELIVERY_TIMEOUT_MS: Final = integer(
     low=0,
 )
 RETRIES: Final = integer(
-    "retries", INT_MAX, "How often a batch is sent again within its time.", low=0
+    "retries", INT_MAX, "Number of retries of a batch within its time.", low=0
 )
 MAX_IN_FLIGHT: Final = integer(
     "max.in.flight.requests.per.connection",

@@ -1,12 +1,12 @@
 """A Fetch that waits until there is enough to read, or a change to report.
 
-Kafka's ``DelayedFetch``. It completes when ``min_bytes`` are readable, when a partition
-is no longer one that this reader may be answered from (leadership, epoch, deletion),
-when its offset has fallen outside the log, or when the offset lies in an older segment
-than the end of the readable part (Kafka's case F): such a reader has fallen behind, and
-the rest of one segment could stay below ``min_bytes`` for good. At its deadline it
-completes with the bytes available. It keeps no bytes: the reader reads again
-afterwards. Bytes held back from the reader by a quota are not counted.
+Kafka's ``DelayedFetch``. It completes when ``min_bytes`` are readable, or when a
+partition can no longer be read here (leadership, epoch, deletion). It also completes
+when its offset has fallen outside the log, or lies in an older segment than the end of
+the readable part (Kafka's case F): such a reader has fallen behind, and the rest of one
+segment could stay below ``min_bytes`` for good. At its deadline it completes with the
+bytes available. It keeps no bytes: the reader reads again afterwards. Bytes held back
+from the reader by a quota are not counted.
 
 A change under one of its partitions wakes the reader, which examines that partition in
 a turn of its own. The readable bytes of each partition are kept and summed up, so that

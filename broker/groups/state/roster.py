@@ -252,7 +252,7 @@ class Roster:
 
         Each member votes for the first of its own that is a candidate.
         """
-        assert self.members, "nobody votes"
+        assert self.members, "there are no votes"
         votes: Counter[str] = Counter()
         preferences = Counter([member.preference for member in self])
         for names, count in preferences.items():

@@ -47,7 +47,7 @@ class Event(enum.Enum):
     HEARTBEAT = "a member of this generation is alive"
     GONE = "a member left, expired or was refused"
     SYNC_OVERDUE = "members have not asked for their assignment in time"
-    COMMIT = "a member of this generation, or nobody's member, commits offsets"
+    COMMIT = "a member of this generation, or no member, commits offsets"
     DELETE = "an operator deletes the group"
 
 
@@ -57,10 +57,10 @@ class Action(enum.Enum):
     REFUSE = "answer with the error"
     ADMIT = "add the member, park its request, rebalance"
     REJOIN = "update the member, park its request, rebalance"
-    ANSWER = "answer at once with what is current"
+    ANSWER = "answer at once with the current state"
     PARK = "park the request"
     STORE = "park the request and write the assignment to the log"
-    KEEP = "write the new member id to the log, then answer with what is current"
+    KEEP = "write the new member id to the log, then answer with the current state"
     PUBLISH = "hand every member its assignment"
     TOUCH = "put off the session's end; answer with the error, if there is one"
     REBALANCE = "begin a rebalance"

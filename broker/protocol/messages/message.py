@@ -39,7 +39,7 @@ class AnyResponse(Protocol):
 
     @property
     def throttle_time(self) -> timedelta:
-        """How long the broker asks the client to wait (KIP-219)."""
+        """Milliseconds for which the broker asks the client to wait (KIP-219)."""
 
 
 R_co = TypeVar("R_co", bound=AnyResponse, covariant=True)

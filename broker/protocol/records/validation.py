@@ -239,7 +239,9 @@ class _Walk:
                         break
                     self._units -= headers
                     if _after_headers(data, headers_at, headers) != end:
-                        raise invalid(f"record {number} is not as long as it says")
+                        raise invalid(
+                            f"record {number} differs in length from its length field"
+                        )
                     headers_at = end
                 self._note(fields)
                 number += 1
@@ -314,7 +316,7 @@ class _Walk:
         return number, at
 
     def _reach(self, data: bytes, at: int, number: int) -> int:
-        """Say how much is wanted where the window ended within a record."""
+        """Return the bytes needed where the window ended within a record."""
         try:
             _varint(data, at)
         except IndexError:
@@ -343,7 +345,9 @@ class _Walk:
             _check_header_key((yield from self._skip_field()))
             yield from self._skip_field()
         if self._left:
-            raise invalid(f"record {self._number} is not as long as it says")
+            raise invalid(
+                f"record {self._number} differs in length from its length field"
+            )
         self._number += 1
 
     def _skip_field(self) -> Generator[None, None, int]:
@@ -368,7 +372,9 @@ class _Walk:
 
     def _skip(self, size: int) -> Generator[None, None, None]:
         if size > self._left:
-            raise invalid(f"record {self._number} is not as long as it says")
+            raise invalid(
+                f"record {self._number} differs in length from its length field"
+            )
         self._left -= max(size, 0)
         while size > len(self._window) - self._at:
             size -= len(self._window) - self._at

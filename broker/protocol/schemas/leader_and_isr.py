@@ -1,9 +1,9 @@
 """LeaderAndIsr (4), versions 0-7: the controller names leaders, ISRs and replicas.
 
 Version 1 adds is_new, 2 the broker epoch and partitions grouped by topic, 3 the
-replicas being added and removed (KIP-455), 4 is flexible, 5 adds topic ids and the
-request's type (KIP-516) and groups the answer by topic id, 6 the leader recovery state
-(KIP-704), 7 whether a KRaft controller sent it (KIP-866). Follows Kafka 3.9's
+replicas being added and removed (KIP-455), 4 is flexible. Version 5 adds topic ids and
+the request's type (KIP-516) and groups the answer by topic id, 6 the leader recovery
+state (KIP-704), 7 whether a KRaft controller sent it (KIP-866). Follows Kafka 3.9's
 ``LeaderAndIsrRequest.json`` and ``LeaderAndIsrResponse.json``.
 
 The classes are one shape for all versions; fields that a version lacks have the
@@ -69,7 +69,7 @@ class LeaderAndIsrTopicState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrLiveLeader:
-    """Where a leader is reached."""
+    """Address of a leader."""
 
     broker_id: Int32
     host_name: str

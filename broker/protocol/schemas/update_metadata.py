@@ -1,9 +1,10 @@
 """UpdateMetadata (6), versions 0-8: the controller fills the brokers' metadata cache.
 
 Version 1 gives a broker several endpoints, 2 adds the rack, 3 the listener's name, 4
-offline replicas, 5 the broker epoch and partitions grouped by topic, 6 is flexible, 7
-adds topic ids, 8 the request's type and whether a KRaft controller sent it (KIP-866).
-Follows Kafka 3.9's ``UpdateMetadataRequest.json`` and ``UpdateMetadataResponse.json``.
+offline replicas. Version 5 adds the broker epoch and partitions grouped by topic, 6 is
+flexible, 7 adds topic ids, 8 the request's type and whether a KRaft controller sent it
+(KIP-866). Follows Kafka 3.9's ``UpdateMetadataRequest.json`` and
+``UpdateMetadataResponse.json``.
 
 Before version 3 a listener is named after its security protocol, as Kafka does.
 """

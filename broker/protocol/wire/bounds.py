@@ -45,10 +45,10 @@ def bounds_check(entity: type[Any]) -> Check | None:
     """Return the check of ``entity``, or ``None`` where there is nothing to check.
 
     Called with (frame, offset, length of the frame, walk), it raises `MalformedFrame`
-    where an array cannot be as long as it says, a tagged field has another size than it
-    says or there are more items than the walk may meet, and `IndexError` or
-    `struct.error` where the frame ends too early. Tagged fields that the schema does
-    not have it notes in the walk. Cost: O(items).
+    where an array or a tagged field cannot have its stated size, or where there are
+    more items than the walk may meet. It raises `IndexError` or `struct.error` where
+    the frame ends too early. Tagged fields that the schema does not have it notes in
+    the walk. Cost: O(items).
     """
     if not entity.__flexible__ and not has_array(entity):
         return None

@@ -22,7 +22,7 @@ _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 
 class RequestHeader(NamedTuple):
-    """What a request says of itself, and where its body starts in the frame."""
+    """Header fields of a request, and the position of its body in the frame."""
 
     api_key: int
     api_version: int

@@ -39,7 +39,7 @@ _PRODUCE_V5: Final = struct.Struct(">ihqqq")
 
 
 class CurrentLeader(NamedTuple):
-    """Who leads a partition, and since which epoch."""
+    """Leader of a partition, and its epoch."""
 
     leader: int
     epoch: int
@@ -151,7 +151,7 @@ _FETCH_TOP_V7: Final = struct.Struct(">ihi")
 
 
 class FetchPartition(NamedTuple):
-    """What is fetched of one partition, or why nothing is.
+    """Requested range of one partition, or the error that prevents its fetch.
 
     ``records`` is sent as it is; ``None`` is the protocol's null. The aborted
     transactions are (producer id, first offset), or null for a reader of

@@ -1,4 +1,4 @@
-"""What kio's entity classes say of their fields, for the code made from them."""
+"""Fields of kio's entity classes, for the code generated from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIXED: Final = types.MappingProxyType(
 
 
 class FieldKind(NamedTuple):
-    """What one field is: ``struct`` is an entity class or ``None`` for a primitive."""
+    """Kind of one field: ``struct`` is an entity class or ``None`` for a primitive."""
 
     struct: type[Any] | None
     wire_type: str | None

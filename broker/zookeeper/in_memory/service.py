@@ -1,4 +1,4 @@
-"""What a ZooKeeper service decides, frame by frame: sessions, the tree, watches.
+"""Decisions of a ZooKeeper service, frame by frame: sessions, the tree, watches.
 
 One service may be behind several servers, as an ensemble without delays is: whatever
 was written at one is read at all, and a session moves from one to another. It outlives
@@ -117,13 +117,13 @@ class ZooKeeperService:
         self._end(self.sessions[session_id])
 
     def started(self) -> None:
-        """Have one more server; sessions that had none live for their whole time."""
+        """Add a server; sessions that had none keep their whole time-out."""
         if self._servers == 0:
             self.sessions.touch_all(self._now_ms())
         self._servers += 1
 
     def stopped(self) -> None:
-        """Have one server less."""
+        """Remove a server."""
         self._servers -= 1
 
     def _end(self, session: Session[Peer]) -> None:

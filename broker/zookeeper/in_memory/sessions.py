@@ -59,17 +59,17 @@ class Sessions(Generic[P]):
         return session if session and session.password == password else None
 
     def touch(self, session: Session[P], now_ms: int) -> None:
-        """Let a session live for its time-out from now on."""
+        """Restart a session's time-out."""
         end_ms = now_ms + session.timeout_ms
         session.expires_ms = (end_ms // self.tick_ms + 1) * self.tick_ms
 
     def touch_all(self, now_ms: int) -> None:
-        """Let all live on: their server has not been there to hear them."""
+        """Restart all time-outs: the server of these sessions was down."""
         for session in self._by_id.values():
             self.touch(session, now_ms)
 
     def remove(self, session: Session[P]) -> None:
-        """Let a session be over."""
+        """End a session."""
         del self._by_id[session.id]
 
     def expired(self, now_ms: int) -> list[Session[P]]:

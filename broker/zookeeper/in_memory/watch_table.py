@@ -1,4 +1,4 @@
-"""Who waits to hear of which znode: one-shot watches, as a server keeps them."""
+"""One-shot watches of znodes, as a server keeps them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class WatchTable(Generic[W]):
         self._child: dict[str, dict[W, None]] = {}
 
     def watch_data(self, path: str, watcher: W) -> None:
-        """Let the next change of a znode, not of its children, be heard."""
+        """Register a watch for the next change of a znode, but not of its children."""
         self._data.setdefault(path, {})[watcher] = None
 
     def watch_children(self, path: str, watcher: W) -> None:
-        """Let the next change of the set of children be heard."""
+        """Register a watch for the next change of the set of children."""
         self._child.setdefault(path, {})[watcher] = None
 
     def gone_off(self, event: WatchEvent) -> list[W]:

@@ -116,7 +116,7 @@ def _job(context: SparkContext, world: str, work: Work) -> Answer:
         return one.map(lambda each: attempt_there(code, world, each)).collect()[0]
     except Exception as error:
         raise TrialFailed(
-            f"{work.trials[0].run_id}: Spark says: {_said(error)}"
+            f"{work.trials[0].run_id}: Spark reports: {_said(error)}"
         ) from error
 
 
@@ -127,7 +127,7 @@ def _said(error: Exception) -> str:
     said = (telling or lines or [type(error).__name__])[0]
     if "No module named" in said or "Cannot run program" in said:
         said += (
-            "; PYSPARK_PYTHON has to name a Python on the workers' machines that has "
-            "what requirements.lock lists"
+            "; PYSPARK_PYTHON has to name a Python on the workers' machines with the "
+            "packages of requirements.lock"
         )
     return said

@@ -72,7 +72,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where and how a node runs: directory, CPU, own JVM options, progress callback."""
+    """Environment of a node: directory, CPU, own JVM options, progress callback."""
 
     at: Path
     binding: Binding

@@ -117,7 +117,7 @@ def listening(
         name, _, address = line.removeprefix(_READY).partition("://")
         host, _, port = address.rpartition(":")
         if not line.startswith(_READY) or not port.isdecimal():
-            raise broker.failure(f"said {line!r}, not where it listens")
+            raise broker.failure(f"printed {line!r}, expected its addresses")
         found[name] = (host.strip("[]"), int(port))
     return found
 

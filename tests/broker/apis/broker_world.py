@@ -107,7 +107,7 @@ class World:
         return world
 
     def pass_ms(self, milliseconds: int) -> None:
-        """Let time pass, and do what comes due."""
+        """Advance the clock, and run the timers that expire."""
         self.now_ns += milliseconds * MS
         for _ in range(1000):
             expires = self._is_due(self.broker.next_expiry_ns())
@@ -196,7 +196,7 @@ class World:
     # ---- the usual --------------------------------------------------------------
 
     def live(self, *others: int) -> None:
-        """Let a controller tell which brokers live beside this one."""
+        """Announce the other live brokers, as a controller does."""
         addresses = {each: ("127.0.0.1", 9092 + each) for each in (0, *others)}
         command = update_metadata(("elsewhere", 0), leader=0, brokers=addresses)
         assert self.command(ApiKey.UPDATE_METADATA, command).error_code is NONE
@@ -297,7 +297,7 @@ class Call:
 
     @property
     def answer(self) -> Any:
-        """What the client makes of it."""
+        """Response as the client decodes it."""
         frame = self.frame
         assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
         key, version = self.request.api_key, self.request.api_version

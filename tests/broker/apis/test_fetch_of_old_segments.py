@@ -65,7 +65,7 @@ def test_at_the_end_it_waits_also_if_a_segment_was_just_rolled(world: World) -> 
 
 
 def test_a_consumer_is_measured_against_the_high_watermark(world: World) -> None:
-    """What followers do not have yet cannot be read, wherever it lies."""
+    """Records that followers lack cannot be read, wherever they lie."""
     command = leader_and_isr(T, leader=0, leader_epoch=1, isr=(0, 2))
     world.command(ApiKey.LEADER_AND_ISR, command)
     world.produce("t", VALUE)

@@ -125,7 +125,7 @@ def test_a_config_may_change_while_a_topic_is_created() -> None:
 def test_a_fetch_meets_a_deletion_between_its_partitions(
     version: int, min_bytes: int
 ) -> None:
-    """What was deleted is unknown, what there is is answered; nothing is waited for."""
+    """A deleted partition is unknown, the others are answered; nothing is awaited."""
     world = World()
     gone, kept = world.create("t"), world.create("u")
     world.produce("t", b"x")

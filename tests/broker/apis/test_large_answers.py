@@ -95,7 +95,7 @@ def test_an_answer_that_changes_while_it_is_encoded_is_as_it_was() -> None:
 
 
 def test_a_large_answer_is_never_joined() -> None:
-    """That would be one long step; the network sends pieces as they are."""
+    """Joining would be one long step; the network sends pieces as they are."""
     pieces = run(encode_in_steps(ApiKey.METADATA, 9, 1, rows(20_000)))
     assert b"".join(pieces) == encode(ApiKey.METADATA, 9, 1, rows(20_000))
     assert max(map(len, pieces)) < 16_384

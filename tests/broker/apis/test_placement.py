@@ -1,4 +1,4 @@
-"""Where replicas are placed: what Kafka's ``AdminUtils`` promises, and its examples."""
+"""Placement of replicas against the promises and examples of Kafka's ``AdminUtils``."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def row(call: Call) -> Any:
 
 
 def replicated(world: World, epoch: int = 1) -> None:
-    """Let broker 2 be a second replica in sync."""
+    """Add broker 2 as a second replica in sync."""
     answer = world.command(
         ApiKey.LEADER_AND_ISR,
         leader_and_isr(T, leader=0, leader_epoch=epoch, isr=(0, 2)),
@@ -52,7 +52,7 @@ def replicated(world: World, epoch: int = 1) -> None:
 
 
 def follower_fetch(world: World, offset: int) -> Any:
-    """Let broker 2 fetch from ``offset``, which tells that it has all before it."""
+    """Fetch from ``offset`` as broker 2, which acknowledges all records before it."""
     fields = fetch_fields({T: offset}, replica_id=2)
     return world.send(ApiKey.FETCH, 12, **fields)
 
@@ -250,13 +250,13 @@ TWO = ("two", 0)
 
 
 def in_sync(world: World, epoch: int, *isr: int) -> None:
-    """Say who is in sync of the replicas 0 and 2 of a topic that needs both."""
+    """Set which of the replicas 0 and 2 are in sync, of a topic that needs both."""
     word = leader_and_isr(TWO, leader=0, leader_epoch=epoch, isr=isr, replicas=(0, 2))
     world.command(ApiKey.LEADER_AND_ISR, word)
 
 
 def caught_up(world: World, offset: int) -> None:
-    """Let broker 2 have all before ``offset``."""
+    """Acknowledge all records before ``offset`` as broker 2."""
     world.send(ApiKey.FETCH, 12, **fetch_fields({TWO: offset}, replica_id=2))
 
 

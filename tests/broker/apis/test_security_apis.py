@@ -1,4 +1,4 @@
-"""What asks for security is told that there is none, in the words of Apache Kafka."""
+"""Security APIs answer that there is no security, in the words of Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller says of topics, also where it contradicts itself."""
+"""The metadata cache under contradictory requests of the controller."""
 
 from __future__ import annotations
 

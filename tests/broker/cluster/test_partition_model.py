@@ -45,7 +45,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """What should be true of t-0."""
+    """Expected state of t-0."""
 
     def __init__(self, min_insync: int) -> None:
         self.world = World()
@@ -122,12 +122,12 @@ class Model:
         self.proposed = ()
 
     def live(self, brokers: tuple[int, ...]) -> None:
-        """Let a controller tell which other brokers live."""
+        """Announce the other live brokers, as a controller does."""
         self.live_brokers = brokers
         self.world.live(*brokers)
 
     def wait(self, seconds: int) -> None:
-        """Let time pass, in which nobody looks at anything."""
+        """Advance the clock without any event."""
         self.now_s += seconds
         self.world.now_ns = self.now_s * 10**9
 
@@ -149,7 +149,7 @@ class Model:
         self.advance()
 
     def follower(self, replica: int, behind: int) -> None:
-        """Let a replica fetch from ``behind`` the end; from beyond it is an error."""
+        """Fetch as a replica from ``behind`` the end; beyond the end is an error."""
         offset = len(self.records) + behind
         fields = fetch_fields({T: offset}, replica_id=replica)
         answer = self.world.send(ApiKey.FETCH, 12, **fields)

@@ -45,7 +45,7 @@ class Leader:
         self.elect(*isr)
 
     def elect(self, *isr: int) -> None:
-        """Have it lead, in a new epoch."""
+        """Make the broker the leader, in a new epoch."""
         self.epoch += 1
         word: Any = SimpleNamespace(
             controller_epoch=1,
@@ -64,7 +64,7 @@ class Leader:
         self.partition.append(records, acks, witness.NOW_MS)
 
     def fetched(self, replica: int, offset: int) -> int:
-        """Let a follower ask for an offset; return the high watermark after it.
+        """Fetch as a follower from an offset; return the high watermark after it.
 
         Nothing is proposed for the ISR.
         """
@@ -194,7 +194,7 @@ def test_who_waits_behind_anothers_proposal_is_waited_for() -> None:
 
 
 def test_too_few_are_not_too_few_with_who_has_been_proposed() -> None:
-    """Who asks meanwhile is told by Kafka's maximal ISR."""
+    """Producers meanwhile are answered by Kafka's maximal ISR."""
     leader = Leader(0, 1, min_insync=2)
     leader.append(1)
     assert leader.fetched(1, 1) == 1

@@ -1,4 +1,4 @@
-"""What waits for a flush is not shown to consumers: a loss of power may take it back.
+"""Records that wait for a flush are hidden from consumers: power loss may remove them.
 
 Seeds 11853, 16559 and 16827 of the swarm: a record was read, lost with the power, and
 another one stood at its offset.

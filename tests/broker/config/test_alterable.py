@@ -1,4 +1,4 @@
-"""What a running broker lets be altered, against the list that Kafka itself printed."""
+"""Configs that a running broker can alter, against the list that Kafka printed."""
 
 from __future__ import annotations
 

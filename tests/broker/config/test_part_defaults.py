@@ -1,4 +1,4 @@
-"""What a part of the broker takes where nobody tells it otherwise is Kafka's default.
+"""Defaults of the broker's parts are Kafka's defaults.
 
 The keys' own defaults are compared with Apache Kafka's in ``test_keys``.
 """

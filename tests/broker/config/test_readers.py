@@ -67,7 +67,7 @@ OF_TOPICS = mentioned(TREES[BROKER / "cluster" / "topic_configs.py"])
 
 
 def of_the_configuration() -> set[str]:
-    """What the configuration itself reads for values that somebody asks it for."""
+    """Values that the configuration itself reads on request."""
     found = set()
     for node in ast.walk(TREES[CONFIG]):
         if isinstance(node, ast.FunctionDef) and (

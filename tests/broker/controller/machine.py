@@ -243,7 +243,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
 
 def catch_up(world: World) -> None:
-    """Have leaders take every replica into their ISRs, and reassignments end."""
+    """Add every replica to its ISR as the leaders do, and end reassignments."""
     for _ in range(10):
         behind = [
             (broker, key, state)

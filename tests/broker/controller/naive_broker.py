@@ -67,7 +67,7 @@ class Broker:
         self.replicas.pop(key, None)
 
     def find_room(self, key: TopicPartition) -> None:
-        """Have room again for a partition that a full disk refused."""
+        """Free space for a partition that a full disk refused."""
         self.bad_dirs.discard(key)
 
     def obey(

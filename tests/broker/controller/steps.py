@@ -1,4 +1,4 @@
-"""What happens in the tests of the controller again and again."""
+"""Steps that many tests of the controller share."""
 
 from broker.protocol.topic_partition import TopicPartition
 
@@ -6,21 +6,21 @@ KEY = TopicPartition("t", 0)
 
 
 def stop(world, *numbers):
-    """Have brokers die, and the controller notice all of it at once."""
+    """Stop brokers, and notify the controller of all of them at once."""
     for number in numbers:
         world.stop_broker(number)
     world.notice_brokers()
 
 
 def start(world, *numbers):
-    """Have brokers come, and the controller notice all of it at once."""
+    """Start brokers, and notify the controller of all of them at once."""
     for number in numbers:
         world.start_broker(number)
     world.notice_brokers()
 
 
 def join_isr(world, *isr):
-    """Have the leader of `KEY` propose an ISR, by what it has been told."""
+    """Propose an ISR as the leader of `KEY`, by its last command."""
     world.settle()
     broker = next(broker for broker, key, _ in world.led() if key == KEY)
     return world.propose(broker, KEY, isr)

@@ -1,4 +1,4 @@
-"""Which ISRs that leaders propose are granted: Kafka's answers, one by one."""
+"""ISR proposals of leaders, granted and refused as by Kafka, one by one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who leads when topics come, brokers go, and operators ask: as Kafka documents it."""
+"""Leaders of new topics, after failures and on request: as Kafka documents them."""
 
 from uuid import UUID
 
@@ -79,7 +79,7 @@ def test_many_topics_at_once_are_one_request_to_each_broker(world):
 
 
 def test_the_first_word_of_a_new_controller_names_all_topics(world):
-    """Who has just started would otherwise tell clients that they are gone."""
+    """Otherwise a broker that has just started would report these topics as deleted."""
     world.create_topic("t", (1, 2))
     world.create_topic("u", (2, 3))
     world.sent.clear()

@@ -98,7 +98,7 @@ class World:
         del self.znodes.brokers[number]
 
     def notice_brokers(self) -> None:
-        """Have the controller look who is there, as its watch does."""
+        """Read the list of live brokers as the controller, as its watch does."""
         known = self.core.context.brokers
         there = self.znodes.brokers
         for number in list(self.channels):
@@ -273,7 +273,7 @@ class World:
     # ---- brokers obey and answer ------------------------------------------------
 
     def deliver(self, number: int, *, answer_late: bool = False) -> None:
-        """Have a broker obey its next request, and the controller hear the answer."""
+        """Deliver a broker's next request, and its answer to the controller."""
         request = self.channels[number].popleft()
         answer = self.brokers[number].obey(request)
         self._late_answers.append((self.core, number, request, answer))
@@ -281,7 +281,7 @@ class World:
             self.hear_late_answers()
 
     def hear_late_answers(self) -> None:
-        """Have the controller hear all answers; a dead one's successor hears none."""
+        """Deliver all answers to the controller; a dead one's successor gets none."""
         late, self._late_answers = self._late_answers, []
         for core, number, request, answer in late:
             if core is self.core and isinstance(answer, LeaderAndIsrResponse):
@@ -299,7 +299,7 @@ class World:
                     self.deliver(number)
 
     def notice_isrs(self) -> None:
-        """Have the controller look at the ISRs that leaders have told it of."""
+        """Read the ISRs of leaders' notifications as the controller."""
         states = self.znodes.states
         told = [key for key in sorted(self.isr_notifications) if key in states]
         self.isr_notifications.clear()
@@ -363,7 +363,7 @@ class World:
         self.notice_topics()
 
     def notice_topics(self) -> None:
-        """Have the controller look which topics there are."""
+        """Read the list of topics as the controller."""
         known = self.core.context.topics
         topics = self.znodes.topics
         added = {name: it for name, it in topics.items() if name not in known}
@@ -375,7 +375,7 @@ class World:
         self.znodes.add(name, {index: ReplicaAssignment(replicas)})
 
     def notice_partitions(self, name: str) -> None:
-        """Have the controller look which partitions a topic has."""
+        """Read the partitions of a topic as the controller."""
         if name in self.core.context.topics:
             self.run(self.core.partitions_changed(name, self.znodes.topics[name]))
 

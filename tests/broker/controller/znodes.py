@@ -1,4 +1,4 @@
-"""What ZooKeeper would hold of a cluster, as plain values."""
+"""ZooKeeper's contents for a cluster, as plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every coordinator promises to a broker, whatever it remembers with.
+"""Promises of every coordinator to a broker, whatever its storage.
 
 A subclass says where the cluster is (`Place`), and runs scenarios there. What a
 coordinator promises beyond that, because it alone decides, is with its own tests.

@@ -147,7 +147,7 @@ def test_whatever_stops_it_a_change_is_there_or_was_not_answered(
 
 
 def lose(storage: MemoryStorage, directory: str) -> None:
-    """Have a directory be empty."""
+    """Empty a directory."""
     for name in storage.names(directory):
         storage.remove(f"{directory}/{name}")
 

@@ -85,7 +85,7 @@ def is_refused(error: ErrorCode, verb: Coroutine[Any, Any, Any]) -> None:
 
 
 class Directories:
-    """Where a broker alone remembers its cluster, from life to life."""
+    """Directories of a single broker's cluster registry, kept between its lives."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         self.broker = Witness()

@@ -91,7 +91,7 @@ def opcodes(frames: bytes) -> list[int]:
 
 
 class Records:
-    """Who was controller when, and what others still wrote, as the tree has it."""
+    """Controllers in order, and late writes of others, as the tree records them."""
 
     def __init__(self, zoo: Zoo) -> None:
         self.epoch = 0
@@ -214,7 +214,7 @@ class Fleet:
         await trio.sleep(self.rng.uniform(*HELD_S))
 
     async def start(self) -> None:
-        """Have all three take part."""
+        """Start all three."""
         self.operator = RetryingZnodes(await self.zoo.opened("zoo:2181"))
         for broker, coordinator in zip(self.brokers, self.coordinators, strict=True):
             await coordinator.prepare()

@@ -1,4 +1,4 @@
-"""Where a controller's term begins and where it ends: between two reads, in a queue."""
+"""Begin and end of a controller's term: between two reads, in a queue."""
 
 from __future__ import annotations
 

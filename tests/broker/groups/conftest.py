@@ -101,7 +101,7 @@ class GroupWorld:
         return Instant(self.now_ms * NS_PER_MS, START_MS + self.now_ms)
 
     def advance(self, ms: int) -> None:
-        """Let time pass, doing what falls due at the moment it does."""
+        """Advance the clock from timer to timer, running each."""
         end_ms = self.now_ms + ms
         while True:
             if self.coordinator.loading.work():

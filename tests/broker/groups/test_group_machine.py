@@ -159,7 +159,7 @@ class GroupMachine(RuleBasedStateMachine):
     # ---- what clients are told --------------------------------------------------
 
     def hear(self, client: Client) -> None:
-        """Let a client read the answers it has got."""
+        """Read a client's pending answers."""
         if client.joining is not None and client.joining.answered:
             answer = client.joining.answer()
             client.joining = None
@@ -198,7 +198,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def one_generation_has_one_assignment(self) -> None:
-        """What members were told under a generation, its leader gave out."""
+        """Every assignment of a generation came from that generation's leader."""
         for generation, told in self.told.items():
             for member, assignment in told.items():
                 if assignment:

@@ -99,7 +99,7 @@ def test_a_sync_during_the_join_phase_is_told_to_join(world) -> None:
 def test_a_sync_of_nobody_is_no_reason_to_join(
     world, member, generation, error
 ) -> None:
-    """Who asks is looked at before the state of the group, as in Kafka."""
+    """The member is checked before the state of the group, as in Kafka."""
     leader, follower = world.form(2)
     world.join(leader)
     assert world.state == "PreparingRebalance"

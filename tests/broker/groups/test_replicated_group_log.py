@@ -85,7 +85,7 @@ class Replica:
     def lead(
         self, isr: tuple[int, ...] = (0,), leader: int = 0, epoch: int = 1
     ) -> None:
-        """Let the controller say who leads."""
+        """Announce the leader, as the controller does."""
         topic = Topic(
             name=NAME, topic_id=UUID(int=1), leader_epochs=(epoch,), configs={}
         )

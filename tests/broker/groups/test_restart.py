@@ -1,4 +1,4 @@
-"""What a coordinator knows after a new start: all that it had acknowledged."""
+"""State of a coordinator after a restart: all that it had acknowledged."""
 
 from __future__ import annotations
 

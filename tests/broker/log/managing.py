@@ -56,7 +56,7 @@ def everything_below(manager):
 
 
 class Failures(list):
-    """What a round told of failures, as (path, error)."""
+    """Failures that a round reported, as (path, error)."""
 
     def __call__(self, path, error):
         self.append((path, error))

@@ -1,4 +1,4 @@
-"""How hard a codec tries where a topic has its batches packed anew."""
+"""Compression levels of codecs where a topic recompresses its batches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How many files logs hold open: one for each segment, whatever is done to them."""
+"""Open files of logs: one for each segment, whatever is done to them."""
 
 import os
 from contextlib import suppress

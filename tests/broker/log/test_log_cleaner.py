@@ -1,4 +1,4 @@
-"""Which log the cleaner takes, when, and how fast."""
+"""The cleaner's choice of a log, its time and its rate."""
 
 import pytest
 

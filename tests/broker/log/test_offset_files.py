@@ -1,4 +1,4 @@
-"""Who looked at the logs last has the last word on their checkpoints."""
+"""The latest look at the logs decides the contents of their checkpoints."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ def test_a_snapshot_is_kafkas_bytes():
 
 
 def test_kafkas_snapshot_has_one_batch_per_producer():
-    """What Kafka writes is taken over: the last batch is known, and no other."""
+    """Of a snapshot written by Kafka the last batch is known, and no other."""
     entry = struct.pack(">qhiqiqiq", 7, 3, 9, 19, 4, NOW_MS, -1, -1)
     idle = struct.pack(">qhiqiqiq", 8, 1, -1, -1, 0, NOW_MS, -1, -1)
     body = struct.pack(">i", 2) + entry + idle

@@ -74,7 +74,7 @@ def test_a_bit_flipped_anywhere_ends_the_log_there():
 
 
 def test_zeros_behind_the_end_are_cut_off():
-    """What some file systems leave after a power loss, and Kafka's preallocation."""
+    """Some file systems leave zeros after a power loss, as does preallocation."""
     whole = stored(batch([b"a"]))
     log = open_log(disk_with({"00000000000000000000.log": whole + bytes(4096)}))
     assert (offsets(log), log.size_bytes) == ([0], len(whole))
@@ -180,7 +180,7 @@ def test_an_orderly_stop_is_believed_and_costs_few_reads(closed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_an_orderly_stop_outlives_a_power_loss(closed, seed):
-    """What is believed afterwards had to be on the disk, indexes and all."""
+    """All that is believed afterwards had to be on the disk, indexes included."""
     left = closed.storage.disk.after_power_loss(random.Random(seed))
     log = open_log(left, opening={"clean": True}, segment_bytes=500, **CONFIG)
     assert everything(log) == everything(closed)

@@ -1,4 +1,4 @@
-"""What is done to all logs now and then: one that fails, or goes, costs no other."""
+"""Periodic rounds over all logs: a log that fails, or goes, costs no other."""
 
 import errno
 import random

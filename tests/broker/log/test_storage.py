@@ -21,7 +21,7 @@ from broker.disk.storage import (
 
 
 class StorageContract:
-    """What the log relies on, of any disk; ``disk`` gives a storage and a directory."""
+    """Guarantees of any disk to the log; ``disk`` gives storage and directory."""
 
     @pytest.fixture
     def disk(self):

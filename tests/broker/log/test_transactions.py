@@ -95,7 +95,7 @@ def _consumed(content, aborted, offset, found):
 
 
 class Model:
-    """What became of each record: (offset, key, value, transaction or None)."""
+    """Fate of each record: (offset, key, value, transaction or None)."""
 
     def __init__(self):
         self.records = []

@@ -89,7 +89,7 @@ def disk(faults=None):
 
 
 def make_durably(storage, *directories):
-    """Have log directories that are there for good, as locking them makes them."""
+    """Create log directories durably, as locking them does."""
     for directory in directories:
         storage.make_directory(directory)
         storage.sync_directory(dirname(directory))

@@ -1,4 +1,4 @@
-"""What is scraped, read by Prometheus' own parser and held against the requests."""
+"""Metrics, read by Prometheus' own parser and compared with the requests."""
 
 import pytest
 import trio

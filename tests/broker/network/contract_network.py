@@ -1,4 +1,4 @@
-"""What every network must do, checked at the seam of `broker.network.transport`."""
+"""Contract of every network, checked at the seam of `broker.network.transport`."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What the socket server must do over any network: serve, and survive its peers."""
+"""Contract of the socket server over any network: serve, and survive its peers."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What accept(2) can say, and what the listener makes of it; accept(2) played."""
+"""Outcomes of accept(2), and the listener's reactions; accept(2) played."""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""Who pays for what one poll reads and writes: the request that it is done for."""
+"""Billing of one poll: each request pays for the bytes read and written for it."""
 
 import pytest
 

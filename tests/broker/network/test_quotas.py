@@ -74,7 +74,7 @@ async def test_the_protected_listener_waits_for_its_own_bound_only():
 
 
 async def waits_s(quotas, listener, count):
-    """Let connections come as fast as they may; return the waits, in seconds."""
+    """Open connections as fast as the quota allows; return the waits, in seconds."""
     waits = []
     for _ in range(count):
         since = trio.current_time()

@@ -1,4 +1,4 @@
-"""What the network layer is told of Kafka's keys, by Kafka's words for them."""
+"""Settings of the network layer from Kafka's keys."""
 
 from __future__ import annotations
 

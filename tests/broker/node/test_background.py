@@ -137,7 +137,7 @@ def failures(world: World) -> dict[str, float]:
 
 
 def join(world: World, group: str) -> None:
-    """Have a member join that never heartbeats."""
+    """Join a member that never sends a heartbeat."""
     fields = {
         "group_id": group,
         "session_timeout": timedelta(seconds=10),

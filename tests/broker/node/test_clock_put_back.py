@@ -132,7 +132,7 @@ def test_a_producer_is_still_known_and_goes_on(how: str) -> None:
 
 
 def find_coordinator(world: World) -> None:
-    """Have the offsets topic made."""
+    """Create the offsets topic."""
     world.send(ApiKey.FIND_COORDINATOR, 3, key="g", key_type=0)
     world.pass_ms(0)
 

@@ -160,7 +160,7 @@ def test_groups_find_their_offsets_where_the_registry_is_lost() -> None:
 
 
 def test_a_log_of_an_earlier_topic_of_that_name_is_set_aside() -> None:
-    """What a directory brings back that was away meanwhile is no part of the topic."""
+    """A log that was away while its topic was deleted is no part of the new topic."""
     before = filled(ONE)
     storage = before.storage.after_kill()
     names = storage.names(f"{OLD}/t-0")

@@ -232,7 +232,7 @@ class NotedBrokers(Brokers):
 
 
 async def _part_and_follow(brokers: Brokers, epoch: int) -> None:
-    """Have broker 0 write what nobody takes, follow broker 1, and lead again."""
+    """Write unreplicated records as broker 0, follow broker 1, and lead again."""
     await brokers.word(1, leader=1, epoch=epoch, isr=(0, 1))
     for _ in range(30):
         await brokers.produce(0, b"lost", acks=1)

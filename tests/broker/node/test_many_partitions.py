@@ -1,4 +1,4 @@
-"""What concerns all partitions of a broker goes in steps, none of them long."""
+"""Work over all partitions of a broker is done in short steps."""
 
 from __future__ import annotations
 

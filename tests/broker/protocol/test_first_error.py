@@ -75,7 +75,7 @@ def test_an_answer_of_no_rows_has_its_own_error_or_none(key: int, version: int) 
 
 
 def test_there_are_places_for_errors_within_errors() -> None:
-    """What is said above of every version would else be said of nothing."""
+    """Otherwise the checks of every version above would check nothing."""
     codes = count()
     told(response_type(ApiKey.METADATA, 12), iter(lambda: ERRORS[next(codes)], None))
     assert next(codes) == 2 + 2 * 2

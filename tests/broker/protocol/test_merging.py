@@ -1,4 +1,4 @@
-"""What waits for a broker, merged: the same said, in fewer requests, in its order."""
+"""Merged requests of a controller: the same content, in fewer requests, in order."""
 
 from __future__ import annotations
 

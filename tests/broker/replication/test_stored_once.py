@@ -1,4 +1,4 @@
-"""What idempotent producers send stands once in every log, whatever befalls replicas.
+"""Records of idempotent producers occur once in every log, whatever the faults.
 
 Clients repeat whatever was not acknowledged, in order and to the leader they know, as
 they may, and records are deleted. The model is what they were promised.
@@ -75,7 +75,7 @@ class Replicas(ThreeReplicas):
     """``promised`` holds the offset of each batch that was acknowledged."""
 
     def prepare(self) -> None:
-        """Have clients that nobody has promised anything."""
+        """Start clients that rely on no promise."""
         self.promised: dict[Name, int] = {}
         self.clients = [Client(70, 0), Client(71, 0)]
 

@@ -1,4 +1,4 @@
-"""Where followers cut their logs, against the longest common beginning of two logs."""
+"""Truncation points of followers, against the longest common prefix of two logs."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ThreeReplicas(RuleBasedStateMachine):
     """The replicas, their controller, and a fetch at a time."""
 
     def prepare(self) -> None:
-        """Have whatever else there is beside the replicas."""
+        """Prepare the other parts of the test."""
 
     @initialize()
     def begin(self) -> None:

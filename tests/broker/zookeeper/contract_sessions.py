@@ -1,4 +1,4 @@
-"""What sessions promise, and watches, whichever server they are held with."""
+"""Promises of sessions and watches, whichever the server."""
 
 from __future__ import annotations
 

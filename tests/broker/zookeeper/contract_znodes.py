@@ -1,4 +1,4 @@
-"""What znodes promise, whichever server keeps them.
+"""Promises of znodes, whichever the server.
 
 A subclass runs a scenario below a chroot. The expectations are sentences of ZooKeeper's
 Programmer's Guide and of its ``KeeperException``; the real server keeps them, too.

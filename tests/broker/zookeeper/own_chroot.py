@@ -1,4 +1,4 @@
-"""Where a contract is put to a server: a directory of its own, and sessions in it."""
+"""A directory of its own on a server, and sessions in it, for a contract."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from schedulers import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halved:
-    """Let a request in while the queue is not half full. Cost: O(1)."""
+    """Admit a request while the queue is not half full. Cost: O(1)."""
 
     capacity: int
     judges: ClassVar[bool] = False

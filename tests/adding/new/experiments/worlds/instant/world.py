@@ -29,7 +29,7 @@ class Instant:
         self._tick = tick
 
     def environment(self) -> Mapping[str, Any]:
-        """Say nothing."""
+        """Return nothing."""
         return {}
 
     def estimate_s(self, experiment: Experiment) -> float:
