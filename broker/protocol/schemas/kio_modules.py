@@ -6,7 +6,7 @@ broker therefore reads the code before clients connect (`read_module`), and runs
 module when its message is first received or sent. Nothing is imported while it serves:
 an import opens files, which fails where descriptors have run out.
 
-The modules depend only on modules of kio that `message` imports. A module that runs
+The modules depend only on modules of kio that `message` and this module import. A module that runs
 here is the one that an ``import`` statement finds, and the other way round.
 """
 
@@ -21,6 +21,7 @@ from types import CodeType
 from typing import Any, Final, Literal, TypeAlias
 
 import kio.schema
+import kio.schema.types
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
