@@ -6,8 +6,9 @@ broker therefore reads the code before clients connect (`read_module`), and runs
 module when its message is first received or sent. Nothing is imported while it serves:
 an import opens files, which fails where descriptors have run out.
 
-The modules depend only on modules of kio that `message` and this module import. A module that runs
-here is the one that an ``import`` statement finds, and the other way round.
+The modules depend only on modules of kio that `message` and this module import. A
+module that runs here is the one that an ``import`` statement finds, and the other way
+round.
 """
 
 from __future__ import annotations
