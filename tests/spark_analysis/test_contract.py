@@ -176,7 +176,7 @@ def test_sound_rows_pass(written: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sent": 1}, r"b000-wfq-t0.parquet: counts .*the manifest says"),
+        ({"sent": 1}, r"b000-wfq-t0.parquet: counts .*expected .*by the manifest"),
         ({"all_ok": 0, "all_error": 5}, r"b000-wfq-t0.parquet: counts"),
         ({"print": 3}, "b000-fifo-t0 and b000-wfq-t0 of block 0 did not meet the same"),
         ({"known": 0}, "lack some of the columns request_id, "),
