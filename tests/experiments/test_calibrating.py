@@ -255,7 +255,7 @@ def test_costs_that_no_config_states_are_found_where_bills_are_known() -> None:
         (
             Broker(name="kafka", rows=False),
             {"nominal": None},
-            "'control' is to be stated in",
+            "'control' must be stated in",
         ),
     ],
 )

@@ -110,8 +110,14 @@ def test_whole_numbers_stay_whole_when_they_are_scaled() -> None:
         ),
         ({"set": {CONTROL: "many"}}, r"sweep, point 'it=on': .*found 'many'"),
         ({"set": {CONTROL: -1}}, "found -1, expected greater than or equal to 0"),
-        ({"set": {"arms.fifo.scheduler": "wfq"}}, "changes what an arm or a class"),
-        ({"set": {"workload.traffic.produce.class": "x"}}, "changes what an arm or a"),
+        (
+            {"set": {"arms.fifo.scheduler": "wfq"}},
+            "changes the definition of an arm or a class",
+        ),
+        (
+            {"set": {"workload.traffic.produce.class": "x"}},
+            "changes the definition of an arm or a",
+        ),
         ({"sets": {}}, r"sweep\.points\[0\]\.sets: unknown key; did you mean 'set'\?"),
     ],
 )
@@ -136,11 +142,11 @@ def with_sweep(edit: Callable[[Content], None]) -> Content:
         (lambda s: s.update(factors=[]), "sweep.factors: found"),
         (
             lambda s: s["factors"][1].update(name="load"),
-            "two factors are called 'load'",
+            "two factors have the name 'load'",
         ),
         (
             lambda s: s["factors"][0]["levels"][1].update(name="0.5"),
-            r"factors\[0\]: two levels are called '0.5'",
+            r"factors\[0\]: two levels have the name '0.5'",
         ),
         (
             lambda s: s["factors"][0]["levels"][0].update(set={CONTROL: 1}),
@@ -162,7 +168,7 @@ def test_a_design_that_is_none_is_refused(
 
 
 def test_points_that_are_listed_twice_or_differ_in_factors_are_refused() -> None:
-    with pytest.raises(ExperimentError, match="two points are called 'a=1'"):
+    with pytest.raises(ExperimentError, match="two points have the name 'a=1'"):
         parse(listed({"levels": {"a": "1"}}, {"levels": {"a": "1"}}))
     with pytest.raises(ExperimentError, match="has other factors than the first: a"):
         parse(listed({"levels": {"a": "1"}}, {"levels": {"b": "1"}}))

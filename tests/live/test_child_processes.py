@@ -146,7 +146,7 @@ def test_a_child_whose_parent_is_gone_ends_at_once(tmp_path: Path) -> None:
 def test_a_child_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     with (
         child("import time; time.sleep(60)", tmp_path) as silent,
-        pytest.raises(RunFailed, match="child said nothing for 0 s"),
+        pytest.raises(RunFailed, match="child was silent for 0 s"),
     ):
         silent.line(0.2)
 

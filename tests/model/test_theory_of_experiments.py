@@ -310,7 +310,7 @@ def bursts(entry):
             (traffic("produce", 400.0, 4000.0),),
             "fifo",
             {"broker": {"queued.max.requests": 100}},
-            "up to readers",
+            "readers decide",
         ),
     ],
 )
