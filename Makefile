@@ -59,7 +59,7 @@ compare-kafka: $(STAMP) $(KAFKA_JARS)
 	    --out $(OUT)/kafka --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(OUT)
 
-# Readers and orders of the request queue inside Apache Kafka; some half an hour.
+# Readers and orders of the request queue inside Apache Kafka; about an hour.
 kafka-reader: $(STAMP) kafka-tools
 	$(BIN)/doorkeeper experiment run $(KAFKA_READER) --out runs/kafka-reader --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze runs/kafka-reader
