@@ -54,7 +54,7 @@ _READ_BYTES: Final = 1 << 20
 # A broker that is not ready, or does not settle, by then has failed.
 _PATIENCE_S: Final = 30.0
 _CREATE_TOPICS_VERSION: Final = 5
-# What tests want of a broker: few threads and partitions, and no waiting for members.
+# Defaults for tests: few threads and partitions, and no wait for group members.
 _FOR_TESTS: Final = {
     "num.network.threads": "1",
     "num.io.threads": "4",

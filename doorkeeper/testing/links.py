@@ -98,7 +98,7 @@ class ThreadLink:
     def _run(self, ready: Future[None]) -> None:
         try:
             trio.run(self._main, ready, clock=self._clock)
-        except BaseException as error:
+        except BaseException as error:  # the thread's end: callers get the error
             self._failure = _only(error)
             if not ready.done():
                 ready.set_exception(self._failure)

@@ -63,7 +63,7 @@ class ObservedApis:
         self.close = apis.close
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
-        """Note a request, and let it meet its faults before a handler."""
+        """Record a request, then apply its faults or its handler."""
         if request.client_id == OWN_CLIENT_ID:
             return self._apis.serve(request)
         frame, at = request.frame, request.body_offset
@@ -103,7 +103,7 @@ class ObservedApis:
         if rule.handled:
             await self._handled(request)
         if rule.action == "drop":
-            # Nothing wakes it but the end of its connection.
+            # Only the end of the connection wakes this request.
             await parked_for_client(request, lambda wake: True)
         return CLOSE
 

@@ -355,7 +355,7 @@ class Engine:
         if (
             attained_ns % every_ns
             or not begun_ns == now_ns > task.charged_ns
-            # Where other tasks waited before, this very point is over.
+            # This point is over if other tasks waited before.
             or (site.outranked_at_ns is not None and site.waiting() > 1)
         ):
             attained_ns += 1

@@ -13,7 +13,7 @@ from tests.broker.controller.world import World
 from tests.fuzzing.starvation import StarvationProbe
 
 # A scan looks at `SCAN_ITEMS` partitions in a step, with up to nine calls for each.
-# What is decided of each takes some sixty calls.
+# Each decision takes some sixty calls.
 BUDGET_CALLS = 12_000
 
 
