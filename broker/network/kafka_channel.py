@@ -11,6 +11,7 @@ from broker.network.receive import Receive
 from broker.network.send import Send
 from broker.network.transport import Connection, Selector
 from broker.protocol.buffer import Piece
+from broker.protocol.principal import ANONYMOUS, KafkaPrincipal
 from broker.requests.entitlement import CLIENT, Entitlement
 from broker.requests.request import Request
 
@@ -24,7 +25,8 @@ class KafkaChannel:
 
     ``request`` is the one that is in the broker, if any; ``send`` the rest of its
     response; ``active_ns`` the time when bytes last moved. ``reading_ns`` is the CPU
-    used so far for the request that is being read.
+    used so far for the request that is being read. ``principal`` is the peer's, once it
+    is authenticated.
     """
 
     __slots__ = (
@@ -36,6 +38,7 @@ class KafkaChannel:
         "host",
         "listener",
         "mute_state",
+        "principal",
         "reading_ns",
         "receive",
         "request",
@@ -59,6 +62,7 @@ class KafkaChannel:
         self.host = host
         self.listener = listener
         self.entitlement = entitlement
+        self.principal: KafkaPrincipal = ANONYMOUS
         self.mute_state = MuteState.NOT_MUTED
         self._pool = pool
         self.receive = Receive(connection, frame_bytes_max=frame_bytes_max, pool=pool)

@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, Protocol, TypeAlias
 
 from broker.protocol.buffer import Piece
+from broker.protocol.principal import KafkaPrincipal
 from broker.protocol.wire.header import RequestHeader
 from broker.requests.entitlement import Entitlement, Role
 from planes import Task
@@ -43,6 +44,7 @@ class Peer(Protocol):
     host: str
     listener: str
     entitlement: Entitlement
+    principal: KafkaPrincipal
 
     @property
     def has_hung_up(self) -> bool:

@@ -20,6 +20,7 @@ from broker.handling import failures, kafka_apis
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode
+from broker.protocol.principal import ANONYMOUS
 from broker.protocol.wire.header import parse_request_header
 from broker.requests.classifier import DEFAULT_LEVELS, Classifier
 from broker.requests.entitlement import CLIENT, Role, entitlement_of, shared_listener
@@ -323,6 +324,7 @@ class Peer:
     host = "10.0.0.1"
     listener = "PLAINTEXT"
     entitlement = CLIENT
+    principal = ANONYMOUS
 
     def release(self, count: int) -> None:
         """There is no pool."""

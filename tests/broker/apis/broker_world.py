@@ -24,6 +24,7 @@ from broker.log.upkeep.periodic_task import Calls
 from broker.network.intake import Intake
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.principal import ANONYMOUS
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrResponse
 from broker.protocol.schemas.stop_replica import StopReplicaResponse
 from broker.protocol.schemas.update_metadata import UpdateMetadataResponse
@@ -132,6 +133,7 @@ class World:
             host="10.0.0.1",
             listener=listener,
             entitlement=entitlement_of(self.broker.config, listener),
+            principal=ANONYMOUS,
             release=lambda count: None,
             has_hung_up=False,
         )
