@@ -37,6 +37,7 @@ LAYERS = {
     "planes": ((".",),),
     "broker": (
         ("protocol", "observation"),
+        ("shards",),
         ("disk", "config", "groups.state", "client", "controller"),
         ("log", "requests", "groups", "zookeeper"),
         ("network", "cluster", "application"),

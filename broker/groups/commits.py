@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
+from broker.groups.group_shards import GroupShards
 from broker.groups.membership import Membership
-from broker.groups.shards import Shards
 from broker.groups.state.group import Group
-from broker.groups.state.messages import (
-    CONSUMER_PROTOCOL_TYPE,
-    Effects,
-    Instant,
-    OffsetCommit,
-    Write,
-)
+from broker.groups.state.messages import CONSUMER_PROTOCOL_TYPE, OffsetCommit
 from broker.groups.state.records import (
     OffsetKey,
     group_tombstone,
@@ -29,9 +24,10 @@ from broker.groups.state.records import (
     offset_tombstone,
 )
 from broker.groups.state.transitions import Event, GroupState
-from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import Effects, Instant, Write
+from broker.shards.waiting import Waiting
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
 # Tombstones that are written in one step.
@@ -75,7 +71,7 @@ class FetchedOffset(NamedTuple):
 class Commits:
     """The offset half of the coordinator."""
 
-    def __init__(self, shards: Shards, membership: Membership) -> None:
+    def __init__(self, shards: GroupShards, membership: Membership) -> None:
         self._shards = shards
         self._membership = membership
 
@@ -84,11 +80,11 @@ class Commits:
     def commit(self, request: CommitRequest) -> Waiting[Outcomes]:
         """Commit offsets; raise the error that holds for all partitions."""
         now = self._shards.clock()
-        group = self._shards.group(request.group_id)
+        group = self._shards.find(request.group_id)
         if group is None:
             if request.generation >= 0:
                 raise KafkaError(request.missing_group_error)
-            group = self._shards.group_or_new(request.group_id)
+            group = self._shards.find_or_new(request.group_id)
         self._membership.validate_commit(
             group, request.member_id, request.instance_id, request.generation, now
         )
@@ -159,14 +155,14 @@ class Commits:
         self, group_id: str, targets: Iterable[TopicPartition], *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
         """Return the committed offsets of some partitions, in the order asked for."""
-        group = self._shards.group(group_id)
+        group = self._shards.find(group_id)
         if group is None:
             return dict.fromkeys(targets, FetchedOffset())
         return {target: _fetched(group, target, require_stable) for target in targets}
 
     def pages(self, group_id: str) -> Iterator[Sequence[TopicPartition]]:
         """Iterate over the partitions with offsets of a group, some at a time."""
-        group = self._shards.group(group_id)
+        group = self._shards.find(group_id)
         if group is not None:
             yield from _pages(group.offsets)
 
@@ -176,7 +172,7 @@ class Commits:
         self, group_id: str, targets: Iterable[TopicPartition]
     ) -> Waiting[Outcomes]:
         """Delete offsets of topics that no member subscribes to (KIP-496)."""
-        group = self._shards.group(group_id)
+        group = self._shards.find(group_id)
         if group is None or group.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.group_id_not_found)
         in_use = group.protocol_type == CONSUMER_PROTOCOL_TYPE
@@ -237,7 +233,7 @@ class Commits:
         return waiting
 
     def _to_delete(self, group_id: str) -> Group:
-        group = self._shards.group(group_id)
+        group = self._shards.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.group_id_not_found)
         group.require(Event.DELETE)
@@ -252,9 +248,9 @@ class Commits:
         """
         for shard in tuple(self._shards.by_partition.values()):
             if shard.loading:
-                shard.deleted.append(targets)
+                shard.afterwards.append(partial(self.delete_topics_of, targets))
                 yield shard.partition
-        yield from self.delete_topics_of(targets, self._shards.groups())
+        yield from self.delete_topics_of(targets, self._shards.all())
 
     def delete_topics_of(
         self, targets: Sequence[TopicPartition], groups: Iterable[Group]
@@ -278,7 +274,7 @@ class Commits:
                     stored = [
                         target for target in some if target.partition in partitions
                     ]
-                    if not stored or not self._shards.has(group):
+                    if not stored or not self._shards.has(group.group_id, group):
                         yield None
                         continue
                     self.bury(group, stored, whole=False)
@@ -290,10 +286,10 @@ class Commits:
         Yields after each step the number of offsets that it looked at.
         """
         for some in _pages(group.offsets):
-            if self._shards.has(group):
+            if self._shards.has(group.group_id, group):
                 self._expire(group, some)
             yield len(some)
-        if self._shards.has(group) and group.is_unused():
+        if self._shards.has(group.group_id, group) and group.is_unused():
             self._expire(group, ())
 
     def _expire(self, group: Group, targets: Sequence[TopicPartition]) -> None:
@@ -349,7 +345,7 @@ class Commits:
                         group.offsets.drop(target)
                 if whole and group.is_unused():
                     self._membership.end(group, now)
-                    self._shards.remove(group)
+                    self._shards.remove(group.group_id, group)
             if then is not None:
                 then(error, effects)
             return effects

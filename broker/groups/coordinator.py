@@ -19,17 +19,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.groups.commits import OFFSETS_PER_STEP, Commits
-from broker.groups.group_log import GroupLog
+from broker.groups.group_shards import Counters, GroupShards
 from broker.groups.joining import Joining
-from broker.groups.loading import Loading
+from broker.groups.loading import GroupLoading
 from broker.groups.membership import Membership
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
-from broker.groups.shards import Clock, Counters, Shards
-from broker.groups.state.config import NS_PER_MS, GroupConfig
+from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group, join_refusal
 from broker.groups.state.messages import (
-    Effects,
-    Instant,
     JoinAnswer,
     JoinRequest,
     LeftMember,
@@ -37,11 +34,15 @@ from broker.groups.state.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.state.timers import Timers
 from broker.groups.state.transitions import GroupState
-from broker.groups.state.waiting import Waiting
 from broker.observation.metric import PIECE
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.shards.effects import NS_PER_MS, Effects, Instant
+from broker.shards.shard import Shard
+from broker.shards.shard_log import ShardLog
+from broker.shards.shards import Clock
+from broker.shards.timers import Timers
+from broker.shards.waiting import Waiting
 
 # A deadline whose work failed comes due again then.
 _RETRY_NS = 1000 * NS_PER_MS
@@ -61,6 +62,7 @@ class GroupStatistics:
     offsets: int
     completed_rebalances: int
     unreadable_batches: int
+    partition_loads: int
     counters: Counters
 
 
@@ -74,7 +76,7 @@ class GroupCoordinator:
         self,
         config: GroupConfig,
         *,
-        log: GroupLog,
+        log: ShardLog,
         clock: Clock,
         rng: random.Random,
         on_earlier_deadline: Callable[[], None] = lambda: None,
@@ -88,20 +90,17 @@ class GroupCoordinator:
         # first one.
         self._to_expire: deque[Group] = deque()
         self._expiring: Iterator[int] | None = None
-        self._shards = Shards(
-            config=config, log=log, clock=clock, on_unsettled=on_earlier_deadline
-        )
+        self._shards = GroupShards(config, log, clock, on_earlier_deadline)
         rebalance = Rebalance(config, self._timers)
         self._rebalance = rebalance
         self._joining = Joining(rebalance, rng)
         self._membership = Membership(rebalance)
         self.offsets = Commits(self._shards, self._membership)
-        self.loading = Loading(
+        self.loading = GroupLoading(
             self._shards,
             rebalance,
             self._membership,
-            self.offsets,
-            on_loaded=self._schedule_cleanup,
+            on_loaded=self._schedule_first_cleanup,
             on_work=on_earlier_deadline,
         )
 
@@ -154,7 +153,7 @@ class GroupCoordinator:
         partition = self._cleanups.pop_due(now.ns)
         if partition is not None:
             self._schedule_cleanup(partition)
-            self._to_expire.extend(self._shards.by_partition[partition].groups.values())
+            self._to_expire.extend(self._shards.by_partition[partition].by_id.values())
             return True
         if self._to_expire:
             self._expire_offsets()
@@ -189,10 +188,13 @@ class GroupCoordinator:
         if shard.loading:
             self._timers.schedule(key, now.ns + _RETRY_NS)
             return
-        group = shard.groups.get(key.group_id)
+        group = shard.by_id.get(key.group_id)
         assert group is not None, key
         self._perform(group, self._membership.due(group, key, now))
         self._shards.drop_if_unused(group)
+
+    def _schedule_first_cleanup(self, shard: Shard[Group]) -> None:
+        self._schedule_cleanup(shard.partition)
 
     def _schedule_cleanup(self, partition: int) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
@@ -220,12 +222,12 @@ class GroupCoordinator:
         longest_ms = self._config.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             raise KafkaError(ErrorCode.invalid_session_timeout)
-        group = self._shards.group(request.group_id)
+        group = self._shards.find(request.group_id)
         if group is not None:
             return group
         if request.member_id:
             raise KafkaError(ErrorCode.unknown_member_id)
-        return self._shards.group_or_new(request.group_id)
+        return self._shards.find_or_new(request.group_id)
 
     def sync(self, request: SyncRequest) -> Waiting[SyncAnswer]:
         """SyncGroup: answered at once, or when the leader's assignment is stored."""
@@ -272,7 +274,7 @@ class GroupCoordinator:
     def _known_group(self, group_id: str) -> Group:
         if not group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
-        group = self._shards.group(group_id)
+        group = self._shards.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.unknown_member_id)
         return group
@@ -281,7 +283,7 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> Group | None:
         """Return the group to read from, None if there is none; raise if not ours."""
-        return self._shards.group(group_id)
+        return self._shards.find(group_id)
 
     def list_groups(self) -> tuple[ErrorCode, Iterator[Group]]:
         """Iterate over the groups that are known.
@@ -291,7 +293,7 @@ class GroupCoordinator:
         error = ErrorCode.none
         if self._shards.is_loading():
             error = ErrorCode.coordinator_load_in_progress
-        return error, self._shards.groups()
+        return error, self._shards.all()
 
     def statistics(self) -> GroupStatistics:
         """Return what there is now. Cost: O(groups)."""
@@ -308,7 +310,7 @@ class GroupCoordinator:
         by_state: Counter[GroupState] = Counter()
         groups = offsets = 0
         for shard in tuple(self._shards.by_partition.values()):
-            for group in tuple(shard.groups.values()):
+            for group in tuple(shard.by_id.values()):
                 groups += 1
                 by_state[group.state] += 1
                 offsets += len(group.offsets)
@@ -320,6 +322,7 @@ class GroupCoordinator:
             offsets=offsets,
             completed_rebalances=self._rebalance.completed,
             unreadable_batches=self._shards.log.unreadable_batches,
+            partition_loads=self._shards.partition_loads,
             counters=self._shards.counters,
         )
 
@@ -332,7 +335,7 @@ class GroupCoordinator:
             partition = self.partition_for(key.group_id)
             if partition in self._shards.unloading:
                 continue
-            group = self._shards.by_partition[partition].groups.get(key.group_id)
+            group = self._shards.by_partition[partition].by_id.get(key.group_id)
             assert group is not None, key
             if key.kind is TimerKind.SESSION:
                 known = (*group.roster.members, *group.roster.pending)

@@ -14,22 +14,19 @@ import uuid
 from typing import Final, NamedTuple
 
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
-from broker.groups.state.config import NS_PER_MS
 from broker.groups.state.group import Group, join_refusal
 from broker.groups.state.messages import (
     UNKNOWN_MEMBER_ID,
-    Effects,
     GroupProtocol,
-    Instant,
     JoinAnswer,
     JoinRequest,
-    Write,
 )
 from broker.groups.state.roster import Member
 from broker.groups.state.snapshot import group_metadata_record
 from broker.groups.state.transitions import Action, Event, GroupState
-from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.shards.effects import NS_PER_MS, Effects, Instant, Write
+from broker.shards.waiting import Waiting
 
 JoinWaiting = Waiting[JoinAnswer]
 

@@ -13,8 +13,6 @@ from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
 from broker.groups.state.group import Group
 from broker.groups.state.messages import (
     UNKNOWN_MEMBER_ID,
-    Effects,
-    Instant,
     LeftMember,
     MemberIdentity,
     SyncAnswer,
@@ -22,8 +20,9 @@ from broker.groups.state.messages import (
 )
 from broker.groups.state.records import MEMBERS_PER_STEP
 from broker.groups.state.transitions import Action, Event, GroupState
-from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.shards.effects import Effects, Instant
+from broker.shards.waiting import Waiting
 
 
 class Membership:

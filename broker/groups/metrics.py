@@ -29,7 +29,7 @@ def group_metrics(coordinator: GroupCoordinator) -> Iterator[Metric | None]:
         "offset_expiration_count": statistics.counters.offset_expirations,
         "offset_deletion_count": statistics.counters.offset_deletions,
         "group_completed_rebalance_count": statistics.completed_rebalances,
-        "partition_load_count": statistics.counters.partition_loads,
+        "partition_load_count": statistics.partition_loads,
     }
     yield Metric(
         name="doorkeeper_group_unreadable_batches",

@@ -35,7 +35,6 @@ from broker.disk.directory_locks import DirectoryLocks
 from broker.disk.identity import claim, draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
-from broker.groups.state.messages import Instant
 from broker.log.steps import Steps, run
 from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.periodic_task import Calls, CallsHere
@@ -60,6 +59,7 @@ from broker.protocol.sentinels import NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import CurrentLeader
 from broker.requests.internal_tasks import Submit, submit_here
+from broker.shards.effects import Instant
 from planes.lock import TaskLock
 from planes.slices import preempt
 

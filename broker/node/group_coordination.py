@@ -26,14 +26,14 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.shards import Clock
 from broker.groups.state.config import GroupConfig
 from broker.node.background import PlaneDuty
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes
-from broker.node.replicated_group_log import ReplicatedGroupLog
+from broker.node.replicated_shard_log import ReplicatedShardLog
 from broker.requests.classifier import GROUP
 from broker.requests.internal_tasks import Submit
+from broker.shards.shards import Clock
 
 _MS_PER_MINUTE = 60_000
 
@@ -53,7 +53,8 @@ def start_groups(
     ``partitions`` are those that ``__consumer_offsets`` has, which may not be what
     ``offsets.topic.num.partitions`` says any more: groups must not change theirs.
     """
-    log = ReplicatedGroupLog(
+    log = ReplicatedShardLog(
+        GROUP_METADATA_TOPIC,
         replicas,
         flushes,
         clock,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from broker.groups.shard import Shard
-from broker.groups.state.messages import Instant
+from broker.groups.reading import read_groups
+from broker.groups.state.group import Group
 from broker.groups.state.records import (
     GroupKey,
     OffsetKey,
@@ -22,6 +22,8 @@ from broker.groups.state.records import (
 )
 from broker.protocol.records.batch import split_batches
 from broker.protocol.records.records import read_records
+from broker.shards.effects import Instant
+from broker.shards.shard import Shard
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import KafkaPrograms
 from tests.live.broker_process import BrokerProcess
@@ -107,12 +109,12 @@ def test_a_group_that_kafka_wrote_is_read(
             read_offset(record.value)
         elif record.value is not None and isinstance(key, GroupKey):
             read_group(record.value)
-    shard = Shard(0, lambda group_id: True)
+    shard = Shard[Group](0, lambda group_id: True)
     lists = ([(it.key, it.value) for it in piece] for piece in pieces(log))
-    for _ in shard.read(lists, lambda: Instant(0, 0)):
+    for _ in read_groups(shard, lists, lambda: Instant(0, 0)):
         pass
     shard.check()
-    group = shard.groups["group"]
+    group = shard.by_id["group"]
     (member,) = group.roster
     assert (group.state.value, group.generation) == ("Stable", 1)
     assert (member.instance_id, member.client_id) == ("instance", "client")

@@ -27,7 +27,7 @@ from broker.coordination.zookeeper.session_loop import SessionLoop
 from broker.log.producers import Producers
 from broker.log.steps import Steps
 from broker.node.broker import Broker
-from broker.node.replicated_group_log import ReplicatedGroupLog
+from broker.node.replicated_shard_log import ReplicatedShardLog
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.replication.replica_fetcher import ReplicaFetcher
@@ -109,10 +109,10 @@ def keep_a_bounced_broker_in_sync(patch: Patch) -> None:
 def lose_offsets_on_a_move(patch: Patch) -> None:
     """A new group coordinator does not read what the last one has written."""
 
-    def replay(self: ReplicatedGroupLog, partition: int) -> Iterator[Any]:
+    def replay(self: ReplicatedShardLog, partition: int) -> Iterator[Any]:
         return iter(())
 
-    patch.setattr(ReplicatedGroupLog, "replay", replay)
+    patch.setattr(ReplicatedShardLog, "replay", replay)
 
 
 def move_the_high_watermark_back(patch: Patch) -> None:

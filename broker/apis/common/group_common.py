@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from broker.apis.common.waiting import parked_for_client
-from broker.groups.state.waiting import Waiting
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.request import Request
+from broker.shards.waiting import Waiting
 from planes.slices import in_steps, parked
 
 T = TypeVar("T")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from typing import Final
 from broker.groups.state.messages import (
     CONSUMER_PROTOCOL_TYPE,
     GroupProtocol,
-    Instant,
     JoinAnswer,
     SyncAnswer,
 )
@@ -27,6 +26,7 @@ from broker.groups.state.transitions import (
     step,
 )
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.shards.effects import Instant
 
 _INT32_MAX: Final = 2**31 - 1
 

@@ -6,11 +6,10 @@ member that does not know its id yet sends ``UNKNOWN_MEMBER_ID``, the empty stri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -18,13 +17,6 @@ T = TypeVar("T")
 UNKNOWN_MEMBER_ID: Final = ""
 UNKNOWN_GENERATION: Final = -1
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-
-
-class Instant(NamedTuple):
-    """Now, on both clocks: deadlines count in ``ns``, records say ``wall_ms``."""
-
-    ns: int
-    wall_ms: int
 
 
 class GroupProtocol(NamedTuple):
@@ -123,36 +115,3 @@ class OffsetCommit(NamedTuple):
     commit_ms: int
     # -1: as long as offsets.retention.minutes says (OffsetCommit v2 to v4 may differ).
     expire_ms: int = -1
-
-
-class Record(NamedTuple):
-    """A record of ``__consumer_offsets``; no value: a tombstone."""
-
-    key: bytes
-    value: bytes | None
-
-
-class Write(NamedTuple):
-    """Records to append together; ``done`` takes the outcome and goes on from there."""
-
-    records: tuple[Record, ...]
-    done: Callable[[ErrorCode, Instant], Effects]
-
-
-# The waiting request, and its answer.
-Answered: TypeAlias = tuple[Waiting[Any], Any]
-
-
-@dataclass(slots=True)
-class Effects:
-    """The effects of a core verb for its caller: answers to give, records to write."""
-
-    answers: list[Answered] = field(default_factory=list)
-    # Answers to very many, made as they are given, some at a time.
-    in_turn: list[Iterator[Answered]] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
-
-    def answer(self, waiting: Waiting[T] | None, answer: T) -> None:
-        """Note an answer, if someone waits for it."""
-        if waiting is not None:
-            self.answers.append((waiting, answer))

@@ -17,9 +17,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker.groups.state.messages import OffsetCommit, Record
+from broker.groups.state.messages import OffsetCommit
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.varint import decode_varint
+from broker.shards.effects import Record
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2

@@ -21,8 +21,8 @@ from broker.groups.state.messages import (
     SyncAnswer,
 )
 from broker.groups.state.records import MemberValue, member_row
-from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.shards.waiting import Waiting
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 
 from broker.groups.state.group import Group
-from broker.groups.state.messages import GroupProtocol, Instant, Record
+from broker.groups.state.messages import GroupProtocol
 from broker.groups.state.records import (
     MEMBERS_PER_STEP,
     GroupValue,
@@ -18,6 +18,7 @@ from broker.groups.state.records import (
 )
 from broker.groups.state.roster import Member
 from broker.groups.state.transitions import GroupState
+from broker.shards.effects import Instant, Record
 
 
 def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Record:

@@ -18,7 +18,6 @@ from typing import Any
 
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.state.config import GroupConfig
-from broker.groups.state.messages import Instant, Record
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -30,6 +29,7 @@ from broker.protocol.wire.codec import (
     request_type,
 )
 from broker.protocol.wire.header import parse_request_header
+from broker.shards.effects import Instant, Record
 from planes.slices import Park
 
 NONE = ErrorCode.none

@@ -11,21 +11,20 @@ import pytest
 
 from broker.groups.commits import CommitRequest, Outcomes, Position
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.group_log import Records
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group
 from broker.groups.state.messages import (
     GroupProtocol,
-    Instant,
     JoinAnswer,
     JoinRequest,
-    Record,
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import Instant, Record
+from broker.shards.shard_log import Records
+from broker.shards.waiting import Waiting
 from tests.broker.groups.all_offsets import fetch_all
 
 START_MS = 1_700_000_000_000

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.state.messages import OffsetCommit, Record
+from broker.groups.state.messages import OffsetCommit
 from broker.groups.state.records import (
     GroupKey,
     GroupValue,
@@ -27,6 +27,7 @@ from broker.groups.state.records import (
     read_key,
     read_offset,
 )
+from broker.shards.effects import Record
 
 
 def bytes_of(*fields: str) -> bytes:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.loading import Loading
-from broker.groups.state.messages import MemberIdentity, Record
-from broker.groups.state.waiting import Waiting
+from broker.groups.loading import GroupLoading
+from broker.groups.state.messages import MemberIdentity
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import Record
+from broker.shards.waiting import Waiting
 from tests.broker.groups.all_offsets import fetch_all
 from tests.broker.groups.conftest import GroupWorld, MemoryGroupLog
 from tests.fuzzing.starvation import StarvationProbe
@@ -219,15 +220,15 @@ def test_a_load_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> None
     world.commit({("t", 0): 7}, members[0], 1)
     world.coordinator.resign(0)
     world.coordinator.elect(0)
-    revive = Loading._revive
+    revive = GroupLoading._revive
 
-    def fail(self: Loading, group: object) -> Iterator[None]:
+    def fail(self: GroupLoading, group: object) -> Iterator[None]:
         for number, _ in enumerate(revive(self, group)):  # type: ignore[arg-type]  # it is a group
             if number == 0:
                 raise Broken
             yield
 
-    monkeypatch.setattr(Loading, "_revive", fail)
+    monkeypatch.setattr(GroupLoading, "_revive", fail)
     with pytest.raises(Broken):
         load(world, StarvationProbe())
     monkeypatch.undo()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.group_log import Records
-from broker.groups.shard import BYTES_PER_STEP, COST_PER_STEP, Shard
-from broker.groups.state.messages import Instant, OffsetCommit
+from broker.groups.reading import BYTES_PER_STEP, COST_PER_STEP, read_groups
+from broker.groups.state.group import Group
+from broker.groups.state.messages import OffsetCommit
 from broker.groups.state.offset_store import OffsetStore
 from broker.groups.state.records import (
     OffsetKey,
@@ -21,6 +21,9 @@ from broker.groups.state.records import (
     read_offset,
 )
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import Instant
+from broker.shards.shard import Shard
+from broker.shards.shard_log import Records
 
 NOW = Instant(0, 1_700_000_000_000)
 Found = dict[tuple[str, str, int], OffsetCommit]
@@ -29,10 +32,10 @@ Found = dict[tuple[str, str, int], OffsetCommit]
 def load(lists: list[Records]) -> tuple[Found, int]:
     """Read the records; return what is found, and the number of steps."""
     # The last group is another partition's.
-    shard = Shard(0, lambda group_id: group_id != "g2")
-    steps = sum(1 for _ in shard.read(iter(lists), lambda: NOW))
+    shard = Shard[Group](0, lambda group_id: group_id != "g2")
+    steps = sum(1 for _ in read_groups(shard, iter(lists), lambda: NOW))
     found: Found = {}
-    for group_id, group in shard.groups.items():
+    for group_id, group in shard.by_id.items():
         group.check()
         for target in group.offsets:
             commit = group.offsets.get(target)

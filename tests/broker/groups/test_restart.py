@@ -7,8 +7,7 @@ import random
 import pytest
 
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.partitioner import java_hash, partition_for
-from broker.groups.state.messages import Instant, MemberIdentity, Record
+from broker.groups.state.messages import MemberIdentity
 from broker.groups.state.records import (
     GroupValue,
     MemberValue,
@@ -17,6 +16,8 @@ from broker.groups.state.records import (
 )
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import Instant, Record
+from broker.shards.partitioner import java_hash, partition_for
 from tests.broker.groups.all_offsets import fetch_all
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -33,7 +34,7 @@ def test_a_stable_group_goes_on_without_a_rebalance(world) -> None:
     assert world.join(follower).answer().generation == 1
     assert world.group.subscribes_to("t")
     assert not world.group.subscribes_to("u")
-    loads = world.coordinator.statistics().counters.partition_loads
+    loads = world.coordinator.statistics().partition_loads
     assert loads == world.config.offsets_topic_num_partitions
 
 
@@ -276,4 +277,4 @@ def test_an_empty_partition_is_loaded_at_once(world) -> None:
     )
     coordinator.elect(0)
     assert coordinator.loading.next_ns() is None
-    assert coordinator.statistics().counters.partition_loads == 1
+    assert coordinator.statistics().partition_loads == 1

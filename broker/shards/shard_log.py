@@ -1,12 +1,12 @@
-"""The coordinator's interface to the log of groups, ``__consumer_offsets``."""
+"""The coordinators' interface to their internal topics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from broker.groups.state.messages import Record
 from broker.protocol.errors import ErrorCode
+from broker.shards.effects import Record
 
 # Keys and values; no value: a tombstone.
 Records: TypeAlias = Sequence[tuple[bytes, bytes | None]]
@@ -14,8 +14,8 @@ RECORDS_PER_LIST: Final = 64
 BYTES_PER_LIST: Final = 64 << 10
 
 
-class GroupLog(Protocol):
-    """The partitions of ``__consumer_offsets`` that this broker leads.
+class ShardLog(Protocol):
+    """The partitions of an internal topic that this broker leads.
 
     ``unreadable_batches`` counts batches that ``replay`` passed over.
     """
@@ -50,8 +50,8 @@ class GroupLog(Protocol):
 def coordinator_error(error: ErrorCode) -> ErrorCode:
     """Return the coordinator's error code for a failed append.
 
-    Kafka: ``appendGroupMetadataErrorToResponseError``. Clients know the errors of the
-    group protocol and find the coordinator again, or retry, by these.
+    Kafka: ``appendGroupMetadataErrorToResponseError``, and the same in
+    ``TransactionStateManager``. Clients find the coordinator again, or retry, by these.
     """
     if error in (
         ErrorCode.unknown_topic_or_partition,

@@ -10,25 +10,25 @@ from uuid import UUID
 import pytest
 
 from broker.cluster.replica_manager import ReplicaManager
-from broker.cluster.topics import Topic
+from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.commands import Commands
 from broker.disk.files import RealStorage
 from broker.groups.commits import CommitRequest, Position
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.group_log import BYTES_PER_LIST, RECORDS_PER_LIST
 from broker.groups.state.config import GroupConfig
-from broker.groups.state.messages import Instant, Record
 from broker.log import reading
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.periodic_task import CallsHere
 from broker.log.upkeep.recovery import open_log
 from broker.node.flush_shell import QueuedFlushes
-from broker.node.replicated_group_log import ReplicatedGroupLog
+from broker.node.replicated_shard_log import ReplicatedShardLog
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import BatchHeader, parse_header
 from broker.protocol.records.records import build_batch, record_body
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import Instant, Record
+from broker.shards.shard_log import BYTES_PER_LIST, RECORDS_PER_LIST
 from tests.broker.groups.all_offsets import fetch_all
 
 NAME = "__consumer_offsets"
@@ -72,7 +72,8 @@ class Replica:
             Directory(path), local_id=0, min_insync=lambda topic: min_insync
         )
         self.now = NOW
-        self.topic = ReplicatedGroupLog(
+        self.topic = ReplicatedShardLog(
+            GROUP_METADATA_TOPIC,
             self.manager,
             QueuedFlushes(lambda: self.now.wall_ms, CallsHere(), lambda: None),
             lambda: self.now,

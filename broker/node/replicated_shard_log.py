@@ -1,9 +1,9 @@
-"""``__consumer_offsets`` as the coordinator writes and reads it.
+"""An internal topic as its coordinator writes and reads it.
 
 The coordinator is a client of the broker's own replicas: a batch is appended as a
 producer's with acks=all is, and waits in the produce purgatory for the in-sync replicas
-no longer than ``offsets.commit.timeout.ms``. Reading goes to the log's end, not to the
-high watermark: a new leader may hold acknowledged commits that are not yet known to be
+no longer than a time-out. Reading goes to the log's end, not to the
+high watermark: a new leader may hold acknowledged records that are not yet known to be
 replicated. Batches that ``flush.messages`` or ``flush.ms`` covers count once they are
 flushed, and later batches not before them.
 
@@ -26,10 +26,6 @@ from broker.cluster.delayed.produce import DelayedProduce
 from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.replica_manager import ReplicaManager
-from broker.cluster.topics import GROUP_METADATA_TOPIC
-from broker.groups.group_log import BYTES_PER_LIST, RECORDS_PER_LIST, Records
-from broker.groups.state.config import NS_PER_MS
-from broker.groups.state.messages import Instant, Record
 from broker.log.reading import read
 from broker.node.flush_shell import QueuedFlushes
 from broker.observation.logs import fields
@@ -50,6 +46,8 @@ from broker.protocol.records.records import (
     plain_records,
 )
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import NS_PER_MS, Instant, Record
+from broker.shards.shard_log import BYTES_PER_LIST, RECORDS_PER_LIST, Records
 
 logger = getLogger(__name__)
 
@@ -61,11 +59,12 @@ _COMMIT_MARKER: Final = b"\0\1"
 OpenTransactions: TypeAlias = dict[int, list[Records]]
 
 
-class ReplicatedGroupLog:
-    """The coordinator's `GroupLog` over the replicas of this broker."""
+class ReplicatedShardLog:
+    """A coordinator's `ShardLog` over the replicas of this broker."""
 
     def __init__(
         self,
+        topic: str,
         replicas: ReplicaManager,
         flushes: QueuedFlushes,
         clock: Callable[[], Instant],
@@ -74,6 +73,7 @@ class ReplicatedGroupLog:
         timeout_ms: int,
         load_bytes: int,
     ) -> None:
+        self._topic = topic
         self._replicas = replicas
         self._flushes = flushes
         self._clock = clock
@@ -89,7 +89,7 @@ class ReplicatedGroupLog:
         done: Callable[[ErrorCode], None],
     ) -> None:
         """Append one batch; ``done`` is called when all in-sync replicas have it."""
-        key = TopicPartition(GROUP_METADATA_TOPIC, partition)
+        key = TopicPartition(self._topic, partition)
         now = self._clock()
         stamped = [(now.wall_ms, record.key, record.value) for record in records]
         try:
@@ -135,12 +135,12 @@ class ReplicatedGroupLog:
 
     def is_empty(self, partition: int) -> bool:
         """Return whether the partition's log holds nothing."""
-        log = self._replicas.get(TopicPartition(GROUP_METADATA_TOPIC, partition)).log
+        log = self._replicas.get(TopicPartition(self._topic, partition)).log
         return log.log_start_offset == log.log_end_offset
 
     def replay(self, partition: int) -> Iterator[Records]:
         """Iterate over the partition's records, a read of the log at a time."""
-        key = TopicPartition(GROUP_METADATA_TOPIC, partition)
+        key = TopicPartition(self._topic, partition)
         log = self._replicas.get(key).log
         end = log.log_end_offset
         walk = _Walk(log.log_start_offset)
@@ -165,7 +165,8 @@ class ReplicatedGroupLog:
         for offset, fault in lost:
             self.unreadable_batches += 1
             logger.error(
-                "an unreadable batch of __consumer_offsets is passed over",
+                "an unreadable batch of %s is passed over",
+                self._topic,
                 extra=fields(partition=partition, offset=offset, fault=fault),
             )
         lost.clear()

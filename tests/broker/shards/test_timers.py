@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.state.timers import Timers
+from broker.shards.timers import Timers
 
 KEYS = st.integers(0, 5)
 STEPS = st.lists(
