@@ -27,6 +27,7 @@ from broker.cluster.follower import Follower, SyncRules
 from broker.disk.storage import FileSlice
 from broker.log.log import Appended, Log
 from broker.log.reading import read
+from broker.log.transactions import VerificationGuard
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
@@ -152,21 +153,40 @@ class Partition:
     # ---- the leader -------------------------------------------------------------
 
     def append(
-        self, records: Buffer, acks: int, now_ms: int, prepared: Buffer | None = None
+        self,
+        records: Buffer,
+        acks: int,
+        now_ms: int,
+        prepared: Buffer | None = None,
+        guard: VerificationGuard | None = None,
     ) -> Appended:
         """Append a producer's batch as the leader; raise `KafkaError` if refused.
 
-        ``prepared`` is what `Log.prepare` made of it, if that was done before.
+        ``prepared`` is what `Log.prepare` made of it, if that was done before;
+        ``guard`` is needed to begin a transaction.
         """
         if not self.is_leader or acks == ALL_REPLICAS:
             self.check_append(acks)
-        appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
+        appended = self.log.append(records, self.leader_epoch, now_ms, prepared, guard)
+        self._appended(now_ms)
+        return appended
+
+    def append_of_coordinator(
+        self, batch: bytes, now_ms: int, guard: VerificationGuard | None = None
+    ) -> Appended:
+        """Append a marker, or offsets of a transaction, as acks=all does."""
+        self.check_append(ALL_REPLICAS)
+        log = self.log
+        appended = log.append_of_coordinator(batch, self.leader_epoch, now_ms, guard)
+        self._appended(now_ms)
+        return appended
+
+    def _appended(self, now_ms: int) -> None:
         if self.followers or self.log.flushes:
             self.withheld.note(now_ms)
             self.advance_high_watermark()
         else:
             self.high_watermark = self.log.log_end_offset
-        return appended
 
     def check_append(self, acks: int) -> None:
         """Raise `KafkaError` unless this leads, with as many in sync as ``acks`` wants.

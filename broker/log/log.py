@@ -34,14 +34,17 @@ from broker.log.segments.log_config import LogConfig
 from broker.log.segments.segment import RELATIVE_MAX, Segment
 from broker.log.segments.segment_list import Segments
 from broker.log.steps import Steps, run
-from broker.log.transactions import marker_of
+from broker.log.transactions import Marker, VerificationGuard, marker_of
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import (
     CONTROL,
     HEADER,
     PREFIX,
+    TRANSACTIONAL,
+    BatchHeader,
     check_produced,
+    parse_header,
     split_batches,
 )
 from broker.protocol.records.validation import is_one_record
@@ -174,13 +177,14 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         prepared: Buffer | None = None,
+        guard: VerificationGuard | None = None,
     ) -> Appended:
         """Append a producer's batch, as the leader.
 
         ``records`` is the Produce request's field: one batch of magic 2; ``prepared``
         what `prepare` made of it, if that was done before. A batch that an idempotent
-        producer sent before is answered as it was then. Raises `KafkaError`; the log is
-        then as before.
+        producer sent before is answered as it was then; ``guard`` is needed by one that
+        begins a transaction. Raises `KafkaError`; the log is then as before.
         """
         if self.durability.out_of_service:
             # Not even a repeated batch is confirmed: it may not have reached the disk.
@@ -195,7 +199,7 @@ class Log:
             # The form of small batches.
             if (
                 count != 1
-                or attributes
+                or attributes & ~TRANSACTIONAL
                 or not base_ms == largest_ms >= 0
                 or largest_ms - now_ms > config.message_timestamp_after_max_ms
                 or not self._keeps_batches
@@ -207,8 +211,16 @@ class Log:
         if producer_id >= 0:
             sequence = fields[11]
             last_sequence = (sequence + delta) & _SEQUENCE_MASK
+            is_transactional = fields[5] & TRANSACTIONAL != 0
             producers = self.producers
-            known = producers.check(producer_id, fields[10], sequence, last_sequence)
+            known = producers.check(
+                producer_id,
+                fields[10],
+                sequence,
+                last_sequence,
+                is_transactional,
+                guard,
+            )
             if known is not None:
                 return self._answer_again(known)
         offset = self.log_end_offset
@@ -229,11 +241,52 @@ class Log:
                 BatchMetadata(
                     sequence, last_sequence, offset, last_offset, max_timestamp
                 ),
+                is_transactional,
             )
         stamped = config.message_timestamp_type == "LogAppendTime"
         time_ms = max_timestamp if stamped else -1
         # Without the constructor that NamedTuple generates.
         return _NEW(Appended, (offset, last_offset, time_ms, self.log_start_offset))
+
+    def append_of_coordinator(
+        self,
+        batch: bytes,
+        leader_epoch: int,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> Appended:
+        """Append a batch that this broker made for a transaction, as the leader.
+
+        It is a marker, or offsets that the transaction commits. Raises `KafkaError`;
+        the log is then as before.
+        """
+        self.durability.check_in_service()
+        made = parse_header(batch)
+        marker = marker_of(made, batch) if made.attributes & CONTROL else None
+        self.producers.check_coordinators(made, marker, guard)
+        header = made._replace(base_offset=self.log_end_offset)
+        pieces = (
+            PREFIX.pack(header.base_offset, made.batch_length, leader_epoch),
+            memoryview(batch)[_LEADER_EPOCH_END:],
+        )
+        self._write(
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            pieces,
+            header.size,
+            leader_epoch,
+            now_ms,
+        )
+        self._follow(header, marker)
+        start = self.log_start_offset
+        return Appended(header.base_offset, header.last_offset, -1, start)
+
+    def _follow(self, header: BatchHeader, marker: Marker | None) -> None:
+        """Keep what a batch that was just written means for its producer."""
+        aborted = self.producers.replay(header, marker)
+        if aborted is not None:
+            self.segments.active.aborted.add(aborted)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> Appended | None:
         """Append batches that a leader assigned offsets to; None if there is none.
@@ -262,9 +315,7 @@ class Log:
                 header.partition_leader_epoch,
                 now_ms,
             )
-            aborted = self.producers.replay(header, marker)
-            if aborted is not None:
-                self.segments.active.aborted.add(aborted)
+            self._follow(header, marker)
             first = header.base_offset if first is None else first
         if first is None:
             return None

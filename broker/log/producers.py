@@ -12,7 +12,8 @@ one. Kafka stores one batch per producer and so forgets four at a restart. Here 
 the five is an entry of its own, oldest first: Kafka reads the same file and keeps the
 last.
 
-Open transactions are in the snapshots, too; `replay` follows them (transactions.py).
+Open transactions are in the snapshots, too (transactions.py). The leader checks batches
+and markers before they are written; `replay` follows what is in the log already.
 
 A client may use a new id for every batch, and only age bounds the number of producers.
 Passes over all of them are therefore done in steps. Where there are many when a segment
@@ -22,7 +23,7 @@ begins, their state is frozen at once and encoded later.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
 from typing import Final, NamedTuple
 
@@ -38,13 +39,21 @@ from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.segment import Segment
 from broker.log.segments.transaction_index import AbortedTransaction
 from broker.log.steps import Steps
-from broker.log.transactions import Marker, Unstable, marker_of
+from broker.log.transactions import (
+    UNVERIFIED,
+    Marker,
+    Unstable,
+    VerificationGuard,
+    marker_of,
+)
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT: Final = 5
 # Producers per step of a pass over all: some milliseconds.
 PRODUCERS_PER_STEP: Final = 500
+# Guards looked at in a round of expiry: the oldest are the first.
+_GUARDS_PER_ROUND: Final = 500
 SNAPSHOT: Final = ".snapshot"
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _VERSION: Final = 1
@@ -104,10 +113,12 @@ class Producers:
     100
     """
 
-    __slots__ = ("_states", "frozen", "unstable")
+    __slots__ = ("_guards", "_states", "frozen", "unstable")
 
     def __init__(self) -> None:
         self.unstable = Unstable()
+        # By producer, while its transaction has not begun here.
+        self._guards: dict[int, VerificationGuard] = {}
         # All of them; or those that have appended since ``frozen`` was all of them.
         self._states: dict[int, ProducerState] = {}
         self.frozen: dict[int, ProducerState] | None = None
@@ -123,48 +134,151 @@ class Producers:
         return state
 
     def check(
-        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        is_transactional: bool = False,
+        guard: VerificationGuard | None = None,
     ) -> BatchMetadata | None:
         """Return the batch that this one repeats, None if it is new and in order.
 
-        Raises OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_PRODUCER_EPOCH.
+        Raises OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_PRODUCER_EPOCH. A batch that
+        begins a transaction without a valid guard, or that is of none while one is
+        open, raises INVALID_TXN_STATE.
         """
         state = self._known(producer_id)
+        if state is not None and epoch == state.epoch:
+            for batch in state.batches:
+                if batch[0] == first_sequence and batch[1] == last_sequence:
+                    return batch
+        if is_transactional:
+            self._check_guard(producer_id, epoch, state, guard)
+        if self._guards:
+            self._check_lowest(producer_id, first_sequence)
         if state is None:
             return None
         if epoch != state.epoch:
             self._check_new_epoch(producer_id, state.epoch, epoch, first_sequence)
-            return None
-        for batch in state.batches:
-            if batch[0] == first_sequence and batch[1] == last_sequence:
-                return batch
+        else:
+            self._check_order(producer_id, state, first_sequence)
+        if state.transaction_from >= 0 and not is_transactional:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"producer {producer_id}: a batch of no transaction, and one is open",
+            )
+        return None
+
+    @staticmethod
+    def _check_order(producer_id: int, state: ProducerState, sequence: int) -> None:
+        expected = 0
         if state.batches:
             expected = (state.batches[-1].last_sequence + 1) & _SEQUENCE_MASK
-            if first_sequence != expected:
-                raise KafkaError(
-                    ErrorCode.out_of_order_sequence_number,
-                    f"producer {producer_id}: sequence number {first_sequence}, "
-                    f"expected {expected}",
-                )
-        return None
+        if sequence != expected:
+            raise KafkaError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {producer_id}: sequence number {sequence}, "
+                f"expected {expected}",
+            )
+
+    def check_coordinators(
+        self,
+        header: BatchHeader,
+        marker: Marker | None,
+        guard: VerificationGuard | None = None,
+    ) -> None:
+        """Raise unless a batch of a coordinator may be written, a marker perhaps.
+
+        It has no sequence numbers. Raises INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, or
+        TRANSACTION_COORDINATOR_FENCED for a marker of an earlier coordinator.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        state = self._known(producer_id)
+        if marker is None:
+            self._check_guard(producer_id, epoch, state, guard)
+        if state is None:
+            return
+        if epoch < state.epoch:
+            raise _fenced(producer_id, epoch, state.epoch)
+        if marker is not None and marker.coordinator_epoch < state.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"producer {producer_id}: coordinator epoch "
+                f"{marker.coordinator_epoch}, the latest is {state.coordinator_epoch}",
+            )
+
+    def _check_guard(
+        self,
+        producer_id: int,
+        epoch: int,
+        state: ProducerState | None,
+        guard: VerificationGuard | None,
+    ) -> None:
+        if state is not None and state.transaction_from >= 0 and state.epoch == epoch:
+            return
+        if guard is UNVERIFIED or (guard and guard is self._guards.get(producer_id)):
+            return
+        raise KafkaError(
+            ErrorCode.invalid_txn_state,
+            f"producer {producer_id}: the batch is of no ongoing transaction",
+        )
+
+    def _check_lowest(self, producer_id: int, first_sequence: int) -> None:
+        guard = self._guards.get(producer_id)
+        if guard is not None and first_sequence > guard.lowest_sequence:
+            raise KafkaError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {producer_id}: sequence number {first_sequence}, "
+                f"{guard.lowest_sequence} was not written",
+            )
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return a guard, to be verified and appended with; None: none is needed.
+
+        A transaction of the producer is open then. Kafka's
+        ``maybeStartTransactionVerification``.
+        """
+        state = self._known(producer_id)
+        if state is not None and state.transaction_from >= 0 and state.epoch == epoch:
+            return None
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = VerificationGuard(epoch, first_sequence, now_ms)
+            self._guards[producer_id] = guard
+        else:
+            guard.note(epoch, first_sequence)
+        return guard
+
+    def described(self) -> Iterator[tuple[int, ProducerState]]:
+        """Iterate over all producers; between two of them some may go."""
+        for producer_id in self._ids():
+            state = self._known(producer_id)
+            if state is not None:
+                yield producer_id, state
 
     @staticmethod
     def _check_new_epoch(
         producer_id: int, known: int, epoch: int, first_sequence: int
     ) -> None:
         if epoch < known:
-            raise KafkaError(
-                ErrorCode.invalid_producer_epoch,
-                f"producer {producer_id}: epoch {epoch}, the latest is {known}",
-            )
+            raise _fenced(producer_id, epoch, known)
         if first_sequence != 0:
             raise KafkaError(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {producer_id}: a new epoch begins with {first_sequence}",
             )
 
-    def append(self, producer_id: int, epoch: int, batch: BatchMetadata) -> None:
-        """Remember a batch that was written."""
+    def append(
+        self,
+        producer_id: int,
+        epoch: int,
+        batch: BatchMetadata,
+        is_transactional: bool = False,
+    ) -> None:
+        """Remember a batch that was written; it may begin a transaction."""
         state = self._states.get(producer_id)
         if state is None or state.epoch != epoch:
             state = self._states[producer_id] = self._begun(producer_id, epoch)
@@ -172,6 +286,14 @@ class Producers:
         batches.append(batch)
         if len(batches) > BATCHES_KEPT:
             del batches[0]
+        if is_transactional and state.transaction_from < 0:
+            self._begin(producer_id, state, batch.first_offset)
+
+    def _begin(self, producer_id: int, state: ProducerState, offset: int) -> None:
+        """Begin the producer's transaction at an offset."""
+        state.transaction_from = offset
+        self.unstable.begin(offset)
+        self._guards.pop(producer_id, None)
 
     def _begun(self, producer_id: int, epoch: int) -> ProducerState:
         """Return a producer's new state in this epoch; frozen state is not changed."""
@@ -191,8 +313,8 @@ class Producers:
         """Add a batch that is in the log (recovery, and followers).
 
         ``marker`` is the content of a control batch. Returns the transaction that it
-        aborts. A control batch carries an epoch but no sequence numbers; an older epoch
-        changes nothing.
+        aborts. Control batches, and offsets that are committed in a transaction, carry
+        an epoch but no sequence numbers; an older epoch changes nothing.
         """
         producer_id = header.producer_id
         if producer_id < 0:
@@ -206,19 +328,18 @@ class Producers:
                 state = self._begun(producer_id, header.producer_epoch)
                 self._states[producer_id] = state
             state.marked_ms = max(state.marked_ms, header.max_timestamp)
+            is_data = header.attributes & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL
+            if is_data and state.transaction_from < 0:
+                self._begin(producer_id, state, header.base_offset)
             return None if marker is None else self._end(state, header, marker)
         self._remember(header)
-        if header.attributes & TRANSACTIONAL:
-            state = self._states[producer_id]
-            if state.transaction_from < 0:
-                state.transaction_from = header.base_offset
-                self.unstable.begin(header.base_offset)
         return None
 
     def _end(
         self, state: ProducerState, header: BatchHeader, marker: Marker
     ) -> AbortedTransaction | None:
         """End the producer's transaction; return it if it is taken back."""
+        self._guards.pop(header.producer_id, None)
         state.coordinator_epoch = marker.coordinator_epoch
         first_offset, state.transaction_from = state.transaction_from, -1
         if first_offset < 0:
@@ -244,6 +365,7 @@ class Producers:
                 header.last_offset,
                 header.max_timestamp,
             ),
+            bool(header.attributes & TRANSACTIONAL),
         )
 
     def latest_id(self, below: int) -> int:
@@ -265,8 +387,14 @@ class Producers:
     def expire(self, before_ms: int) -> Steps[None]:
         """Forget the producers whose last batch is older than ``before_ms``.
 
-        Not while they are being written down: the next round does it.
+        Not while they are being written down: the next round does it. Guards of that
+        age go, too.
         """
+        for producer_id, guard in islice(
+            tuple(self._guards.items()), _GUARDS_PER_ROUND
+        ):
+            if guard.begun_ms < before_ms:
+                del self._guards[producer_id]
         states = self._states
         for number, producer_id in enumerate(self._ids(), 1):
             if self.frozen is not None or self._states is not states:
@@ -285,6 +413,7 @@ class Producers:
     def clear(self) -> None:
         """Forget all."""
         self._states, self.frozen = {}, None
+        self._guards.clear()
         self.unstable.clear()
 
     # ---- many of them ----
@@ -365,6 +494,13 @@ class Producers:
             assert len(state.batches) <= BATCHES_KEPT, producer_id
             offsets = [batch.first_offset for batch in state.batches]
             assert offsets == sorted(offsets), (producer_id, offsets)
+
+
+def _fenced(producer_id: int, epoch: int, latest: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_producer_epoch,
+        f"producer {producer_id}: epoch {epoch}, the latest is {latest}",
+    )
 
 
 def _entries(states: Iterable[tuple[int, ProducerState]]) -> bytes:

@@ -19,6 +19,7 @@ from broker.protocol.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     NO_TIMESTAMP,
+    TRANSACTIONAL,
     BatchHeader,
     parse_header,
     seal,
@@ -182,5 +183,6 @@ def _packed_anew(
             )
         yield None
     anew += packer.end()
-    struct.pack_into(">h", anew, _ATTRIBUTES_AT, codec)
+    attributes = header.attributes & TRANSACTIONAL | codec
+    struct.pack_into(">h", anew, _ATTRIBUTES_AT, attributes)
     return bytes(seal(anew))

@@ -2,8 +2,12 @@
 
 Kafka's ``ProducerStateManager`` keeps open transactions, and completed ones whose
 marker is not below the high watermark yet. Consumers of committed records read up to
-the first offset of all these, the last stable offset. Transactional batches reach this
-broker from leaders of Kafka's and in directories of Kafka's; it begins none itself.
+the first offset of all these, the last stable offset.
+
+A batch begins a transaction in a partition only with a `VerificationGuard` (KIP-890):
+the coordinator has confirmed that the partition belongs to the transaction. A marker
+that arrives meanwhile makes the guard invalid, so no late batch begins a transaction
+that nobody would end.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from broker.log.steps import Steps
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from broker.protocol.records.records import iter_records
+from broker.protocol.records.records import iter_records, new_batch
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
@@ -53,6 +57,46 @@ def marker_of(header: BatchHeader, batch: Buffer) -> Marker | None:
     if kind not in (_ABORT, _COMMIT):
         return None
     return Marker(kind == _ABORT, coordinator_epoch)
+
+
+def marker_batch(
+    producer_id: int, producer_epoch: int, marker: Marker, now_ms: int
+) -> bytes:
+    """Return the control batch of a marker: Kafka's ``withEndTransactionMarker``."""
+    key = _KEY.pack(0, _ABORT if marker.is_abort else _COMMIT)
+    value = _VALUE.pack(0, marker.coordinator_epoch)
+    return new_batch(
+        [(now_ms, key, value)],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        attributes=TRANSACTIONAL | CONTROL,
+    )
+
+
+class VerificationGuard:
+    """The permission to begin one producer's transaction in one partition.
+
+    Batches behind ``lowest_sequence``, the first that waited for the coordinator, are
+    out of order until that one is written.
+    """
+
+    __slots__ = ("begun_ms", "epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, lowest_sequence: int, begun_ms: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        self.begun_ms = begun_ms
+
+    def note(self, epoch: int, sequence: int) -> None:
+        """Note another batch that waits for the coordinator."""
+        if epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
+        elif epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
+# Stands for a guard where ``transaction.partition.verification.enable`` is off.
+UNVERIFIED: Final = VerificationGuard(-1, 0, 0)
 
 
 class Unstable:

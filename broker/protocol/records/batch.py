@@ -36,12 +36,14 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+# Attributes that a stored batch keeps of those that a producer may set.
+_PRODUCED: Final = CODEC_MASK | TRANSACTIONAL
 NO_TIMESTAMP: Final = -1
 
 # What a leader writes: base offset, batch length, partition leader epoch.
 PREFIX: Final = struct.Struct(">qii")
 _FROM_CRC: Final = 21
-_MAGIC_AT: Final = 16
+MAGIC_AT: Final = 16
 # The byte of the attributes that holds the codec.
 CODEC_AT: Final = 22
 _MAX_TIMESTAMP_AT: Final = 35
@@ -143,12 +145,12 @@ def split_batches(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
     """Return the header fields of a producer's one batch, if Kafka accepts it.
 
-    Raises INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP,
-    UNSUPPORTED_COMPRESSION_TYPE or INVALID_TXN_STATE (no transaction can be open).
-    Fields as in `BatchHeader`; a plain tuple, since every Produce pays for it.
+    Raises INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP or
+    UNSUPPORTED_COMPRESSION_TYPE. Fields as in `BatchHeader`; a plain tuple, since every
+    Produce pays for it.
     """
     size = len(records)
-    if size < HEADER_SIZE or records[_MAGIC_AT] != MAGIC:
+    if size < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
         _refuse_head(records)
     fields = HEADER.unpack_from(records)
     (offset, length, _, _, crc, attributes, delta, _, _, pid, _, sequence, count) = (
@@ -167,7 +169,7 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
         raise corrupt("the CRC does not match the bytes")
     if count <= 0 or delta != count - 1:
         raise invalid(f"{count} records, last offset delta {delta}")
-    if attributes & ~CODEC_MASK or attributes > _LAST_CODEC:
+    if attributes & ~_PRODUCED or attributes & CODEC_MASK > _LAST_CODEC:
         _refuse_attributes(attributes)
     if pid >= 0 and sequence < 0:
         raise invalid(f"producer {pid} with base sequence {sequence}")
@@ -181,7 +183,7 @@ def check_framing(records: Buffer) -> None:
     refused for.
     """
     size = len(records)
-    if size < HEADER_SIZE or records[_MAGIC_AT] != MAGIC:
+    if size < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
         _refuse_head(records)
     length = HEADER.unpack_from(records)[1]
     if length + LENGTH_OVERHEAD != size:
@@ -191,9 +193,9 @@ def check_framing(records: Buffer) -> None:
 def _refuse_head(records: Buffer) -> None:
     """Raise for too little, and for a message format that is not ours."""
     size = len(records)
-    if size <= _MAGIC_AT:
+    if size <= MAGIC_AT:
         raise invalid(f"{size} bytes hold no record batch")
-    magic = records[_MAGIC_AT]
+    magic = records[MAGIC_AT]
     if magic == MAGIC:
         raise invalid(f"{size} bytes are no batch header")
     error = invalid if magic < MAGIC else corrupt
@@ -212,10 +214,6 @@ def _refuse_attributes(attributes: int) -> None:
     """Raise for attributes that a producer may not set; others are ignored."""
     if attributes & CONTROL:
         raise invalid("clients are not allowed to write control records")
-    if attributes & TRANSACTIONAL:
-        raise KafkaError(
-            ErrorCode.invalid_txn_state, "the batch is of no ongoing transaction"
-        )
     if attributes & LOG_APPEND_TIME:
         raise KafkaError(
             ErrorCode.invalid_timestamp, "a producer sent LogAppendTime batches"
@@ -235,14 +233,15 @@ def with_max_timestamp(
     """Return the batch with this largest timestamp, under a new CRC if one is needed.
 
     ``timestamp_type`` is 0 or `LOG_APPEND_TIME`. Of the attributes, a header that
-    changes keeps the codec: no other is allowed to producers, and Kafka drops those
-    that have no meaning. ``DefaultRecordBatch.setMaxTimestamp``.
+    changes keeps the codec and the mark of transactions: no other is allowed to
+    producers, and Kafka drops those that have no meaning.
+    ``DefaultRecordBatch.setMaxTimestamp``.
     """
     fields = HEADER.unpack_from(batch)
     if fields[8] == max_timestamp and fields[5] & LOG_APPEND_TIME == timestamp_type:
         return batch
     stamped = bytearray(batch)
-    attributes = fields[5] & CODEC_MASK | timestamp_type
+    attributes = fields[5] & _PRODUCED | timestamp_type
     _ATTRIBUTES.pack_into(stamped, _FROM_CRC, attributes)
     _MAX_TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_AT, max_timestamp)
     return bytes(seal(stamped))

@@ -361,8 +361,11 @@ def new_batch(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    attributes: int = 0,
 ) -> bytes:
     """Return a batch as a producer sends it, of (timestamp, key, value) triples.
+
+    ``attributes`` are those beside the codec.
 
     >>> len(new_batch([(0, None, b"value")]))
     73
@@ -374,7 +377,7 @@ def new_batch(
         partition_leader_epoch=-1,
         magic=2,
         crc=0,
-        attributes=codec,
+        attributes=attributes | codec,
         last_offset_delta=len(records) - 1,
         base_timestamp=records[0][0],
         max_timestamp=max(record[0] for record in records),

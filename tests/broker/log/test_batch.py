@@ -84,7 +84,6 @@ REFUSED = {
     "count and delta disagree": (altered(GOOD, {57: ("i", 3)}), "invalid_record"),
     "negative delta": (altered(GOOD, {23: ("i", -1)}), "invalid_record"),
     "a control batch": (altered(GOOD, {21: ("h", 0x20)}), "invalid_record"),
-    "a transaction": (altered(GOOD, {21: ("h", 0x10)}), "invalid_txn_state"),
     "LogAppendTime": (altered(GOOD, {21: ("h", 0x08)}), "invalid_timestamp"),
     "a delete horizon": (altered(GOOD, {21: ("h", 0x40)}), "invalid_record"),
     "codec 5": (altered(GOOD, {21: ("h", 5)}), "unsupported_compression_type"),

@@ -10,6 +10,7 @@ from broker.disk.memory import Faults
 from broker.log import flushing, reading, times, trimming
 from broker.log.log import Log
 from broker.log.steps import run
+from broker.log.transactions import Marker, marker_batch
 from broker.log.upkeep import cleaner, mending
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.compacting import CONFIG, advance, put
@@ -33,6 +34,7 @@ QUESTIONS = {
 CHANGES = {Log: {"close", "configure", "prepare", "begin"}}
 ARGUMENTS = {
     "records": batch([b"v"]),
+    "batch": marker_batch(7, 0, Marker(True, 0), NOW_MS),
     "leader_epoch": 0,
     "now_ms": NOW_MS,
     "offset": 1,

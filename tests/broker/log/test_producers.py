@@ -328,7 +328,9 @@ def test_kafkas_snapshot_has_one_batch_per_producer():
     assert producers.decode(struct.pack(">hI", 1, crc32c(body)) + body)
     assert producers.check(7, 3, 5, 9) == BatchMetadata(5, 9, 15, 19, NOW_MS)
     assert producers.check(7, 3, 10, 10) is None
-    assert producers.check(8, 1, 77, 77) is None
+    assert producers.check(8, 1, 0, 77) is None
+    with pytest.raises(KafkaError):
+        producers.check(8, 1, 77, 77)
     with pytest.raises(KafkaError):
         producers.check(8, 0, 0, 0)
 
@@ -390,7 +392,10 @@ def test_control_batches_advance_the_epoch_only():
     producers = Producers()
     marker = parse_header(batch([b"marker"], producer_id=7, epoch=2, sequence=0))
     producers.replay(marker._replace(base_sequence=-1, attributes=0x30))
-    assert producers.check(7, 2, 55, 55) is None
+    assert producers.check(7, 2, 0, 55) is None
+    with pytest.raises(KafkaError) as error:
+        producers.check(7, 2, 55, 55)
+    assert error.value.code is ErrorCode.out_of_order_sequence_number
     with pytest.raises(KafkaError) as error:
         producers.check(7, 1, 0, 0)
     assert error.value.code is ErrorCode.invalid_producer_epoch

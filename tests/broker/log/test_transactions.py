@@ -1,4 +1,6 @@
-"""Transactions in a follower's log, against a model that knows what became of each.
+"""Transactions in a log, against a model that knows what became of each.
+
+A follower's log and a leader's have the same content, state and limits.
 
 Readers of committed records are played by the algorithm of Kafka's consumer
 (``CompletedFetch``): it gets batches up to the last stable offset and the list of
@@ -15,8 +17,11 @@ from broker.log import reading, trimming
 from broker.log.flushing import settle
 from broker.log.segments.transaction_index import AbortedTransaction
 from broker.log.steps import run
+from broker.log.transactions import UNVERIFIED, Marker, marker_batch, marker_of
 from broker.log.upkeep import cleaner
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import parse_header
+from broker.protocol.records.records import new_batch
 from tests.broker.log.witness import (
     NOW_MS,
     altered,
@@ -49,6 +54,13 @@ def marker(producer_id, *, commit, epoch=0, coordinator_epoch=3, time_ms=NOW_MS)
         timestamps=[time_ms],
     )
     return altered(made, {21: ("h", TRANSACTIONAL | CONTROL)})
+
+
+def verified(log, header):
+    """Return the guard of a batch, as if the coordinator had confirmed it."""
+    return log.producers.begin_verification(
+        header.producer_id, header.producer_epoch, header.base_sequence, NOW_MS
+    )
 
 
 def put(log, *batches):
@@ -142,10 +154,11 @@ class Model:
 
 
 class History:
-    """A random history of one log, and the model of it."""
+    """A random history of one log, led or followed, and the model of it."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, *, led=False):
         self.rng = random.Random(seed)
+        self._led = led
         self.config = {
             "segment_bytes": self.rng.choice([400, 1500, 10_000]),
             "index_interval_bytes": self.rng.choice([0, 100, 4096]),
@@ -166,26 +179,38 @@ class History:
                 self.roll,
                 self.cut,
             ],
-            [15, 45, 25, 5, 4, 2, 4],
+            [15, 45, 25, 5, 4, 2, 0 if self._led else 4],
         )[0]
         self._number += 1
         kind(self.log.log_end_offset, self.rng.randrange(4))
         self._stable = self.model.stable(self.log.log_end_offset)
 
+    def _put(self, each):
+        header = parse_header(each)
+        if not self._led:
+            put(self.log, each)
+        elif header.attributes & CONTROL:
+            self.log.append_of_coordinator(each, 0, NOW_MS)
+        else:
+            guard = None
+            if header.attributes & TRANSACTIONAL:
+                guard = verified(self.log, header)
+            self.log.append(each, 0, NOW_MS, guard=guard)
+
     def plain(self, offset, producer):
         key, value = b"k%d" % self.rng.randrange(4), b"plain %d" % self._number
-        put(self.log, batch([value], keys=[key]))
+        self._put(batch([value], keys=[key]))
         self.model.records.append((offset, key, value, None))
 
     def write(self, offset, producer):
         key, value = b"k%d" % self.rng.randrange(4), b"value %d" % self._number
         sequence = self._sequences[producer] = self._sequences.get(producer, -1) + 1
-        put(self.log, sent(key, value, producer, sequence=sequence))
+        self._put(sent(key, value, producer, sequence=sequence))
         self.model.write(offset, key, value, producer)
 
     def end(self, offset, producer):
         commit = self.rng.random() < 0.5
-        put(self.log, marker(producer, commit=commit))
+        self._put(marker(producer, commit=commit))
         ended = self.model.open.pop(producer, None)
         if ended is not None:
             ended.update(last=offset, commit=commit)
@@ -211,8 +236,9 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_committed_readers_get_what_was_committed_and_nothing_else(seed):
-    shown, history = 0, History(seed)
+@pytest.mark.parametrize("led", [False, True], ids=["followed", "led"])
+def test_committed_readers_get_what_was_committed_and_nothing_else(led, seed):
+    shown, history = 0, History(seed, led=led)
     for _ in range(120):
         history.step()
         rng, log, model = history.rng, history.log, history.model
@@ -229,7 +255,7 @@ def test_committed_readers_get_what_was_committed_and_nothing_else(seed):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_compaction_counts_committed_records_only(seed):
-    history = History(seed)
+    history = History(seed, led=seed % 2 == 1)
     for _ in range(80):
         history.step()
     log, model = history.log, history.model
@@ -360,3 +386,171 @@ def test_kafkas_snapshot_has_the_open_transaction():
     assert log.stable_below(2) == 0
     put(log, marker(7, commit=False))
     assert log.segments.active.aborted.entries == [AbortedTransaction(7, 0, 2, 3)]
+
+
+# ---- checks of a leader ----
+
+
+def lead(log, sending, *, guard="verified"):
+    """Append a producer's batch as the leader, under a guard by default."""
+    if guard == "verified":
+        guard = verified(log, parse_header(sending))
+    return log.append(sending, 0, NOW_MS, guard=guard)
+
+
+def end(log, producer_id, *, epoch=0, coordinator_epoch=3, commit=True):
+    found = Marker(not commit, coordinator_epoch)
+    made = marker_batch(producer_id, epoch, found, NOW_MS)
+    return log.append_of_coordinator(made, 0, NOW_MS)
+
+
+def refusal(call, *arguments, **options):
+    with pytest.raises(KafkaError) as refused:
+        call(*arguments, **options)
+    return refused.value.code
+
+
+def test_a_marker_is_kafkas_bytes():
+    """By hand from ``EndTransactionMarker``: key version and type, value and epoch."""
+    made = marker_batch(7, 2, Marker(False, 9), NOW_MS)
+    header = parse_header(made)
+    assert header.attributes == TRANSACTIONAL | CONTROL
+    assert (header.producer_id, header.producer_epoch) == (7, 2)
+    assert (header.base_sequence, header.record_count) == (-1, 1)
+    assert decoded(made) == [(0, NOW_MS, b"\0\0\0\1", b"\0\0\0\0\0\x09")]
+    assert marker_of(header, made) == Marker(False, 9)
+
+
+def test_a_transaction_begins_with_a_guard_only():
+    log = open_log()
+    first = sent(b"k", b"a", 7)
+    assert refusal(lead, log, first, guard=None) is ErrorCode.invalid_txn_state
+    other = verified(open_log(), parse_header(first))
+    assert refusal(lead, log, first, guard=other) is ErrorCode.invalid_txn_state
+    assert log.log_end_offset == 0
+    lead(log, first)
+    # Of the open transaction no further batch needs one, nor a repetition.
+    assert verified(log, parse_header(first)) is None
+    lead(log, sent(b"k", b"b", 7, sequence=1), guard=None)
+    assert lead(log, first, guard=None).base_offset == 0
+    end(log, 7)
+    third = sent(b"k", b"c", 7, sequence=2)
+    assert refusal(lead, log, third, guard=None) is ErrorCode.invalid_txn_state
+    lead(log, third, guard=UNVERIFIED)
+    assert log.stable_below(log.log_end_offset) == 3
+
+
+def test_a_marker_makes_the_guards_of_its_producer_invalid():
+    """The coordinator said yes, then aborted: the batch would stay open for ever."""
+    log = open_log()
+    late = sent(b"k", b"a", 7)
+    guard = verified(log, parse_header(late))
+    end(log, 7, commit=False)
+    assert refusal(lead, log, late, guard=guard) is ErrorCode.invalid_txn_state
+    assert log.stable_below(log.log_end_offset) == 1
+
+
+def test_a_batch_behind_one_that_was_not_verified_is_out_of_order():
+    log = open_log()
+    verified(log, parse_header(sent(b"k", b"a", 7)))
+    second = sent(b"k", b"b", 7, sequence=1)
+    assert refusal(lead, log, second) is ErrorCode.out_of_order_sequence_number
+    lead(log, sent(b"k", b"a", 7))
+    lead(log, second)
+
+
+def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused():
+    log = open_log()
+    lead(log, sent(b"k", b"a", 7))
+    plain = batch([b"p"], producer_id=7, epoch=0, sequence=1)
+    assert refusal(lead, log, plain, guard=None) is ErrorCode.invalid_txn_state
+    end(log, 7)
+    lead(log, plain, guard=None)
+
+
+def test_a_marker_fences_older_epochs_and_older_coordinators():
+    log = open_log()
+    lead(log, sent(b"k", b"a", 7, epoch=1))
+    assert refusal(end, log, 7, epoch=0) is ErrorCode.invalid_producer_epoch
+    end(log, 7, epoch=2, commit=False)
+    zombie = sent(b"k", b"b", 7, epoch=1, sequence=1)
+    assert refusal(lead, log, zombie) is ErrorCode.invalid_producer_epoch
+    fenced = refusal(end, log, 7, epoch=2, coordinator_epoch=2)
+    assert fenced is ErrorCode.transaction_coordinator_fenced
+    # A repeated marker ends nothing, and is written.
+    end(log, 7, epoch=2, coordinator_epoch=3, commit=False)
+    assert log.segments.active.aborted.entries == [AbortedTransaction(7, 0, 1, 2)]
+    assert log.log_end_offset == 3
+
+
+def test_a_producer_known_by_a_marker_begins_at_zero():
+    log = open_log()
+    end(log, 7)
+    later = sent(b"k", b"a", 7, sequence=5)
+    assert refusal(lead, log, later) is ErrorCode.out_of_order_sequence_number
+    log.producers.clear()
+    lead(log, later)
+
+
+def test_offsets_of_a_transaction_have_no_numbers_and_hold_the_stable_offset():
+    log = open_log()
+    made = new_batch(
+        [(NOW_MS, b"k", b"v")],
+        producer_id=7,
+        producer_epoch=0,
+        attributes=TRANSACTIONAL,
+    )
+    append = log.append_of_coordinator
+    assert refusal(append, made, 0, NOW_MS) is ErrorCode.invalid_txn_state
+    append(made, 0, NOW_MS, verified(log, parse_header(made)))
+    append(made, 0, NOW_MS)
+    assert log.stable_below(2) == 0
+    again = open_log(log.storage.disk.after_kill())
+    assert again.stable_below(2) == 0
+    end(again, 7)
+    assert again.stable_below(3) == 3
+
+
+@pytest.mark.parametrize("how", ["clean", "killed", "no snapshot"])
+def test_an_open_transaction_is_known_after_a_restart(how):
+    log = open_log(segment_bytes=200)
+    lead(log, sent(b"k", b"a", 7))
+    end(log, 7, coordinator_epoch=4)
+    for number in range(1, 6):
+        lead(log, sent(b"k", b"b", 7, sequence=number))
+    if how == "clean":
+        settle(log)
+    disk = log.storage.disk.after_kill()
+    for name in disk.names(log.directory):
+        if how == "no snapshot" and name.endswith(".snapshot"):
+            disk.remove(f"{log.directory}/{name}")
+    again = open_log(disk, opening={"clean": how == "clean"}, segment_bytes=200)
+    assert again.stable_below(7) == 2
+    lead(again, sent(b"k", b"c", 7, sequence=6), guard=None)
+    fenced = refusal(end, again, 7, coordinator_epoch=3)
+    assert fenced is ErrorCode.transaction_coordinator_fenced
+    end(again, 7, coordinator_epoch=5, commit=False)
+    assert again.segments.active.aborted.entries[-1] == AbortedTransaction(7, 2, 8, 9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}],
+)
+def test_a_batch_that_is_rewritten_stays_transactional(settings):
+    log = open_log(**settings)
+    lead(log, sent(b"k", b"a", 7))
+    assert log.stable_below(1) == 0
+    end(log, 7, commit=False)
+    assert committed(log, 0, 2) == []
+    assert open_log(log.storage.disk.after_kill()).stable_below(2) == 2
+
+
+def test_guards_expire_with_their_producers():
+    log = open_log()
+    first = sent(b"k", b"a", 7)
+    guard = verified(log, parse_header(first))
+    run(log.producers.expire(NOW_MS))
+    assert verified(log, parse_header(first)) is guard
+    run(log.producers.expire(NOW_MS + 1))
+    assert refusal(lead, log, first, guard=guard) is ErrorCode.invalid_txn_state
