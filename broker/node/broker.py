@@ -48,6 +48,8 @@ from broker.node.hosts import Hosts, LookUp, look_up_here
 from broker.node.maintenance import Maintenance
 from broker.node.producer_ids import ProducerIds
 from broker.node.replication_shell import Replication, connect_nowhere
+from broker.node.transaction_markers import TransactionMarkers
+from broker.node.verification import VerifyTransaction, without_coordinator
 from broker.protocol.errors import ErrorCode, LogDirsLost
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
@@ -110,6 +112,7 @@ class Broker:
         )
         self.quotas = replication_quotas(lambda: self.config, self._settings, now_ns)
         self.producer_ids = ProducerIds(coordinator)
+        self.verify_transaction: VerifyTransaction = without_coordinator
         self._connect = connect
 
     # ---- start and stop ---------------------------------------------------------
@@ -180,6 +183,11 @@ class Broker:
             clock=lambda: Instant(self.now_ns(), self.now_ms()),
             rng=self.rng,
             on_earlier_deadline=timer_moved,
+        )
+        self.markers = TransactionMarkers(
+            self.replicas,
+            self._group_flushes,
+            lambda: Instant(self.now_ns(), self.now_ms()),
         )
         flush = self.flush.by_handler
         self.deletions = Deletions(

@@ -1,11 +1,8 @@
 """An internal topic as its coordinator writes and reads it.
 
-The coordinator is a client of the broker's own replicas: a batch is appended as a
-producer's with acks=all is, and waits in the produce purgatory for the in-sync replicas
-no longer than a time-out. Reading goes to the log's end, not to the
+Writing is `broker.node.replicated_appends`. Reading goes to the log's end, not to the
 high watermark: a new leader may hold acknowledged records that are not yet known to be
-replicated. Batches that ``flush.messages`` or ``flush.ms`` covers count once they are
-flushed, and later batches not before them.
+replicated.
 
 An unreadable batch loses its own records, or the rest of its segment where its end is
 unknown. It is logged with its offset, counted and skipped, since serving groups without
@@ -18,16 +15,15 @@ from the transaction's commit marker on, and never if it was aborted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from logging import getLogger
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.cluster.delayed.produce import DelayedProduce
-from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.replica_manager import ReplicaManager
+from broker.log.log import Appended
 from broker.log.reading import read
 from broker.node.flush_shell import QueuedFlushes
+from broker.node.replicated_appends import ReplicatedAppends
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import (
@@ -75,7 +71,7 @@ class ReplicatedShardLog:
     ) -> None:
         self._topic = topic
         self._replicas = replicas
-        self._flushes = flushes
+        self._appends = ReplicatedAppends(replicas, flushes, lambda: clock().ns)
         self._clock = clock
         self._codec = codec
         self._timeout_ns = timeout_ms * NS_PER_MS
@@ -90,48 +86,14 @@ class ReplicatedShardLog:
     ) -> None:
         """Append one batch; ``done`` is called when all in-sync replicas have it."""
         key = TopicPartition(self._topic, partition)
-        now = self._clock()
-        stamped = [(now.wall_ms, record.key, record.value) for record in records]
-        try:
-            led = self._replicas.leader(key)
+        now_ms = self._clock().wall_ms
+
+        def append(led: Partition) -> Appended:
+            stamped = [(now_ms, record.key, record.value) for record in records]
             batch = new_batch(stamped, codec=self._codec)
-            appended = led.append(batch, ALL_REPLICAS, now.wall_ms)
-        except KafkaError as refused:
-            done(refused.code)
-            return
-        self._replicas.note_append(led)
-        required = Required.by(led.log, appended.last_offset)
-        wait = partial(self._wait, key, led, required, now, done)
-        if not self._flushes.is_busy(led.log) and not led.withheld.any:
-            wait()
-            return
+            return led.append(batch, ALL_REPLICAS, now_ms)
 
-        def flushed(fault: KafkaError | None) -> None:
-            if fault is None:
-                self._replicas.note_flush(led)
-                wait()
-            else:
-                done(fault.code)
-
-        self._flushes.add(led.log, flushed)
-
-    def _wait(
-        self,
-        key: TopicPartition,
-        led: Partition,
-        required: Required,
-        now: Instant,
-        done: Callable[[ErrorCode], None],
-    ) -> None:
-        delayed = DelayedProduce({key: led}, {key: required})
-
-        def settle() -> None:
-            done(delayed.error_of(key))
-
-        deadline_ns = now.ns + self._timeout_ns
-        purgatory = self._replicas.produce_purgatory
-        if purgatory.watch(delayed, [key], deadline_ns, settle) is None:
-            settle()
+        self._appends.append(key, append, self._timeout_ns, done)
 
     def is_empty(self, partition: int) -> bool:
         """Return whether the partition's log holds nothing."""

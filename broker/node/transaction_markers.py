@@ -1,0 +1,72 @@
+"""Transaction markers, written to the partitions that this broker leads.
+
+Kafka: the part of ``KafkaApis.handleWriteTxnMarkersRequest`` behind the request. A
+transaction coordinator calls `TransactionMarkers.write` for each partition of an ended
+transaction: through WriteTxnMarkers, or directly where it runs in the same broker. A
+repeated marker is written again and ends nothing, so a coordinator may try until it has
+an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.cluster.partition import Partition
+from broker.cluster.replica_manager import ReplicaManager
+from broker.log.log import Appended
+from broker.log.transactions import Marker, marker_batch
+from broker.node.flush_shell import QueuedFlushes
+from broker.node.replicated_appends import ReplicatedAppends
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import NS_PER_MS, Instant
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction that its coordinator has decided to commit or to abort."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class TransactionMarkers:
+    """Writes markers with acks=all."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        flushes: QueuedFlushes,
+        clock: Callable[[], Instant],
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._appends = ReplicatedAppends(replicas, flushes, lambda: clock().ns)
+
+    def write(
+        self,
+        key: TopicPartition,
+        ended: EndedTransaction,
+        timeout_ms: int,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Write one partition's marker; ``done`` is called once, perhaps at once.
+
+        Its errors are those of a Produce, INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED, and UNKNOWN_TOPIC_OR_PARTITION where no replica
+        is here. Takes constant time.
+        """
+        partition = self._replicas.partitions.get(key)
+        if partition is None or partition.is_offline:
+            done(ErrorCode.unknown_topic_or_partition)
+            return
+        now_ms = self._clock().wall_ms
+        marker = Marker(not ended.is_commit, ended.coordinator_epoch)
+        batch = marker_batch(ended.producer_id, ended.producer_epoch, marker, now_ms)
+
+        def append(led: Partition) -> Appended:
+            return led.append_of_coordinator(batch, now_ms)
+
+        self._appends.append(key, append, timeout_ms * NS_PER_MS, done)
