@@ -9,6 +9,9 @@ Behaviour:
   NOT_LEADER_OR_FOLLOWER if the leadership moves meanwhile (KAFKA-4453).
 - What ``flush.messages`` or ``flush.ms`` wants flushed is durable before the answer.
 - Retries of idempotent producers are answered as the first time, by the log.
+- A batch that begins a transaction in a partition is verified with the coordinator
+  first (KIP-890); a passing error of the coordinator is NOT_ENOUGH_REPLICAS, on which
+  clients send again.
 - Clients may not write internal topics, except the admin client of Kafka's tools.
 - A request can be preempted between two partitions.
 
@@ -17,25 +20,28 @@ Version notes:
   NOT_LEADER_OR_FOLLOWER, the translation that Kafka's protocol documents), v5 answers
   the log start offset (KIP-107), v7 allows zstd, v8 names bad records and says why
   (KIP-467), v9 is flexible, v10 names the current leader with NOT_LEADER_OR_FOLLOWER
-  (KIP-951).
+  (KIP-951), v11 may say TRANSACTION_ABORTABLE (KIP-890).
 
-Left out: transactions (a transactional batch gets INVALID_TXN_STATE), node endpoints of
-KIP-951, quotas. Of one batch a thousand bad records are named.
+Left out: node endpoints of KIP-951, quotas. Of one batch a thousand bad records are
+named.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.log_steps import preemptibly
+from broker.apis.common.verification import TRY_AGAIN, Sending, Verified, verified
 from broker.apis.common.waiting import wait_in
 from broker.cluster.delayed.produce import DelayedProduce
 from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.topics import INTERNAL_TOPICS
 from broker.log.steps import in_one_step
+from broker.log.transactions import VerificationGuard
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Buffer
@@ -46,7 +52,11 @@ from broker.protocol.messages.produce import (
 from broker.protocol.records.batch import (
     CODEC_AT,
     CODEC_MASK,
+    HEADER,
     HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
     check_framing,
 )
 from broker.protocol.topic_partition import TopicPartition
@@ -66,6 +76,7 @@ _SMALL_BYTES: Final = 2048
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
 _STORAGE_ERROR_SINCE: Final = 4
+_ABORTABLE_SINCE: Final = 11
 
 
 def handle_at_once(request: Request, broker: Broker) -> Response | None:
@@ -97,6 +108,8 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     try:
         prepared = None
         size = len(records)
+        if size > HEADER_SIZE and records[CODEC_AT] & TRANSACTIONAL:
+            return None
         if not HEADER_SIZE < size < _SMALL_BYTES or records[CODEC_AT] & CODEC_MASK:
             partition.check_append(acks)
             prepared = in_one_step(partition.log.prepare(records, now_ms))
@@ -126,7 +139,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
 async def handle(request: Request, body: ProduceRequest, broker: Broker) -> Response:
     """Append each partition's batch, wait as ``acks`` says, and answer."""
     produce = _Produce(request, body.acks, broker)
-    for key, records in (await _batches(body)).items():
+    for key, records in (await _verified_batches(body, produce)).items():
         if produce.rows:
             await preempt()
         await produce.append(key, records)
@@ -162,6 +175,59 @@ async def _batches(body: ProduceRequest) -> dict[TopicPartition, Buffer]:
     return batches
 
 
+async def _verified_batches(
+    body: ProduceRequest, produce: _Produce
+) -> dict[TopicPartition, Buffer]:
+    """Return the batches, none if the request fails for its transaction."""
+    batches = await _batches(body)
+    try:
+        await _verify(body, batches, produce)
+    except KafkaError as error:
+        async for key in in_steps(batches):
+            produce.fail(key, error)
+        return {}
+    return batches
+
+
+async def _verify(
+    body: ProduceRequest, batches: Mapping[TopicPartition, Buffer], produce: _Produce
+) -> None:
+    """Get the guards of transactional batches; raise an error that all share."""
+    found: dict[TopicPartition, Sending] = {}
+    async for key, records in in_steps(batches.items()):
+        if not _is_transactional(records):
+            continue
+        if body.transactional_id is None:
+            raise KafkaError(
+                ErrorCode.transactional_id_authorization_failed,
+                "a transactional batch without a transactional id",
+            )
+        producer_id, epoch, sequence = HEADER.unpack_from(records)[9:12]
+        if producer_id >= 0:
+            found[key] = Sending(producer_id, epoch, sequence)
+    if not found:
+        return
+    if len({(each.producer_id, each.producer_epoch) for each in found.values()}) > 1:
+        raise KafkaError(
+            ErrorCode.invalid_producer_id_mapping, "batches of several producers"
+        )
+    produce.guards = await verified(
+        body.transactional_id or "",
+        found,
+        produce.broker,
+        knows_abortable=produce.request.api_version >= _ABORTABLE_SINCE,
+    )
+
+
+def _is_transactional(records: Buffer) -> bool:
+    """Return whether the batch says so, if it is one at all."""
+    return (
+        len(records) >= HEADER_SIZE
+        and records[MAGIC_AT] == MAGIC
+        and bool(records[CODEC_AT] & TRANSACTIONAL)
+    )
+
+
 async def _wait_for_replicas(produce: _Produce, broker: Broker, wait_ms: int) -> None:
     """Wait until the ISR has all that was appended, or until that cannot be."""
     replicas, required = broker.replicas, produce.required
@@ -182,11 +248,20 @@ class _Produce:
     ``required`` holds, for what was appended, what all replicas in sync must have.
     """
 
-    __slots__ = ("_broker", "acks", "request", "required", "rows", "to_flush")
+    __slots__ = (
+        "acks",
+        "broker",
+        "guards",
+        "request",
+        "required",
+        "rows",
+        "to_flush",
+    )
 
     def __init__(self, request: Request, acks: int, broker: Broker) -> None:
-        self._broker = broker
+        self.broker = broker
         self.request = request
+        self.guards: dict[TopicPartition, Verified] = {}
         self.acks = acks
         self.rows: dict[TopicPartition, ProducePartition] = {}
         self.required: dict[TopicPartition, Required] = {}
@@ -197,16 +272,17 @@ class _Produce:
 
         It can be preempted while the batch's records are validated.
         """
-        broker = self._broker
+        broker = self.broker
         now_ms = broker.now_ms()
         try:
+            guard = self._guard(key)
             partition = broker.replicas.get(key)
             self._check(key.topic, records)
             partition.check_append(self.acks)
             prepared = await preemptibly(
                 partition.log.prepare(records, now_ms), broker.replicas.large_windows
             )
-            appended = partition.append(records, self.acks, now_ms, prepared)
+            appended = partition.append(records, self.acks, now_ms, prepared, guard)
         except KafkaError as error:
             self.rows[key] = _refused(broker, self.request.api_version, key, error)
             return
@@ -222,10 +298,22 @@ class _Produce:
             broker.replicas.note_append(partition)
 
     def fail(self, key: TopicPartition, error: KafkaError) -> None:
-        """Turn the row of a partition that had gone well into an error."""
+        """Answer a partition with an error, whether it had gone well or not."""
         self.required.pop(key, None)
         version = self.request.api_version
-        self.rows[key] = _refused(self._broker, version, key, error)
+        self.rows[key] = _refused(self.broker, version, key, error)
+
+    def _guard(self, key: TopicPartition) -> VerificationGuard | None:
+        """Return the guard of a batch; raise the error that stands in its place."""
+        found = self.guards.get(key)
+        if not isinstance(found, ErrorCode):
+            return found
+        if found in TRY_AGAIN:
+            raise KafkaError(
+                ErrorCode.not_enough_replicas,
+                f"the transaction cannot be verified at present: {found.name}",
+            )
+        raise KafkaError(found, "the partition was not added to the transaction")
 
     def _check(self, topic: str, records: Buffer) -> None:
         if not -1 <= self.acks <= 1:

@@ -322,6 +322,11 @@ PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = replace(
     ),
     internal=True,
 )
+TRANSACTION_PARTITION_VERIFICATION_ENABLE: Final = boolean(
+    "transaction.partition.verification.enable",
+    True,
+    "Verify with the coordinator that a partition was added to the transaction.",
+)
 TRANSACTIONAL_ID_EXPIRATION_MS: Final = integer(
     "transactional.id.expiration.ms",
     604_800_000,

@@ -137,8 +137,7 @@ _FAMILIES: Final = {
         add.partitions.to.txn.retry.backoff.ms*         inter.broker.protocol.version
         log.dir.failure.timeout.ms log.message.format.version
         num.replica.alter.log.dirs.threads socket.connection.setup.timeout.max.ms
-        socket.connection.setup.timeout.ms transaction.partition.verification.enable
-        transaction.two.phase.commit.enable*
+        socket.connection.setup.timeout.ms transaction.two.phase.commit.enable*
         """,
     "listeners before Kafka 3.0": """
         advertised.host.name* advertised.port* host.name* port*

@@ -104,7 +104,7 @@ def test_each_partition_fails_alone_and_the_first_error_is_recorded(
         (batch(b"a")[:-1] + b"\1", ErrorCode.corrupt_message),
         (batch(b"a")[:-1], ErrorCode.invalid_record),
         (batch(b"x" * 1_100_000), ErrorCode.message_too_large),
-        (batch(b"a", attributes=0x10), ErrorCode.invalid_txn_state),
+        (batch(b"a", attributes=0x10), ErrorCode.transactional_id_authorization_failed),
         (batch(b"a", attributes=0x20), ErrorCode.invalid_record),
     ],
 )

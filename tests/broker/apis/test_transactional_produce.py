@@ -1,0 +1,143 @@
+"""Transactional batches: verified before a transaction begins, by Kafka's codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+from tests.broker.apis.broker_world import World
+from tests.broker.apis.requests import batch, produce_fields
+
+TRANSACTIONAL = 0x10
+NONE = ErrorCode.none
+
+
+class Verifier:
+    """A coordinator that answers by a table, and notes the questions."""
+
+    def __init__(self) -> None:
+        self.answers: dict[TopicPartition, ErrorCode] = {}
+        self.asked: list[tuple[str, int, int, set[TopicPartition]]] = []
+
+    async def __call__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        question = (transactional_id, producer_id, producer_epoch, set(partitions))
+        self.asked.append(question)
+        return {each: self.answers.get(each, NONE) for each in partitions}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.create("t", 2)
+    world.broker.verify_transaction = Verifier()
+    return world
+
+
+def verifier(world: World) -> Verifier:
+    found = world.broker.verify_transaction
+    assert isinstance(found, Verifier)
+    return found
+
+
+def sent(sequence: int = 0, producer_id: int = 7, epoch: int = 0) -> bytes:
+    producer = (producer_id, epoch, sequence)
+    return batch(b"v", producer=producer, attributes=TRANSACTIONAL)
+
+
+def produce(
+    world: World,
+    batches: Mapping[tuple[str, int], bytes],
+    version: int = 11,
+    transactional_id: str | None = "tx",
+) -> dict[int, ErrorCode]:
+    answer = world.send(
+        ApiKey.PRODUCE,
+        version,
+        transactional_id=transactional_id,
+        **produce_fields(batches, acks=-1),
+    )
+    rows = answer.responses[0].partition_responses
+    return {each.index: each.error_code for each in rows}
+
+
+def test_the_coordinator_is_asked_once_for_each_transaction(world: World) -> None:
+    both = {("t", 0): sent(), ("t", 1): sent()}
+    assert produce(world, both) == {0: NONE, 1: NONE}
+    partitions = {TopicPartition("t", 0), TopicPartition("t", 1)}
+    assert verifier(world).asked == [("tx", 7, 0, partitions)]
+    assert produce(world, {("t", 0): sent(1)}) == {0: NONE}
+    assert len(verifier(world).asked) == 1
+    world.check()
+
+
+def test_a_partition_that_was_not_added_fails_alone(world: World) -> None:
+    refused = ErrorCode.transaction_abortable
+    verifier(world).answers[TopicPartition("t", 1)] = refused
+    both = {("t", 0): sent(), ("t", 1): sent()}
+    assert produce(world, both) == {0: NONE, 1: refused}
+    log = world.broker.logs.logs[TopicPartition("t", 1)]
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "told"),
+    [
+        (ErrorCode.transaction_abortable, 11, ErrorCode.transaction_abortable),
+        (ErrorCode.transaction_abortable, 10, ErrorCode.invalid_txn_state),
+        (ErrorCode.producer_fenced, 11, ErrorCode.invalid_producer_epoch),
+        (ErrorCode.not_coordinator, 11, ErrorCode.not_enough_replicas),
+        (ErrorCode.concurrent_transactions, 9, ErrorCode.not_enough_replicas),
+        (
+            ErrorCode.invalid_producer_id_mapping,
+            9,
+            ErrorCode.invalid_producer_id_mapping,
+        ),
+    ],
+)
+def test_errors_are_those_that_producers_know(
+    world: World, said: ErrorCode, version: int, told: ErrorCode
+) -> None:
+    verifier(world).answers[TopicPartition("t", 0)] = said
+    assert produce(world, {("t", 0): sent()}, version) == {0: told}
+
+
+def test_a_transactional_batch_needs_a_transactional_id(world: World) -> None:
+    both = {("t", 0): sent(), ("t", 1): batch(b"plain")}
+    code = ErrorCode.transactional_id_authorization_failed
+    assert produce(world, both, transactional_id=None) == {0: code, 1: code}
+    # One batch alone takes the quick way.
+    assert produce(world, {("t", 0): sent()}, transactional_id=None) == {0: code}
+
+
+def test_one_request_is_of_one_producer(world: World) -> None:
+    both = {("t", 0): sent(), ("t", 1): sent(producer_id=8)}
+    code = ErrorCode.invalid_producer_id_mapping
+    assert produce(world, both) == {0: code, 1: code}
+
+
+def test_without_verification_nobody_is_asked() -> None:
+    world = World({"transaction.partition.verification.enable": "false"})
+    world.create("t")
+    world.broker.verify_transaction = Verifier()
+    assert produce(world, {("t", 0): sent()}) == {0: NONE}
+    assert verifier(world).asked == []
+
+
+def test_without_a_coordinator_no_transaction_begins() -> None:
+    world = World()
+    world.create("t")
+    code = ErrorCode.transaction_abortable
+    assert produce(world, {("t", 0): sent()}) == {0: code}
+    stable: Any = world.fetch("t").last_stable_offset
+    assert stable == 0
