@@ -22,10 +22,10 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.coordination.coordinator import Coordinator
-from broker.coordination.embedded import EmbeddedCoordinator
+from broker.coordination.embedded import embedded_coordinator
 from broker.coordination.registry import Registry
 from broker.coordination.zookeeper.cluster_discovery import generated_broker_id
-from broker.coordination.zookeeper.coordinator import ZooKeeperCoordinator
+from broker.coordination.zookeeper.coordinator import zookeeper_coordinator
 from broker.disk.identity import draw_uuid, known_broker_id
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
@@ -85,9 +85,8 @@ def assemble(
     ``connect`` reaches other brokers, and ZooKeeper. Raises `ConfigError`.
     """
     log_dirs = LogDirs(config.log_dirs)
-    coordinator: Coordinator
     if config[ZOOKEEPER_CONNECT] is None:
-        coordinator = EmbeddedCoordinator(
+        coordinator = embedded_coordinator(
             Registry(storage, log_dirs),
             broker_id=config.node_id,
             new_id=lambda: draw_uuid(rng),
@@ -116,8 +115,8 @@ def _member(
     now_ms: Callable[[], int],
     rng: random.Random,
     connect: Connect,
-) -> ZooKeeperCoordinator:
-    return ZooKeeperCoordinator(
+) -> Coordinator:
+    return zookeeper_coordinator(
         config,
         open_session=_sessions(config, rng, connect),
         connect=connect,

@@ -56,10 +56,10 @@ async def handle(
     pace = Pace()
     try:
         names = [
-            coordinator.topic_name(topic.topic_id or NO_ID)
+            coordinator.controller.topic_name(topic.topic_id or NO_ID)
             async for topic in pace.over(body.topics)
         ]
-        judgements = await coordinator.alter_partition(
+        judgements = await coordinator.controller.alter_partition(
             body.broker_id,
             body.broker_epoch,
             {

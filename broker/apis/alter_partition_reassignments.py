@@ -46,7 +46,9 @@ async def handle(
         async for each in pace.over(topic.partitions)
     }
     try:
-        refusals = await broker.coordinator.alter_partition_reassignments(wanted)
+        refusals = await broker.coordinator.controller.alter_partition_reassignments(
+            wanted
+        )
     except KafkaError as refused:
         return AlterPartitionReassignmentsResponse(
             error_code=refused.code, error_message=refused.message, responses=[]

@@ -40,7 +40,7 @@ async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned
     error = ErrorCode.none
     remaining: Sequence[TopicPartition] = ()
     try:
-        remaining = await broker.coordinator.controlled_shutdown(
+        remaining = await broker.coordinator.controller.controlled_shutdown(
             command.broker_id, command.broker_epoch
         )
     except KafkaError as refused:

@@ -54,7 +54,7 @@ async def handle(
                 raise KafkaError(
                     ErrorCode.invalid_request, "the topic is named more than once"
                 )
-            broker.coordinator.check_is_controller()
+            broker.coordinator.controller.check_is_controller()
             await _extend(topic, body, broker)
         except KafkaError as error:
             outcome = error
@@ -73,7 +73,7 @@ async def _extend(
     """Give one topic its partitions; raise if it cannot have them."""
     while True:
         first, assignment = _added(topic, broker)
-        if body.validate_only or await broker.coordinator.create_partitions(
+        if body.validate_only or await broker.coordinator.admin.create_partitions(
             topic.name, first, assignment, max(to_ms(body.timeout), 1)
         ):
             return
@@ -82,7 +82,7 @@ async def _extend(
 
 def _added(topic: CreatePartitionsTopic, broker: Broker) -> tuple[int, Assignment]:
     """Return the first new partition, and the replicas of all; or raise."""
-    known = broker.coordinator.topics.get(topic.name)
+    known = broker.coordinator.admin.topics.get(topic.name)
     if known is None:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"there is no topic {topic.name!r}"
@@ -100,7 +100,7 @@ def _added(topic: CreatePartitionsTopic, broker: Broker) -> tuple[int, Assignmen
             ErrorCode.policy_violation,
             f"{added} partitions in one request, at most {PARTITIONS_MAX}",
         )
-    brokers = broker.coordinator.live_brokers()
+    brokers = broker.coordinator.membership.live_brokers()
     if topic.assignments is None:
         replicas = _replicas(topic.name, broker)
         wanted = min(len(replicas), len(brokers))

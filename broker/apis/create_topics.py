@@ -82,7 +82,7 @@ async def handle(
                     ErrorCode.policy_violation,
                     f"{asked} partitions in one request, at most {PARTITIONS_MAX}",
                 )
-            broker.coordinator.check_is_controller()
+            broker.coordinator.controller.check_is_controller()
             rows.append(await _create(topic, body, broker))
         except KafkaError as error:
             rows.append(_refused(topic.name, error))
@@ -97,7 +97,7 @@ async def _create(
     topic_id = NO_ID
     if not body.validate_only:
         timeout_ms = max(to_ms(body.timeout), 1)
-        created = await broker.coordinator.create_topic(new, timeout_ms)
+        created = await broker.coordinator.admin.create_topic(new, timeout_ms)
         topic_id = created.topic_id
     return CreatableTopicResult(
         name=new.name,
@@ -147,7 +147,7 @@ async def _checked(topic: CreatableTopic, broker: Broker) -> NewTopic:
 
 
 def _assignment(topic: CreatableTopic, broker: Broker) -> Assignment:
-    brokers = broker.coordinator.live_brokers()
+    brokers = broker.coordinator.membership.live_brokers()
     partitions = topic.num_partitions
     replicas = topic.replication_factor
     if topic.assignments:

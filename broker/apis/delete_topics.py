@@ -57,7 +57,7 @@ async def handle(
     wanted, rows = await _once(wanted, broker)
     for name, topic_id in wanted:
         try:
-            broker.coordinator.check_is_controller()
+            broker.coordinator.controller.check_is_controller()
             name, topic_id = await _delete(
                 name, topic_id, request.api_version, to_ms(body.timeout), broker
             )
@@ -135,7 +135,7 @@ async def _delete(
         if name is None:
             raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has id {topic_id}")
     known = broker.metadata_cache.topic(name)
-    await broker.coordinator.delete_topic(name, max(timeout_ms, 1))
+    await broker.coordinator.admin.delete_topic(name, max(timeout_ms, 1))
     return name, (known and known.topic_id) or NO_ID
 
 

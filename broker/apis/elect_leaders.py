@@ -57,7 +57,9 @@ async def handle(
         kind = ElectionType(number)
         timeout_ms = to_ms(body.timeout)
         try:
-            outcomes = await broker.coordinator.elect_leaders(wanted, kind, timeout_ms)
+            outcomes = await broker.coordinator.controller.elect_leaders(
+                wanted, kind, timeout_ms
+            )
         except KafkaError as refused:
             return ElectLeadersResponse(
                 error_code=refused.code, replica_election_results=[]

@@ -57,7 +57,9 @@ async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned
 async def _obey(command: LeaderAndIsrRequest, broker: Broker) -> LeaderAndIsrResponse:
     try:
         # Their logs are made by their configs.
-        await broker.coordinator.learn_topics(await _new_topics(command, broker))
+        await broker.coordinator.membership.learn_topics(
+            await _new_topics(command, broker)
+        )
     except KafkaError as refused:
         return LeaderAndIsrResponse(error_code=refused.code)
     await broker.forget_deleted_logs()

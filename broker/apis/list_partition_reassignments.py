@@ -36,7 +36,7 @@ async def handle(
 ) -> ListPartitionReassignmentsResponse:
     """List them by topic."""
     try:
-        under_way = broker.coordinator.reassignments()
+        under_way = broker.coordinator.controller.reassignments()
     except KafkaError as refused:
         return ListPartitionReassignmentsResponse(
             error_code=refused.code, error_message=refused.message, topics=[]

@@ -5,12 +5,15 @@ A request about many partitions is made in steps of `STEP_ITEMS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
 from broker.cluster.topics import Topic
-from broker.log.steps import Steps
+from broker.coordination.cluster_state import Deletion
+from broker.coordination.coordinator import CoordinatedBroker
+from broker.log.steps import Steps, run
+from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.composing import (
     ControllerRequests,
     during_delete,
@@ -26,6 +29,7 @@ from broker.protocol.schemas.stop_replica import (
 )
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.sentinels import EPOCH_DURING_DELETE
+from broker.protocol.topic_partition import TopicPartition
 from planes.slices import STEP_ITEMS
 
 
@@ -106,3 +110,60 @@ class Commands:
             replicas=(self.broker_id,),
             is_new=is_new,
         )
+
+
+class SoleReplicas:
+    """Commands of a cluster of one to its broker. `Membership.open` sets ``broker``."""
+
+    broker: CoordinatedBroker
+
+    def __init__(self, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self.broker_id = broker_id
+        self._broker_epoch = broker_epoch
+
+    @property
+    def _commands(self) -> Commands:
+        return Commands(
+            broker_id=self.broker_id,
+            controller_epoch=self.broker.controller_epoch,
+            broker_epoch=self._broker_epoch(),
+        )
+
+    def lead(self, topic: Topic, index: int, *, is_new: bool) -> ErrorCode:
+        """Lead one partition; return the broker's answer."""
+        answer = self.broker.become_leader_or_follower(
+            self._commands.lead(topic, [index], is_new=is_new)
+        )
+        (outcome,) = answer.partition_errors
+        return outcome.error_code
+
+    def delete_all(self, name: str, deletion: Deletion) -> bool:
+        """Finish a deletion that was cut short; False if a disk fails."""
+        run(self.telling_of_deletion(name, deletion))
+        return all(
+            self.delete(name, index, deletion.topic_id)
+            for index in range(deletion.partitions)
+        )
+
+    def delete(self, topic: str, index: int, topic_id: UUID | None) -> bool:
+        """Delete one replica of this very topic; False if its disk fails."""
+        if not self.broker.holds(TopicPartition(topic, index), topic_id):
+            return True
+        answer = self.broker.stop_replicas(self._commands.delete(topic, index))
+        (outcome,) = answer.partition_errors
+        return outcome.error_code is ErrorCode.none
+
+    def announce(self, topic: Topic, indexes: Iterable[int], leader: int) -> None:
+        """Announce leaders to clients in one step: no handler could wait."""
+        making = self._commands.announcing(topic, indexes, leader=leader)
+        self.broker.update_metadata(run(making))
+
+    def telling(self, topic: Topic, indexes: Iterable[int], leader: int) -> Steps[None]:
+        """Announce leaders to clients in steps; the caller holds the lock."""
+        making = self._commands.announcing(topic, indexes, leader=leader)
+        yield from self.broker.updating_metadata((yield from making))
+
+    def telling_of_deletion(self, name: str, deletion: Deletion) -> Steps[None]:
+        """Announce the deletion of a topic to clients in steps."""
+        making = self._commands.forgetting(name, deletion.topic_id, deletion.partitions)
+        yield from self.broker.updating_metadata((yield from making))

@@ -1,10 +1,17 @@
-"""The interface of a coordinator: its decisions, and its commands to a broker.
+"""The interface of a coordinator by role, and the commands that it gives a broker.
 
-A `Coordinator` holds the state that one broker cannot know alone: topics, leaders, free
-producer ids. It commands a broker (`CoordinatedBroker`) by Kafka's controller requests,
-so that a decision made in this process and one that came over the wire change the same
-state by the same path. Its verbs are coroutines because other coordinators have to wait
-for a quorum.
+A `Coordinator` holds the state that one broker cannot know alone, in three roles:
+
+* `AdminManager` stores the cluster's metadata: topics, configs, producer ids. Any
+  broker serves it. Further metadata of the cluster (credentials, ACLs) belongs here.
+* `Membership` is this broker's part in the cluster: registration, epochs, shutdown.
+* `ControllerApi` decides for the whole cluster; only the controller serves it.
+
+`LocalState` is a fourth role, of a coordinator that stores the metadata on the broker's
+own disks. Broker and coordinator communicate by Kafka's controller requests
+(`CoordinatedBroker`): a decision of this process and one received over the wire change
+the same state by the same path. Verbs are coroutines where another implementation has
+to wait for a quorum.
 """
 
 from __future__ import annotations
@@ -128,58 +135,11 @@ class CoordinatedBroker(Protocol):
         """Take the dynamic broker configs into effect."""
 
 
-class Coordinator(Protocol):
-    """The cluster's one mind; errors are `KafkaError`.
+class AdminManager(Protocol):
+    """The cluster's topics, configs and producer ids; errors are `KafkaError`.
 
-    `prepare` and `load` come first, since a broker opens its logs with their topics'
-    configs, then `reconcile` and `open`; everything else may be asked of it afterwards.
+    Kafka's ``ZkAdminManager``. Every write is durable before its effect is visible.
     """
-
-    async def prepare(self) -> None:
-        """Learn what others know of the cluster.
-
-        :raises ConfigError: if they do not answer, or do not take this broker.
-        """
-
-    @property
-    def cluster_id(self) -> str | None:
-        """The cluster's id, None if the broker's directories know it."""
-
-    def load(self) -> None:
-        """Load the cluster's stored state; raise OSError or `MalformedCheckpoint`."""
-
-    def reconcile(
-        self, found: Mapping[TopicPartition, FoundLog]
-    ) -> Mapping[TopicPartition, str]:
-        """Compare the stored state with the logs on disk.
-
-        Unknown topics are added to it. Returns the logs that belong to no topic, each
-        with the reason, for the broker to set aside.
-        """
-
-    def open(self, broker: CoordinatedBroker) -> None:
-        """Begin a new broker epoch, and command ``broker`` from now on.
-
-        Leader epochs go on above those found: another controller may have raised them
-        beyond the stored ones. Raises OSError.
-        """
-
-    @property
-    def remembers_at_length(self) -> bool:
-        """Return whether `compaction` has something to do."""
-
-    def compaction(self) -> Steps[None]:
-        """Remember the same in less room; raise OSError. One at a time."""
-
-    @property
-    def broker_epoch(self) -> int:
-        """The epoch of this broker's registration (KIP-380); it grows with starts."""
-
-    async def present_epoch(self) -> int:
-        """Return it once there is one; for handlers."""
-
-    async def has_elected(self, controller_epoch: int) -> bool:
-        """Return whether a controller of this epoch is known to have been elected."""
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -192,36 +152,9 @@ class Coordinator(Protocol):
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
 
-    async def learn_topics(self, names: Iterable[str]) -> None:
-        """Learn the configs of topics of which the broker is about to get replicas."""
-
     @property
     def offsets_partitions(self) -> int | None:
         """The partition count of ``__consumer_offsets``; None if there is none."""
-
-    async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Take part in the cluster until cancelled; ``billed`` is entered for work."""
-
-    async def withdraw(self) -> None:
-        """Move the broker's leaderships elsewhere, as it is about to stop."""
-
-    async def leave(self) -> None:
-        """Deregister the broker; `run` is over then."""
-
-    def metrics(self) -> Iterator[Metric | None]:
-        """Iterate over the coordinator's metrics of the cluster."""
-
-    def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
-        """Learn that replicas of the broker are offline with their directory."""
-
-    def start_again(self, refused: Sequence[TopicPartition]) -> None:
-        """Command the replicas again that the broker refused for lack of room."""
-
-    def live_brokers(self) -> Sequence[BrokerRack]:
-        """Return the brokers that replicas can be placed on, by id."""
-
-    def check_is_controller(self) -> None:
-        """Raise NOT_CONTROLLER unless this broker decides for the cluster."""
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
         """Begin to create a topic, without waiting for others.
@@ -232,9 +165,9 @@ class Coordinator(Protocol):
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic; raise TOPIC_ALREADY_EXISTS.
 
-        Where it takes time until brokers lead it, that long is waited, at most
-        ``timeout_ms``: then REQUEST_TIMED_OUT, but it is created all the same. So it is
-        with deletions and with new partitions.
+        Waits at most ``timeout_ms`` until brokers lead it, then raises
+        REQUEST_TIMED_OUT; the topic is created all the same. Deletions and new
+        partitions wait in the same way.
         """
 
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
@@ -270,17 +203,82 @@ class Coordinator(Protocol):
     async def producer_id_block(self) -> range:
         """Reserve producer ids that are never given twice."""
 
+
+class Membership(Protocol):
+    """One broker's part in the cluster; errors are `KafkaError`.
+
+    `prepare` comes first, then `open`; everything else may be called afterwards.
+    """
+
+    async def prepare(self) -> None:
+        """Learn what others know of the cluster.
+
+        :raises ConfigError: if they do not answer, or do not take this broker.
+        """
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, None if the broker's directories know it."""
+
+    def open(self, broker: CoordinatedBroker) -> None:
+        """Begin a new broker epoch, and command ``broker`` from now on.
+
+        Leader epochs go on above those found: another controller may have raised them
+        beyond the stored ones. Raises OSError.
+        """
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration (KIP-380); it grows with starts."""
+
+    async def present_epoch(self) -> int:
+        """Return it once there is one; for handlers."""
+
+    async def has_elected(self, controller_epoch: int) -> bool:
+        """Return whether a controller of this epoch is known to have been elected."""
+
+    def live_brokers(self) -> Sequence[BrokerRack]:
+        """Return the brokers that replicas can be placed on, by id."""
+
+    async def learn_topics(self, names: Iterable[str]) -> None:
+        """Learn the configs of topics of which the broker is about to get replicas."""
+
+    def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
+        """Learn that replicas of the broker are offline with their directory."""
+
+    def start_again(self, refused: Sequence[TopicPartition]) -> None:
+        """Command the replicas again that the broker refused for lack of room."""
+
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """Take part in the cluster until cancelled; ``billed`` is entered for work."""
+
+    async def withdraw(self) -> None:
+        """Move the broker's leaderships elsewhere, as it is about to stop."""
+
+    async def leave(self) -> None:
+        """Deregister the broker; `run` is over then."""
+
+    def metrics(self) -> Iterator[Metric | None]:
+        """Iterate over the coordinator's metrics of the cluster."""
+
+
+class ControllerApi(Protocol):
+    """Decisions of the cluster's controller; all others raise NOT_CONTROLLER."""
+
+    def check_is_controller(self) -> None:
+        """Raise NOT_CONTROLLER unless this broker decides for the cluster."""
+
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> Sequence[TopicPartition]:
-        """Move leaderships off a broker that stops, as far as there is where to.
+        """Move leaderships off a broker that stops, as far as other replicas allow.
 
         Returns those that remain of partitions with other replicas. Raises
         BROKER_NOT_AVAILABLE and STALE_BROKER_EPOCH.
         """
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of a topic; raise NOT_CONTROLLER."""
+        """Return the name of a topic."""
 
     async def alter_partition(
         self,
@@ -305,3 +303,40 @@ class Coordinator(Protocol):
 
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
         """Return the reassignments that are under way."""
+
+
+class LocalState(Protocol):
+    """The cluster's metadata on the broker's own disks.
+
+    `load` comes before the logs are opened with their topics' configs, `reconcile`
+    after that, and both before `Membership.open`.
+    """
+
+    def load(self) -> None:
+        """Load the stored state; raise OSError or `MalformedCheckpoint`."""
+
+    def reconcile(
+        self, found: Mapping[TopicPartition, FoundLog]
+    ) -> Mapping[TopicPartition, str]:
+        """Compare the stored state with the logs on disk.
+
+        Unknown topics are added to it. Returns the logs that belong to no topic, each
+        with the reason, for the broker to set aside.
+        """
+
+    @property
+    def needs_compaction(self) -> bool:
+        """Return whether `compaction` has something to do."""
+
+    def compaction(self) -> Steps[None]:
+        """Store the same state in less space; raise OSError. One at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinator:
+    """The roles of one coordinator; ``local`` is None if ZooKeeper stores the state."""
+
+    admin: AdminManager
+    membership: Membership
+    controller: ControllerApi
+    local: LocalState | None = None

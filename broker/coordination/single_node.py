@@ -1,4 +1,4 @@
-"""The stateless half of a coordinator whose broker is its whole cluster."""
+"""Membership and controller of a broker that is its whole cluster."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from broker.protocol.topic_partition import TopicPartition
 from planes.slices import Pace, in_steps
 
 
-class SingleNode(ABC):
-    """The part of a coordinator that needs to remember nothing."""
+class SingleNodeMembership(ABC):
+    """The part of a membership that stores nothing. `open` sets ``broker``."""
 
-    _broker: CoordinatedBroker
+    broker: CoordinatedBroker
 
     def __init__(self, broker_id: int) -> None:
-        self._id = broker_id
+        self.broker_id = broker_id
 
     @property
     @abstractmethod
@@ -49,7 +49,7 @@ class SingleNode(ABC):
 
     def live_brokers(self) -> Sequence[BrokerRack]:
         """Return this broker."""
-        return (BrokerRack(self._id),)
+        return (BrokerRack(self.broker_id),)
 
     async def prepare(self) -> None:
         """Do nothing: there is no other broker."""
@@ -75,6 +75,13 @@ class SingleNode(ABC):
         """Do nothing: this broker knows all topics."""
         return
 
+
+class SingleNodeController:
+    """Decisions about a cluster in which nothing can be elected or moved."""
+
+    def __init__(self, membership: SingleNodeMembership) -> None:
+        self._membership = membership
+
     def check_is_controller(self) -> None:
         """There is no other."""
         return
@@ -86,20 +93,21 @@ class SingleNode(ABC):
 
         Raises BROKER_NOT_AVAILABLE for any other broker, and STALE_BROKER_EPOCH.
         """
-        if broker_id != self._id:
+        if broker_id != self._membership.broker_id:
             raise KafkaError(
                 ErrorCode.broker_not_available, f"broker {broker_id} is not registered"
             )
-        if -1 < broker_epoch < self.broker_epoch:
+        present = self._membership.broker_epoch
+        if -1 < broker_epoch < present:
             raise KafkaError(
                 ErrorCode.stale_broker_epoch,
-                f"broker epoch {broker_epoch}, the present one is {self.broker_epoch}",
+                f"broker epoch {broker_epoch}, the present one is {present}",
             )
-        return self._broker.led_with_others()
+        return self._membership.broker.led_with_others()
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of a topic."""
-        return self._broker.metadata_cache.name(topic_id)
+        return self._membership.broker.metadata_cache.name(topic_id)
 
     async def alter_partition(
         self,
@@ -117,7 +125,7 @@ class SingleNode(ABC):
         timeout_ms: int = 0,
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Elect none: report where an election is needed, and where it is not."""
-        cache = self._broker.metadata_cache
+        cache = self._membership.broker.metadata_cache
         wanted = keys
         if wanted is None:
             pace = Pace()
@@ -129,7 +137,7 @@ class SingleNode(ABC):
         return {key: self._election(key, kind) async for key in in_steps(wanted)}
 
     def _election(self, key: TopicPartition, kind: ElectionType) -> ErrorCode:
-        topic = self._broker.metadata_cache.topic(key.topic)
+        topic = self._membership.broker.metadata_cache.topic(key.topic)
         state = None if topic is None else topic.partitions.get(key.partition)
         if state is None:
             return ErrorCode.unknown_topic_or_partition
@@ -155,7 +163,7 @@ class SingleNode(ABC):
     def _reassignment(
         self, key: TopicPartition, target: tuple[int, ...] | None
     ) -> KafkaError | None:
-        topic = self._broker.metadata_cache.topic(key.topic)
+        topic = self._membership.broker.metadata_cache.topic(key.topic)
         if topic is None or key.partition not in topic.partitions:
             return KafkaError(
                 ErrorCode.unknown_topic_or_partition,
@@ -163,10 +171,11 @@ class SingleNode(ABC):
             )
         if target is None:
             return KafkaError(ErrorCode.no_reassignment_in_progress)
-        if target != (self._id,):
+        present = self._membership.broker_id
+        if target != (present,):
             return KafkaError(
                 ErrorCode.invalid_replica_assignment,
-                f"replicas {target}, and only broker {self._id} is alive",
+                f"replicas {target}, and only broker {present} is alive",
             )
         return None
 

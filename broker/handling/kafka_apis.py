@@ -82,7 +82,7 @@ class KafkaApis:
 
     async def prepare(self) -> None:
         """Learn what others know of the cluster."""
-        await self.broker.coordinator.prepare()
+        await self.broker.coordinator.membership.prepare()
 
     def open(
         self,
@@ -152,15 +152,17 @@ class KafkaApis:
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """Take part in the cluster and keep followers up, until cancelled."""
         broker = self.broker
-        await side_by_side(billed, broker.coordinator.run, broker.replication.run)
+        await side_by_side(
+            billed, broker.coordinator.membership.run, broker.replication.run
+        )
 
     async def withdraw(self) -> None:
         """Move leaderships to other brokers."""
-        await self.broker.coordinator.withdraw()
+        await self.broker.coordinator.membership.withdraw()
 
     async def leave(self) -> None:
         """Deregister this broker in the cluster."""
-        await self.broker.coordinator.leave()
+        await self.broker.coordinator.membership.leave()
 
     def next_upkeep_ns(self) -> int | None:
         """Return when `upkeep` has something to do."""
@@ -179,7 +181,7 @@ class KafkaApis:
         yield from replica_fetcher_metrics(self.broker.replication.fetchers)
         yield from isr_metrics(self.broker.replication.proposals)
         yield from self.broker.replication.supervisor.metrics()
-        yield from self.broker.coordinator.metrics()
+        yield from self.broker.coordinator.membership.metrics()
         yield from log_dir_metrics(self.broker.log_dirs)
         yield from duty_metrics((*self.broker.duties, self.broker.upkeep_duty))
         yield from group_metrics(self.broker.groups)

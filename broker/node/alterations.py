@@ -12,7 +12,7 @@ from logging import getLogger
 
 from broker.cluster.topic_configs import ConfigSource, Synonym
 from broker.config import BrokerConfig
-from broker.coordination.coordinator import Coordinator
+from broker.coordination.coordinator import AdminManager
 from broker.node.hosts import Hosts
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
@@ -27,10 +27,10 @@ class Alterations:
     """The configuration of one broker, as written and as it is in force."""
 
     def __init__(
-        self, written: BrokerConfig, coordinator: Coordinator, hosts: Hosts
+        self, written: BrokerConfig, admin: AdminManager, hosts: Hosts
     ) -> None:
         self._written = written
-        self._coordinator = coordinator
+        self._admin = admin
         self._hosts = hosts
         self._logged: frozenset[str] = frozenset()
 
@@ -49,7 +49,7 @@ class Alterations:
 
     def in_force(self) -> BrokerConfig:
         """Return the configuration in force; log its keys that have no effect."""
-        config = self.under(self._coordinator.broker_configs)
+        config = self.under(self._admin.broker_configs)
         ignored = {
             "unknown keys are ignored": config.unknown,
             "keys that are set and have no effect here": config.without_effect,
@@ -69,7 +69,7 @@ class Alterations:
 
     def written_as(self, key: str) -> list[Synonym]:
         """Return the values set for a key and their sources, the strongest first."""
-        altered = self._coordinator.broker_configs
+        altered = self._admin.broker_configs
         own = altered.get(str(self._written.node_id), {})
         return [
             Synonym(key, configs[key], source)

@@ -95,7 +95,7 @@ class Broker:
         self.blocking = blocking
         self.flush = SharedFlush(now_ms, blocking)
         self.hosts = Hosts(look_up)
-        self.alterations = Alterations(config, coordinator, self.hosts)
+        self.alterations = Alterations(config, coordinator.admin, self.hosts)
         self.cluster_id: str | None = None
         self._threads = threads or CallsHere()
         # Called with the configuration whenever it has changed.
@@ -105,13 +105,13 @@ class Broker:
         self._locks = DirectoryLocks(storage, log_dirs)
         self.rng = rng
         self._settings = TopicSettings(
-            coordinator.configs_of,
+            coordinator.admin.configs_of,
             lambda: self.config,
             config.node_id,
             is_here=lambda topic: self.logs.has_logs_of(topic),
         )
         self.quotas = replication_quotas(lambda: self.config, self._settings, now_ns)
-        self.producer_ids = ProducerIds(coordinator)
+        self.producer_ids = ProducerIds(coordinator.admin)
         self.verify_transaction: VerifyTransaction = without_coordinator
         self._connect = connect
 
@@ -152,9 +152,10 @@ class Broker:
             self.log_dirs,
             self._static_config.node_id,
             lambda: draw_uuid(self.rng),
-            of_cluster=self.coordinator.cluster_id,
+            of_cluster=self.coordinator.membership.cluster_id,
         )
-        self.coordinator.load()
+        if self.coordinator.local is not None:
+            self.coordinator.local.load()
         self.config = self.alterations.load()
 
     def _open(
@@ -172,13 +173,15 @@ class Broker:
         self.logs.open(partial(self._threads.run_all, threads=threads))
         if not self.log_dirs.online:
             raise OSError(str(LogDirsLost(self.log_dirs.offline)))
-        self._set_aside(self.coordinator.reconcile(found_logs(self.logs)))
+        if self.coordinator.local is not None:
+            found = found_logs(self.logs)
+            self._set_aside(self.coordinator.local.reconcile(found))
         self._group_flushes = QueuedFlushes(self.now_ms, self._threads, timer_moved)
         self.groups = start_groups(
             self.config,
             self.replicas,
             self._group_flushes,
-            partitions=self.coordinator.offsets_partitions
+            partitions=self.coordinator.admin.offsets_partitions
             or config[OFFSETS_TOPIC_NUM_PARTITIONS],
             clock=lambda: Instant(self.now_ns(), self.now_ms()),
             rng=self.rng,
@@ -206,7 +209,7 @@ class Broker:
         self.upkeep_duty = Duty(
             "upkeep", self.maintenance.next_ns, self.maintenance.work
         )
-        self.coordinator.open(self)
+        self.coordinator.membership.open(self)
         self.groups.load_all()
 
     def _make_replicas(
@@ -238,7 +241,7 @@ class Broker:
             lambda: self.config,
             self.replicas,
             self.metadata_cache,
-            registered_epoch=lambda: self.coordinator.broker_epoch,
+            registered_epoch=lambda: self.coordinator.membership.broker_epoch,
             connect=self._connect,
             flush=self.flush,
             lower=self.logs.lowering,
@@ -313,7 +316,7 @@ class Broker:
         for directory in self.log_dirs.take_failed():
             lost = self.logs.close_directory(directory)
             self.replicas.take_offline(lost)
-            self.coordinator.replicas_failed(lost)
+            self.coordinator.membership.replicas_failed(lost)
         if not self.log_dirs.online:
             raise LogDirsLost(self.log_dirs.offline)
 
@@ -419,12 +422,12 @@ class Broker:
         if the coordinator knows of its election; otherwise the command is obeyed, and
         nothing is remembered.
         """
-        if NO_EPOCH < broker_epoch < await self.coordinator.present_epoch():
+        if NO_EPOCH < broker_epoch < await self.coordinator.membership.present_epoch():
             return False
         replicas = self.replicas
         if (
             controller_epoch > replicas.controller_epoch
-            and await self.coordinator.has_elected(controller_epoch)
+            and await self.coordinator.membership.has_elected(controller_epoch)
         ):
             # Meanwhile another command may have brought a later one.
             latest = max(replicas.controller_epoch, controller_epoch)

@@ -94,7 +94,7 @@ class Maintenance:
             LOG_FLUSH_SCHEDULER_INTERVAL_MS,
         )
         self._removal = self._at_need(lambda: rounds.removal(logs, self._log_failed))
-        self._compaction = self._at_need(coordinator.compaction)
+        self._compaction = self._at_need(self._compacting)
         self._cleaners: list[PeriodicTask] = []
 
     def _task(
@@ -116,7 +116,13 @@ class Maintenance:
         )
         yield from self._showing()
         if self._replicas.without_room:
-            self._coordinator.start_again(sorted(self._replicas.without_room))
+            self._coordinator.membership.start_again(
+                sorted(self._replicas.without_room)
+            )
+
+    def _compacting(self) -> Steps[None]:
+        if self._coordinator.local is not None:
+            yield from self._coordinator.local.compaction()
 
     def _showing(self) -> Steps[None]:
         """Show batches that were withheld until a failed flush was repeated."""
@@ -159,7 +165,10 @@ class Maintenance:
         """Iterate over those that there is work for at some time."""
         yield self._retention
         yield self._checkpoint
-        if self._coordinator.remembers_at_length or not self._compaction.is_idle:
+        local = self._coordinator.local
+        if local is not None and (
+            local.needs_compaction or not self._compaction.is_idle
+        ):
             yield self._compaction
         config = self._config()
         if config[LOG_FLUSH_SCHEDULER_INTERVAL_MS] < LONG_MAX:

@@ -39,7 +39,7 @@ from simulation.control.controller_words import (
     ControllerWords,
 )
 from simulation.control.elections import Elections, LeaderAndIsr
-from simulation.control.scripted_coordinator import ScriptedCoordinator
+from simulation.control.scripted_coordinator import scripted_coordinator
 from simulation.virtual_time.apis import receive_frame
 from simulation.virtual_time.network_faults import Host, HostNetwork, Link
 
@@ -116,7 +116,7 @@ class ScriptedController:
         self._register(broker, f"broker-{broker}")
         return Broker(
             config,
-            coordinator=ScriptedCoordinator(self, broker),
+            coordinator=scripted_coordinator(self, broker),
             log_dirs=LogDirs(config.log_dirs),
             storage=parts.storage,
             now_ns=parts.now_ns,

@@ -10,11 +10,10 @@ from broker.coordination.coordinator import (
     BrokerRack,
     Configs,
     CoordinatedBroker,
-    FoundLog,
+    Coordinator,
     NewTopic,
 )
-from broker.coordination.single_node import SingleNode
-from broker.log.steps import Steps
+from broker.coordination.single_node import SingleNodeController, SingleNodeMembership
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from simulation.control.elections import Elections
@@ -38,64 +37,59 @@ class Script(Protocol):
         """Return producer ids that nobody else is given."""
 
 
-class ScriptedCoordinator(SingleNode):
-    """Coordinator of a broker whose controller is a `ScriptedController`.
+def scripted_coordinator(controller: Script, broker: int) -> Coordinator:
+    """Return the coordinator of a broker whose controller is a `ScriptedController`."""
+    membership = ScriptedMembership(controller, broker)
+    return Coordinator(
+        admin=ScriptedAdmin(controller),
+        membership=membership,
+        controller=RefusingController(membership),
+    )
 
-    To be asked it is alone: nobody is elected, and nothing moves, but by the script.
-    """
+
+class ScriptedMembership(SingleNodeMembership):
+    """Membership by the script."""
 
     def __init__(self, controller: Script, broker: int) -> None:
         super().__init__(broker)
         self._controller = controller
-        self.broker_configs: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration."""
-        return self._controller.epoch_of(self._id)
+        return self._controller.epoch_of(self.broker_id)
 
     async def has_elected(self, controller_epoch: int) -> bool:
         """Return whether the script has had a controller of this epoch."""
         return controller_epoch <= self._controller.controller_epoch
 
-    @property
-    def topics(self) -> Mapping[str, Topic]:
-        """The topics that exist, by name."""
-        return self._controller.topics
-
-    def load(self) -> None:
-        """Remember nothing: the controller does."""
-
-    def reconcile(
-        self, found: Mapping[TopicPartition, FoundLog]
-    ) -> Mapping[TopicPartition, str]:
-        """Keep all logs that are found."""
-        return {}
-
     def open(self, broker: CoordinatedBroker) -> None:
         """Command nothing: the controller will, over the network."""
-        self._broker = broker
-
-    @property
-    def remembers_at_length(self) -> bool:
-        """Return False: nothing can be compacted."""
-        return False
-
-    def compaction(self) -> Steps[None]:
-        """Do nothing."""
-        return
-        yield
+        self.broker = broker
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Ignore the failure: a broker that loses its one directory stops."""
 
     def start_again(self, refused: Sequence[TopicPartition]) -> None:
         """Send all commands again."""
-        self._controller.start_again(self._id, refused)
+        self._controller.start_again(self.broker_id, refused)
 
     def live_brokers(self) -> Sequence[BrokerRack]:
         """Return the brokers that are alive."""
         return [BrokerRack(each) for each in sorted(self._controller.elections.live)]
+
+
+class ScriptedAdmin:
+    """Topics of the script, which no request can change."""
+
+    def __init__(self, controller: Script) -> None:
+        self._controller = controller
+        self.broker_configs: Mapping[str, Mapping[str, str]] = {}
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The topics that exist, by name."""
+        return self._controller.topics
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return what the script sets for a topic; None for one that it has not."""
@@ -145,6 +139,10 @@ class ScriptedCoordinator(SingleNode):
     ) -> bool:
         """Refuse."""
         raise _refused()
+
+
+class RefusingController(SingleNodeController):
+    """Decisions of one broker: the script elects and moves, no request does."""
 
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int

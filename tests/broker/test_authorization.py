@@ -364,7 +364,7 @@ def fetch_of_99(world: World, version: int) -> dict[str, Any]:
     """Return a Fetch from the end, as of replica 99: it says that it has everything."""
     name: Any = "t"
     if version >= 13:
-        name = world.broker.coordinator.topics["t"].topic_id
+        name = world.broker.coordinator.admin.topics["t"].topic_id
     state = {"replica_id": 99, "replica_epoch": -1}
     return fetch_fields({(name, 0): 1}, replica_id=99, replica_state=state)
 

@@ -69,7 +69,7 @@ class Member:
         if self.broker is None:
             return False
         try:
-            self.broker.coordinator.check_is_controller()
+            self.broker.coordinator.controller.check_is_controller()
         except Exception:
             return False
         return True

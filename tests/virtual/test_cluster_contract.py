@@ -144,7 +144,7 @@ class ClusterContract:
     def test_a_shutdown_is_granted_to_this_life_of_this_broker_only(self) -> None:
         async def scenario(members: Members) -> None:
             await members.until(lambda: members.controller == 0)
-            epoch = members.broker(0).coordinator.broker_epoch
+            epoch = members.broker(0).coordinator.membership.broker_epoch
             for broker, given, code in (
                 (0, epoch - 1, ErrorCode.stale_broker_epoch),
                 (7, epoch, ErrorCode.broker_not_available),

@@ -285,7 +285,7 @@ def test_one_broker_says_that_it_is_controller_and_what_is_wrong() -> None:
         return [
             metric.value
             for number in members.alive
-            for metric in members.broker(number).coordinator.metrics()
+            for metric in members.broker(number).coordinator.membership.metrics()
             if metric is not None
             and metric.name == f"kafka_controller_kafkacontroller_{name}"
         ]

@@ -125,7 +125,7 @@ def lived(fail_at: int, error: int, short: int) -> tuple[Told, MemoryStorage]:
 def check(told: Told, storage: MemoryStorage) -> None:
     """Look for all that clients were told is done."""
     after = Broker(SETTINGS, storage)
-    topics = after.broker.coordinator.topics
+    topics = after.broker.coordinator.admin.topics
     assert set(told.created) - {"doomed"} <= set(topics)
     assert not set(told.deleted) & set(topics)
     found: list[bytes] = []

@@ -31,7 +31,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_all() ->
         assert 1.0 <= trio.current_time() - began_s < 2.1
         assert (leader.isr, brokers.controller.proposed) == ((0,), [(0,)])
         # The broker's own epoch, whatever its commands have said.
-        epoch = brokers.applications[0].broker.coordinator.broker_epoch
+        epoch = brokers.applications[0].broker.coordinator.membership.broker_epoch
         assert brokers.controller.epochs == {epoch}
         fetch_again(brokers, 1)
         await brokers.until(lambda: leader.isr == (0, 1))

@@ -178,12 +178,12 @@ def test_a_session_that_expires_is_followed_by_another() -> None:
         await members.create("t")
         await in_sync(members)
         victim = members.leader("t")
-        before = members.broker(victim).coordinator.broker_epoch
+        before = members.broker(victim).coordinator.membership.broker_epoch
         members.cut_off(victim)
         await members.until(lambda: members.leader_of_others("t", victim) != victim)
         members.let_in(victim)
         await members.until(
-            lambda: members.broker(victim).coordinator.broker_epoch > before
+            lambda: members.broker(victim).coordinator.membership.broker_epoch > before
         )
         await in_sync(members)
         assert members.isr("t") == EVERYBODY

@@ -34,7 +34,7 @@ def failures(members: Members, what: str) -> float:
     return sum(
         metric.value
         for number in members.alive
-        for metric in members.broker(number).coordinator.metrics()
+        for metric in members.broker(number).coordinator.membership.metrics()
         if metric is not None
         and metric.name == "doorkeeper_background_failures"
         and metric.labels == {"duty": what}
@@ -195,18 +195,18 @@ def test_a_session_that_fails_is_followed_by_another(
         await members.create("t")
         victim = next(it for it in members.alive if it != members.controller)
         coordinator = members.broker(victim).coordinator
-        epoch = coordinator.broker_epoch
+        epoch = coordinator.membership.broker_epoch
 
         def fails(*_: object) -> list[str]:
             raise ZeroDivisionError
 
-        member = coordinator._member  # type: ignore[attr-defined]
+        member = coordinator.membership._member  # type: ignore[attr-defined]
         with monkeypatch.context() as patched:
             patched.setattr(member.configs, "read_changes", fails)
             session = await members.session()
             await session.create("/config/changes/config_change_", b"", sequential=True)
             await members.until(lambda: failures(members, "session") == 1)
-        await members.until(lambda: coordinator.broker_epoch > epoch)
+        await members.until(lambda: coordinator.membership.broker_epoch > epoch)
         await members.until(members.know_each_other)
         await serves(members, "u")
 

@@ -79,9 +79,9 @@ async def replace_configs(
         if validate_only:
             return
         if kind == ResourceType.TOPIC:
-            done = await coordinator.set_topic_configs(name, configs, before)
+            done = await coordinator.admin.set_topic_configs(name, configs, before)
         else:
-            done = await coordinator.set_broker_configs(name, configs, before)
+            done = await coordinator.admin.set_broker_configs(name, configs, before)
 
 
 def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
@@ -97,7 +97,7 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
     """Return the configs that were set for a resource, or raise if there is none."""
     if kind == ResourceType.TOPIC:
         check_name(name)
-        topic = broker.coordinator.topics.get(name)
+        topic = broker.coordinator.admin.topics.get(name)
         if topic is None:
             raise KafkaError(
                 ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}"
@@ -105,7 +105,7 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
         return topic.configs
     if kind == ResourceType.BROKER:
         _check_broker_name(name, broker)
-        return broker.coordinator.broker_configs.get(name, {})
+        return broker.coordinator.admin.broker_configs.get(name, {})
     raise _unknown_type(kind)
 
 
@@ -117,7 +117,7 @@ def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerCon
             ErrorCode.invalid_request,
             f"Cannot update these configs dynamically: {', '.join(fixed)}",
         )
-    dynamic = broker.coordinator.broker_configs
+    dynamic = broker.coordinator.admin.broker_configs
     try:
         # By themselves, too: one broker's own configs may hide what is set for all.
         broker.alterations.under({name: configs})

@@ -25,7 +25,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 def check_new_name(name: str, broker: Broker) -> None:
     """Raise unless a topic called ``name`` can be created."""
     check_name(name)
-    topics = broker.coordinator.topics
+    topics = broker.coordinator.admin.topics
     if name in topics:
         raise KafkaError(
             ErrorCode.topic_already_exists, f"topic {name!r} already exists"
@@ -42,7 +42,7 @@ async def auto_create(name: str, broker: Broker) -> KafkaError:
     refuses, and a single broker without a configuration file would have no groups.
     """
     config = broker.config
-    live = broker.coordinator.live_brokers()
+    live = broker.coordinator.membership.live_brokers()
     configs: Mapping[str, str] = {}
     partitions, replicas = config[NUM_PARTITIONS], config[DEFAULT_REPLICATION_FACTOR]
     if name == GROUP_METADATA_TOPIC:
@@ -56,4 +56,4 @@ async def auto_create(name: str, broker: Broker) -> KafkaError:
     check_new_name(name, broker)
     assignment = place(live, partitions, replicas, broker.rng)
     new = NewTopic(name=name, assignment=assignment, configs=configs)
-    return KafkaError(await broker.coordinator.begin_topic(new))
+    return KafkaError(await broker.coordinator.admin.begin_topic(new))

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topics import Topic
-from broker.protocol.sentinels import NO_EPOCH
+from broker.protocol.sentinels import NO_EPOCH, NO_LEADER
+from broker.protocol.topic_partition import TopicPartition
 
 _NO_ID = UUID(int=0)
 
@@ -44,3 +45,10 @@ class KnownTopics(Mapping[str, Topic]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self._cache.topics())
+
+
+def known_leader(cache: MetadataCache, key: TopicPartition) -> int:
+    """Return the leader by this broker's metadata, or `NO_LEADER`."""
+    topic = cache.topic(key.topic)
+    state = None if topic is None else topic.partitions.get(key.partition)
+    return NO_LEADER if state is None else state.leader

@@ -71,6 +71,8 @@ class Member:
         self._is_unclean_by_default = False
         self.configs = ClusterConfigs()
         self.governing: Governing | None = None
+        # Of ``__consumer_offsets`` when the broker started; None if there was none.
+        self.offsets_partitions: int | None = None
         self.meters = ControllerMeters(now_ns)
         # Entered for all work that is done for no request.
         self.billed: AbstractContextManager[object] = nullcontext()

@@ -35,7 +35,7 @@ def world() -> World:
     world = World()
     world.create("t")
     world = world.restarted()
-    assert world.broker.coordinator.broker_epoch == 2
+    assert world.broker.coordinator.membership.broker_epoch == 2
     lead(world, leader_epoch=5, controller_epoch=3)
     return world
 
@@ -94,7 +94,9 @@ def test_a_session_that_ends_while_configs_are_read_leaves_all_as_it_is(
     async def learn_topics(names: Iterable[str]) -> None:
         raise KafkaError(ErrorCode.request_timed_out, "the session has expired")
 
-    monkeypatch.setattr(world.broker.coordinator, "learn_topics", learn_topics)
+    monkeypatch.setattr(
+        world.broker.coordinator.membership, "learn_topics", learn_topics
+    )
     answer = lead(world, leader_epoch=6, controller_epoch=3)
     assert answer.error_code is ErrorCode.request_timed_out
     assert state(world) == (0, 5)
@@ -140,7 +142,7 @@ def test_a_leader_epoch_must_be_new(
 
 
 def test_a_topic_id_must_be_the_same(world: World) -> None:
-    known = world.broker.coordinator.topics["t"].topic_id
+    known = world.broker.coordinator.admin.topics["t"].topic_id
     for epoch, topic_id, error in (
         (6, UUID(int=99), ErrorCode.inconsistent_topic_id),
         (6, known, NONE),

@@ -210,7 +210,7 @@ def test_old_consumers_read_from_leaders_only(world: World) -> None:
 
 
 def test_the_new_leader_is_told_from_version_16_on(world: World) -> None:
-    topic_id = world.broker.coordinator.topics["t"].topic_id
+    topic_id = world.broker.coordinator.admin.topics["t"].topic_id
     lead(world, leader=2, leader_epoch=7, isr=(0, 2))
     for version, leader in ((15, (-1, -1)), (16, (2, 7))):
         fields = fetch_fields({(topic_id, 0): 0}, epoch=6)
@@ -260,7 +260,7 @@ def test_an_epoch_from_the_future_is_out_of_range(world: World) -> None:
 
 
 def test_topics_go_by_id_from_version_13_on(world: World) -> None:
-    topic_id = world.broker.coordinator.topics["t"].topic_id
+    topic_id = world.broker.coordinator.admin.topics["t"].topic_id
     world.produce("t", b"a")
     answer = world.send(ApiKey.FETCH, 13, **fetch_fields({(topic_id, 0): 0}))
     assert answer.responses[0].topic_id == topic_id
@@ -327,7 +327,7 @@ def test_a_follower_outside_the_replicas_is_refused(world: World) -> None:
 
 
 def test_the_replica_id_of_version_15_is_read_from_its_tag(world: World) -> None:
-    topic_id = world.broker.coordinator.topics["t"].topic_id
+    topic_id = world.broker.coordinator.admin.topics["t"].topic_id
     lead(world, leader=0, leader_epoch=1, isr=(0, 2))
     world.produce("t", b"a")
     state = {"replica_id": 2, "replica_epoch": -1}
@@ -385,7 +385,7 @@ def test_a_session_is_answered_with_what_is_new(world: World) -> None:
 
 
 def test_a_session_of_topic_ids_stays_one(world: World) -> None:
-    topic_id = world.broker.coordinator.topics["t"].topic_id
+    topic_id = world.broker.coordinator.admin.topics["t"].topic_id
     fields = fetch_fields({(topic_id, 0): 0}, session_epoch=0)
     session_id = world.send(ApiKey.FETCH, 13, **fields).session_id
     by_name = fetch_fields({}, session_epoch=1, session_id=session_id)

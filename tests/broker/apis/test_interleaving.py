@@ -71,7 +71,7 @@ def test_a_topic_that_is_deleted_while_it_is_created_is_gone(points: int) -> Non
     assert outcome(world.start(ApiKey.DELETE_TOPICS, 6, **DELETE)) is NONE
     creation.go_on()
     assert outcome(creation) is ErrorCode.unknown_topic_or_partition
-    assert world.broker.coordinator.topics == {}
+    assert world.broker.coordinator.admin.topics == {}
     assert world.broker.logs.logs == {}
     assert world.send(ApiKey.METADATA, 12, topics=None).topics == ()
     world.check()

@@ -79,7 +79,7 @@ def test_an_unknown_topic_is_not_created_if_one_side_does_not(
     wanted = {"topics": [{"name": "new"}], "allow_auto_topic_creation": allowed}
     found = names(metadata(world, version, **wanted))
     assert found == [("new", ErrorCode.unknown_topic_or_partition)]
-    assert world.broker.coordinator.topics == {}
+    assert world.broker.coordinator.admin.topics == {}
 
 
 def test_versions_before_4_always_allow_it() -> None:

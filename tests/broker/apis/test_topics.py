@@ -52,7 +52,7 @@ def test_a_topic_is_created_as_asked_and_the_answer_says_how() -> None:
     world = World()
     (row,) = create(world, new_topic("t", 3, configs=[("retention.ms", "5")]))
     assert (row.error_code, row.num_partitions, row.replication_factor) == (NONE, 3, 1)
-    assert row.topic_id == world.broker.coordinator.topics["t"].topic_id
+    assert row.topic_id == world.broker.coordinator.admin.topics["t"].topic_id
     (config,) = [each for each in row.configs if each.name == "retention.ms"]
     # Kafka's DYNAMIC_TOPIC_CONFIG is 1.
     assert (config.value, config.config_source) == ("5", 1)
@@ -100,7 +100,7 @@ def test_what_cannot_be_created_is_refused_and_leaves_nothing(
     world.create("there")
     world.create("the.re")
     assert error_of(create(world, topic)) is error
-    assert sorted(world.broker.coordinator.topics) == ["the.re", "there"]
+    assert sorted(world.broker.coordinator.admin.topics) == ["the.re", "there"]
     assert len(world.broker.logs.logs) == 2
 
 
@@ -142,7 +142,7 @@ def test_validating_creates_nothing() -> None:
     world = World()
     rows = create(world, new_topic("t", 2), new_topic("..", 1), validate_only=True)
     assert [row.error_code for row in rows] == [NONE, ErrorCode.invalid_topic_exception]
-    assert world.broker.coordinator.topics == {}
+    assert world.broker.coordinator.admin.topics == {}
 
 
 def test_creating_can_be_preempted_between_partitions() -> None:
@@ -169,7 +169,7 @@ def test_a_deleted_topic_is_gone_for_clients_replicas_and_disk() -> None:
     assert answer.error_code is ErrorCode.unknown_topic_or_partition
     left = [name for name in world.storage.names("/data") if name.startswith("t-")]
     assert [name[-7:] for name in left] == ["-delete"] * 2
-    assert world.restarted().broker.coordinator.topics == {}
+    assert world.restarted().broker.coordinator.admin.topics == {}
 
 
 def test_a_topic_of_the_same_name_is_a_new_one() -> None:
@@ -205,7 +205,7 @@ def test_deletion_can_be_switched_off(version: int, error: ErrorCode) -> None:
     world.create("t")
     (row,) = delete(world, version, topic_names=["t"])
     assert row.error_code is error
-    assert "t" in world.broker.coordinator.topics
+    assert "t" in world.broker.coordinator.admin.topics
 
 
 def test_those_who_wait_for_a_deleted_topic_are_answered() -> None:
@@ -264,7 +264,7 @@ def test_partitions_that_cannot_be_added_are_refused(
     world = World()
     world.create("t", 2)
     assert error_of(extend(world, topic)) is error
-    count = len(world.broker.coordinator.topics["t"].leader_epochs)
+    count = len(world.broker.coordinator.admin.topics["t"].leader_epochs)
     assert count == (3 if error is NONE else 2)
 
 
@@ -276,7 +276,7 @@ def test_validating_adds_nothing_and_twice_is_an_error() -> None:
     )
     twice = extend(world, {"name": "t", "count": 3}, {"name": "t", "count": 4})
     assert {row.error_code for row in twice} == {ErrorCode.invalid_request}
-    assert len(world.broker.coordinator.topics["t"].leader_epochs) == 2
+    assert len(world.broker.coordinator.admin.topics["t"].leader_epochs) == 2
 
 
 # ---- restart ----
@@ -288,7 +288,7 @@ def test_topics_records_ids_and_configs_survive_a_kill() -> None:
     world.produce("t", b"a", b"b")
     after = world.restarted()
     assert values_of(after.fetch("t").records) == [(0, b"a"), (1, b"b")]
-    assert after.broker.coordinator.topics["t"].topic_id == topic_id
+    assert after.broker.coordinator.admin.topics["t"].topic_id == topic_id
     assert after.broker.logs.logs["t", 0].config.retention_ms == 123_456
     assert after.broker.cluster_id == world.broker.cluster_id
     assert after.produce("t", b"c").base_offset == 2

@@ -108,13 +108,13 @@ def run(world: World) -> int:
 def check_after(world: World, answered: int) -> None:
     assert topics(world) in STATES[answered : answered + 2], answered
     written = [b"one"] * (answered > 1) + [b"two"] * (answered > 5)
-    if "kept" in world.broker.coordinator.topics:
+    if "kept" in world.broker.coordinator.admin.topics:
         found = [value for _, value in values_of(world.fetch("kept").records)]
         assert found[: len(written)] == written, (answered, found)
     world.check()
     # Whatever was left, the same can be had again.
     for name in ("kept", "doomed", "late"):
-        if name in world.broker.coordinator.topics:
+        if name in world.broker.coordinator.admin.topics:
             assert delete(name)(world)
         assert create(name, 4)(world)
         assert world.produce(name, b"new", partition=3).base_offset == 0
@@ -221,7 +221,7 @@ def test_a_disk_that_is_full_once_refuses_once() -> None:
         refusals += not all(outcomes)
         world.storage.faults = Faults()
         topics(world)
-        if "a" in world.broker.coordinator.topics:
+        if "a" in world.broker.coordinator.admin.topics:
             assert delete("a")(world)
         answer = world.produce("a", b"x")
         assert answer.error_code is ErrorCode.unknown_topic_or_partition

@@ -107,10 +107,12 @@ class CoordinatorContract:
     def test_a_new_cluster_has_one_broker_and_no_topics(self) -> None:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
-                assert dict(coordinator.topics) == {}
-                assert [each.id for each in coordinator.live_brokers()] == [0]
-                assert coordinator.broker_epoch > 0
-                coordinator.check_is_controller()
+                assert dict(coordinator.admin.topics) == {}
+                assert [each.id for each in coordinator.membership.live_brokers()] == [
+                    0
+                ]
+                assert coordinator.membership.broker_epoch > 0
+                coordinator.controller.check_is_controller()
 
         self.run(scenario)
 
@@ -118,14 +120,16 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 broker = place.broker
-                topic = await served(coordinator.create_topic(new("t", 2), TIMEOUT_MS))
-                assert coordinator.topics["t"].topic_id == topic.topic_id
+                topic = await served(
+                    coordinator.admin.create_topic(new("t", 2), TIMEOUT_MS)
+                )
+                assert coordinator.admin.topics["t"].topic_id == topic.topic_id
                 words = ["lead t-0", "lead t-1", "tell t-0", "tell t-1"]
                 assert broker.said("lead", "tell") == words
                 held = {("t", 0): topic.topic_id, ("t", 1): topic.topic_id}
                 assert broker.held == held
                 assert broker.told == {("t", 0): 0, ("t", 1): 0}
-                again = coordinator.create_topic(new("t"), TIMEOUT_MS)
+                again = coordinator.admin.create_topic(new("t"), TIMEOUT_MS)
                 await refused(ErrorCode.topic_already_exists, again)
                 assert broker.said("lead", "tell") == words
 
@@ -135,12 +139,13 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 broker = place.broker
-                await served(coordinator.create_topic(new("t", 2), TIMEOUT_MS))
+                await served(coordinator.admin.create_topic(new("t", 2), TIMEOUT_MS))
                 broker.words.clear()
-                await served(coordinator.delete_topic("t", TIMEOUT_MS))
-                assert dict(coordinator.topics) == broker.told == {}
+                await served(coordinator.admin.delete_topic("t", TIMEOUT_MS))
+                assert dict(coordinator.admin.topics) == broker.told == {}
                 await refused(
-                    ErrorCode.unknown_topic_or_partition, coordinator.delete_topic("t")
+                    ErrorCode.unknown_topic_or_partition,
+                    coordinator.admin.delete_topic("t"),
                 )
                 await until(lambda: not broker.held)
                 assert broker.said("forget", "delete") == [
@@ -155,8 +160,10 @@ class CoordinatorContract:
     def test_a_topic_of_the_same_name_is_another_one(self) -> None:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
-                first = await served(coordinator.create_topic(new("t"), TIMEOUT_MS))
-                await served(coordinator.delete_topic("t", TIMEOUT_MS))
+                first = await served(
+                    coordinator.admin.create_topic(new("t"), TIMEOUT_MS)
+                )
+                await served(coordinator.admin.delete_topic("t", TIMEOUT_MS))
                 # Clients are told no more of it before all of it has gone.
                 await until(lambda: not place.broker.held)
                 second = await _created(coordinator, new("t"))
@@ -169,11 +176,11 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 broker = place.broker
-                await served(coordinator.create_topic(new("t"), TIMEOUT_MS))
+                await served(coordinator.admin.create_topic(new("t"), TIMEOUT_MS))
 
                 async def add(first: int, count: int) -> bool:
                     return await served(
-                        coordinator.create_partitions(
+                        coordinator.admin.create_partitions(
                             "t", first, ((0,),) * count, TIMEOUT_MS
                         )
                     )
@@ -181,7 +188,7 @@ class CoordinatorContract:
                 assert not await add(2, 2)
                 assert len(broker.held) == 1
                 assert await add(1, 2)
-                assert len(coordinator.topics["t"].leader_epochs) == 3
+                assert len(coordinator.admin.topics["t"].leader_epochs) == 3
                 assert sorted(broker.held) == sorted(broker.told)
                 assert len(broker.held) == 3
 
@@ -191,13 +198,17 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 broker = place.broker
-                await served(coordinator.create_topic(new("t"), TIMEOUT_MS))
+                await served(coordinator.admin.create_topic(new("t"), TIMEOUT_MS))
                 more, fewer = await side_by_side(
-                    coordinator.create_partitions("t", 1, ((0,),) * 3, TIMEOUT_MS),
-                    coordinator.create_partitions("t", 1, ((0,),) * 2, TIMEOUT_MS),
+                    coordinator.admin.create_partitions(
+                        "t", 1, ((0,),) * 3, TIMEOUT_MS
+                    ),
+                    coordinator.admin.create_partitions(
+                        "t", 1, ((0,),) * 2, TIMEOUT_MS
+                    ),
                 )
                 assert {more, fewer} == {True, False}
-                assert len(coordinator.topics["t"].leader_epochs) == 3 + more
+                assert len(coordinator.admin.topics["t"].leader_epochs) == 3 + more
                 assert sorted(broker.held) == sorted(broker.told)
                 assert len(broker.held) == 3 + more
 
@@ -207,14 +218,19 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 broker = place.broker
-                await served(coordinator.create_topic(new("t", a="1"), TIMEOUT_MS))
-                assert coordinator.configs_of("t") == {"a": "1"}
+                await served(
+                    coordinator.admin.create_topic(new("t", a="1"), TIMEOUT_MS)
+                )
+                assert coordinator.admin.configs_of("t") == {"a": "1"}
                 broker.words.clear()
-                await served(coordinator.set_topic_configs("t", {"b": "2"}))
-                await served(coordinator.set_broker_configs("0", {"c": "3"}))
-                await served(coordinator.set_broker_configs("", {"d": "4"}))
-                assert coordinator.topics["t"].configs == {"b": "2"}
-                assert coordinator.broker_configs == {"0": {"c": "3"}, "": {"d": "4"}}
+                await served(coordinator.admin.set_topic_configs("t", {"b": "2"}))
+                await served(coordinator.admin.set_broker_configs("0", {"c": "3"}))
+                await served(coordinator.admin.set_broker_configs("", {"d": "4"}))
+                assert coordinator.admin.topics["t"].configs == {"b": "2"}
+                assert coordinator.admin.broker_configs == {
+                    "0": {"c": "3"},
+                    "": {"d": "4"},
+                }
                 # A change may take effect twice: here, and once all have heard of it.
                 assert list(dict.fromkeys(broker.words)) == [
                     "configure t",
@@ -227,19 +243,21 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 before = {"a": "1"}
-                await served(coordinator.create_topic(new("t", a="1"), TIMEOUT_MS))
+                await served(
+                    coordinator.admin.create_topic(new("t", a="1"), TIMEOUT_MS)
+                )
                 outcomes = await side_by_side(
-                    coordinator.set_topic_configs("t", {"b": "2"}, before),
-                    coordinator.set_topic_configs("t", {"b": "3"}, before),
+                    coordinator.admin.set_topic_configs("t", {"b": "2"}, before),
+                    coordinator.admin.set_topic_configs("t", {"b": "3"}, before),
                 )
                 assert set(outcomes) == {True, False}
-                assert coordinator.configs_of("t") in ({"b": "2"}, {"b": "3"})
+                assert coordinator.admin.configs_of("t") in ({"b": "2"}, {"b": "3"})
                 outcomes = await side_by_side(
-                    coordinator.set_broker_configs("0", {"c": "4"}, {}),
-                    coordinator.set_broker_configs("0", {"c": "5"}, {}),
+                    coordinator.admin.set_broker_configs("0", {"c": "4"}, {}),
+                    coordinator.admin.set_broker_configs("0", {"c": "5"}, {}),
                 )
                 assert set(outcomes) == {True, False}
-                assert coordinator.broker_configs["0"] in ({"c": "4"}, {"c": "5"})
+                assert coordinator.admin.broker_configs["0"] in ({"c": "4"}, {"c": "5"})
 
         self.run(scenario)
 
@@ -249,7 +267,7 @@ class CoordinatorContract:
             for _ in range(2):
                 async with place.life() as coordinator:
                     blocks = await side_by_side(
-                        *(coordinator.producer_id_block() for _ in range(3))
+                        *(coordinator.admin.producer_id_block() for _ in range(3))
                     )
                     ids += [each for block in blocks for each in block]
             assert len(set(ids)) == len(ids) > 0
@@ -259,8 +277,8 @@ class CoordinatorContract:
     def test_a_shutdown_is_granted_to_a_broker_of_this_life_only(self) -> None:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
-                epoch = coordinator.broker_epoch
-                shut_down = coordinator.controlled_shutdown
+                epoch = coordinator.membership.broker_epoch
+                shut_down = coordinator.controller.controlled_shutdown
                 await refused(ErrorCode.stale_broker_epoch, shut_down(0, epoch - 1))
                 await refused(ErrorCode.broker_not_available, shut_down(7, -1))
                 assert list(await served(shut_down(0, epoch))) == []
@@ -271,18 +289,21 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 topic = await served(
-                    coordinator.create_topic(new("t", 2, a="1"), TIMEOUT_MS)
+                    coordinator.admin.create_topic(new("t", 2, a="1"), TIMEOUT_MS)
                 )
-                await served(coordinator.set_broker_configs("0", {"c": "3"}))
-                epoch, cluster = coordinator.broker_epoch, coordinator.cluster_id
+                await served(coordinator.admin.set_broker_configs("0", {"c": "3"}))
+                epoch, cluster = (
+                    coordinator.membership.broker_epoch,
+                    coordinator.membership.cluster_id,
+                )
             place.broker.told.clear()
             async with place.life() as later:
-                assert later.broker_epoch > epoch
-                assert later.cluster_id == cluster
-                await until(lambda: len(later.topics) == 1)
-                assert later.topics["t"].topic_id == topic.topic_id
-                assert later.configs_of("t") == {"a": "1"}
-                assert later.broker_configs == {"0": {"c": "3"}}
+                assert later.membership.broker_epoch > epoch
+                assert later.membership.cluster_id == cluster
+                await until(lambda: len(later.admin.topics) == 1)
+                assert later.admin.topics["t"].topic_id == topic.topic_id
+                assert later.admin.configs_of("t") == {"a": "1"}
+                assert later.admin.broker_configs == {"0": {"c": "3"}}
                 await until(lambda: place.broker.told == {("t", 0): 0, ("t", 1): 0})
 
         self.run(scenario)
@@ -290,12 +311,12 @@ class CoordinatorContract:
     def test_a_deleted_topic_is_unknown_to_the_next_life(self) -> None:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
-                await served(coordinator.create_topic(new("t"), TIMEOUT_MS))
-                await served(coordinator.create_topic(new("u"), TIMEOUT_MS))
-                await served(coordinator.delete_topic("t", TIMEOUT_MS))
+                await served(coordinator.admin.create_topic(new("t"), TIMEOUT_MS))
+                await served(coordinator.admin.create_topic(new("u"), TIMEOUT_MS))
+                await served(coordinator.admin.delete_topic("t", TIMEOUT_MS))
             async with place.life() as later:
                 await until(lambda: list(place.broker.held) == [("u", 0)])
-                await until(lambda: [*later.topics] == ["u"])
+                await until(lambda: [*later.admin.topics] == ["u"])
 
         self.run(scenario)
 
@@ -306,7 +327,7 @@ async def _created(coordinator: Coordinator, topic: NewTopic) -> UUID:
         while True:
             try:
                 return (
-                    await served(coordinator.create_topic(topic, TIMEOUT_MS))
+                    await served(coordinator.admin.create_topic(topic, TIMEOUT_MS))
                 ).topic_id
             except KafkaError as error:
                 if error.code is not ErrorCode.topic_already_exists:

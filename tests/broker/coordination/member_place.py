@@ -19,7 +19,7 @@ import trio.testing
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.config import BrokerConfig
 from broker.coordination.coordinator import Coordinator
-from broker.coordination.zookeeper.coordinator import ZooKeeperCoordinator
+from broker.coordination.zookeeper.coordinator import zookeeper_coordinator
 from broker.disk.identity import draw_uuid
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -167,7 +167,7 @@ class MemberPlace:
     async def life(self) -> AsyncIterator[Coordinator]:
         """Run a coordinator until the block ends; it governs when it begins."""
         self.broker.begin_life()
-        coordinator = ZooKeeperCoordinator(
+        coordinator = zookeeper_coordinator(
             self.broker.config,
             open_session=self._session,
             connect=self._connect_to_broker,
@@ -176,22 +176,20 @@ class MemberPlace:
             now_ms=lambda: START_MS,
             rng=self._rng,
         )
-        await coordinator.prepare()
-        coordinator.load()
-        assert coordinator.reconcile(self.broker.found()) == {}
-        coordinator.open(self.broker)
+        await coordinator.membership.prepare()
+        coordinator.membership.open(self.broker)
         async with trio.open_nursery() as self._nursery:
-            self._nursery.start_soon(coordinator.run, nullcontext())
+            self._nursery.start_soon(coordinator.membership.run, nullcontext())
             await until(lambda: _governs(coordinator))
             yield coordinator
             if not self._crashes:
-                await coordinator.leave()
+                await coordinator.membership.leave()
             self._nursery.cancel_scope.cancel()
 
 
 def _governs(coordinator: Coordinator) -> bool:
     try:
-        coordinator.check_is_controller()
+        coordinator.controller.check_is_controller()
     except KafkaError:
         return False
     return True

@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from broker.coordination.coordinator import Coordinator
-from broker.coordination.embedded import EmbeddedCoordinator
+from broker.coordination.embedded import embedded_coordinator
 from broker.coordination.registry import Registry
 from broker.disk.identity import draw_uuid
 from broker.disk.log_dirs import LogDirs
@@ -96,7 +96,7 @@ class Directories:
             self._storage.make_directory(directory)
 
     def make(self) -> Coordinator:
-        return EmbeddedCoordinator(
+        return embedded_coordinator(
             Registry(self._storage, LogDirs(self._directories)),
             broker_id=0,
             new_id=lambda: draw_uuid(self._rng),
@@ -112,9 +112,10 @@ class Directories:
         return self.make()
 
     def opened(self, coordinator: Coordinator) -> Coordinator:
-        coordinator.load()
-        assert coordinator.reconcile(self.broker.found()) == {}
-        coordinator.open(self.broker)
+        assert coordinator.local is not None
+        coordinator.local.load()
+        assert coordinator.local.reconcile(self.broker.found()) == {}
+        coordinator.membership.open(self.broker)
         return coordinator
 
     @asynccontextmanager
@@ -148,19 +149,21 @@ class TestEmbeddedInOneDirectory(CoordinatorContract):
         self, coordinator: Coordinator, broker: Witness
     ) -> None:
         broker.refuses.add(("t", 1))
-        is_refused(ErrorCode.kafka_storage_error, coordinator.create_topic(new("t", 3)))
-        assert dict(coordinator.topics) == {}
+        is_refused(
+            ErrorCode.kafka_storage_error, coordinator.admin.create_topic(new("t", 3))
+        )
+        assert dict(coordinator.admin.topics) == {}
         assert broker.held == broker.told == {}
         broker.refuses.clear()
-        run(coordinator.create_topic(new("t", 3)))
+        run(coordinator.admin.create_topic(new("t", 3)))
         assert len(broker.led) == 3
 
     def test_deletion_forgets_first_removes_then_and_settles_last(
         self, coordinator: Coordinator, broker: Witness
     ) -> None:
-        run(coordinator.create_topic(new("t", 2)))
+        run(coordinator.admin.create_topic(new("t", 2)))
         broker.words.clear()
-        run(coordinator.delete_topic("t"))
+        run(coordinator.admin.delete_topic("t"))
         assert broker.words == [
             "forget t-0",
             "forget t-1",
@@ -168,50 +171,52 @@ class TestEmbeddedInOneDirectory(CoordinatorContract):
             "delete t-1",
             "settle",
         ]
-        assert broker.held == broker.told == dict(coordinator.topics) == {}
-        is_refused(ErrorCode.unknown_topic_or_partition, coordinator.delete_topic("t"))
+        assert broker.held == broker.told == dict(coordinator.admin.topics) == {}
+        is_refused(
+            ErrorCode.unknown_topic_or_partition, coordinator.admin.delete_topic("t")
+        )
 
     def test_partitions_are_added_or_none_is(
         self, coordinator: Coordinator, broker: Witness
     ) -> None:
-        run(coordinator.create_topic(new("t")))
-        assert not run(coordinator.create_partitions("t", 2, ((0,), (0,))))
-        assert run(coordinator.create_partitions("t", 1, ((0,), (0,))))
-        assert len(coordinator.topics["t"].leader_epochs) == 3
+        run(coordinator.admin.create_topic(new("t")))
+        assert not run(coordinator.admin.create_partitions("t", 2, ((0,), (0,))))
+        assert run(coordinator.admin.create_partitions("t", 1, ((0,), (0,))))
+        assert len(coordinator.admin.topics["t"].leader_epochs) == 3
         broker.refuses.add(("t", 4))
         is_refused(
             ErrorCode.kafka_storage_error,
-            coordinator.create_partitions("t", 3, ((0,), (0,))),
+            coordinator.admin.create_partitions("t", 3, ((0,), (0,))),
         )
-        assert len(coordinator.topics["t"].leader_epochs) == 3
+        assert len(coordinator.admin.topics["t"].leader_epochs) == 3
         assert sorted(broker.held) == sorted(broker.told)
 
     def test_an_extension_that_is_undone_takes_no_other_with_it(
         self, coordinator: Coordinator, broker: Witness
     ) -> None:
-        run(coordinator.create_topic(new("t")))
+        run(coordinator.admin.create_topic(new("t")))
         broker.refuses.add(("t", 3))
         failed, overtaken = interleaved(
-            coordinator.create_partitions("t", 1, ((0,),) * 3),
-            coordinator.create_partitions("t", 1, ((0,), (0,))),
+            coordinator.admin.create_partitions("t", 1, ((0,),) * 3),
+            coordinator.admin.create_partitions("t", 1, ((0,), (0,))),
         )
         assert failed.code is ErrorCode.kafka_storage_error
         assert overtaken is True
-        assert len(coordinator.topics["t"].leader_epochs) == 3
+        assert len(coordinator.admin.topics["t"].leader_epochs) == 3
         assert sorted(broker.held) == sorted(broker.told)
         assert len(broker.held) == 3
 
     def test_the_next_life_begins_leader_epochs_above_those_of_the_disk(
         self, place: Directories, coordinator: Coordinator, broker: Witness
     ) -> None:
-        topic = run(coordinator.create_topic(new("t", 2, a="1")))
-        run(coordinator.set_broker_configs("0", {"c": "3"}))
+        topic = run(coordinator.admin.create_topic(new("t", 2, a="1")))
+        run(coordinator.admin.set_broker_configs("0", {"c": "3"}))
         broker.led["t", 1] = 41
         later = place.opened(place.next_life())
-        assert later.broker_epoch > coordinator.broker_epoch
-        assert later.topics["t"].topic_id == topic.topic_id
-        assert later.topics["t"].configs == {"a": "1"}
-        assert later.broker_configs == {"0": {"c": "3"}}
+        assert later.membership.broker_epoch > coordinator.membership.broker_epoch
+        assert later.admin.topics["t"].topic_id == topic.topic_id
+        assert later.admin.topics["t"].configs == {"a": "1"}
+        assert later.admin.broker_configs == {"0": {"c": "3"}}
         assert broker.led["t", 0] > 0
         assert broker.led["t", 1] > 41
 
@@ -221,17 +226,18 @@ class TestEmbeddedInOneDirectory(CoordinatorContract):
         broker.held = {("found", 0): UNKNOWN_ID, ("found", 2): UNKNOWN_ID}
         place.opened(place.make())
         later = place.opened(place.next_life())
-        assert later.topics["found"].topic_id == UNKNOWN_ID
+        assert later.admin.topics["found"].topic_id == UNKNOWN_ID
         assert sorted(broker.told) == [("found", 0), ("found", 1), ("found", 2)]
 
     def test_a_log_of_another_topic_is_named_and_stays_where_it_is(
         self, place: Directories, coordinator: Coordinator, broker: Witness
     ) -> None:
-        run(coordinator.create_topic(new("t")))
+        run(coordinator.admin.create_topic(new("t")))
         broker.held["t", 0] = UNKNOWN_ID
         later = place.next_life()
-        later.load()
-        assert set(later.reconcile(broker.found())) == {("t", 0)}
+        assert later.local is not None
+        later.local.load()
+        assert set(later.local.reconcile(broker.found())) == {("t", 0)}
         assert "delete t-0" not in broker.words
 
 

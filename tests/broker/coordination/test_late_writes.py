@@ -20,7 +20,8 @@ import trio.testing
 
 from broker.config import BrokerConfig
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
-from broker.coordination.zookeeper.coordinator import ZooKeeperCoordinator
+from broker.coordination.coordinator import Coordinator
+from broker.coordination.zookeeper.coordinator import zookeeper_coordinator
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import write_log_dir_event
 from broker.coordination.zookeeper.layout.topic_records import (
@@ -163,7 +164,7 @@ class Fleet:
         self.coordinators = [self._coordinator(each) for each in self.brokers]
         self.operator: RetryingZnodes
 
-    def _coordinator(self, broker: MemberWitness) -> ZooKeeperCoordinator:
+    def _coordinator(self, broker: MemberWitness) -> Coordinator:
         number = broker.config.node_id
         sessions: list[ZooKeeperSession] = []
 
@@ -182,7 +183,7 @@ class Fleet:
             )
             return sessions[-1]
 
-        return ZooKeeperCoordinator(
+        return zookeeper_coordinator(
             broker.config,
             open_session=open_session,
             connect=self._connect_to_broker,
@@ -217,9 +218,9 @@ class Fleet:
         """Start all three."""
         self.operator = RetryingZnodes(await self.zoo.opened("zoo:2181"))
         for broker, coordinator in zip(self.brokers, self.coordinators, strict=True):
-            await coordinator.prepare()
-            coordinator.open(broker)
-            self.zoo.nursery.start_soon(coordinator.run, nullcontext())
+            await coordinator.membership.prepare()
+            coordinator.membership.open(broker)
+            self.zoo.nursery.start_soon(coordinator.membership.run, nullcontext())
         await until(lambda: len(self.governing()) == 1)
 
     def governing(self) -> list[int]:
@@ -227,7 +228,7 @@ class Fleet:
         found = []
         for number in BROKERS:
             with suppress(KafkaError):
-                self.coordinators[number].check_is_controller()
+                self.coordinators[number].controller.check_is_controller()
                 found.append(number)
         return found
 

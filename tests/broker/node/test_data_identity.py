@@ -49,7 +49,7 @@ def values(world: World, topic: str, partition: int = 0) -> list[bytes]:
 
 
 def assert_all_there(world: World) -> None:
-    assert set(world.broker.coordinator.topics) >= {"t", "other"}
+    assert set(world.broker.coordinator.admin.topics) >= {"t", "other"}
     assert values(world, "t", 0) == values(world, "t", 1) == [b"a", b"b"]
     assert values(world, "other") == [b"c"]
     assert [value for _, value in values_of(world.fetch("t").records)] == [b"a", b"b"]
@@ -63,14 +63,14 @@ def again(world: World, settings: dict[str, str]) -> World:
 
 def test_a_new_directory_before_the_old_one_costs_nothing() -> None:
     before = filled(ONE)
-    ids = before.broker.coordinator.topics
+    ids = before.broker.coordinator.admin.topics
     after = again(before, TWO)
     # A client that names the topic has it created where it is not known.
     after.send(
         ApiKey.METADATA, 12, topics=[{"name": "t"}], allow_auto_topic_creation=True
     )
-    assert after.broker.coordinator.topics["t"].topic_id == ids["t"].topic_id
-    assert after.broker.coordinator.topics["t"].configs == ids["t"].configs
+    assert after.broker.coordinator.admin.topics["t"].topic_id == ids["t"].topic_id
+    assert after.broker.coordinator.admin.topics["t"].configs == ids["t"].configs
     assert_all_there(after)
     assert after.send(ApiKey.INIT_PRODUCER_ID, 4).producer_id >= 1000
 
@@ -83,7 +83,9 @@ def test_either_directory_may_be_lost_and_the_registry_is_not() -> None:
         storage = before.storage.after_kill()
         remove_tree(storage, lost)
         after = World(before.settings, storage)
-        assert after.broker.coordinator.topics["t"].configs == {"retention.ms": "1000"}
+        assert after.broker.coordinator.admin.topics["t"].configs == {
+            "retention.ms": "1000"
+        }
         found = {
             key
             for key, home in homes.items()
@@ -295,7 +297,7 @@ def test_upkeep_keeps_the_registry_short() -> None:
 
 
 def topics(world: World):  # type: ignore[no-untyped-def] # a mapping of `Topic`
-    return world.broker.coordinator.topics
+    return world.broker.coordinator.admin.topics
 
 
 def delete(world: World, name: str) -> None:

@@ -77,7 +77,7 @@ def test_what_a_start_knows_is_what_the_last_broker_left(
 
     monkeypatch.setattr(storage, "lock", lock)
     second = World({"log.dirs": ONE}, storage)
-    topics = second.broker.coordinator.topics
+    topics = second.broker.coordinator.admin.topics
     assert set(topics) == {"early", "late"}
     # It is not found among the logs, which know nothing of configs.
     assert topics["late"].configs == {"retention.ms": "1000"}

@@ -156,7 +156,7 @@ def test_new_topics_go_to_what_is_left_and_old_ones_are_not_deleted() -> None:
     assert answer.responses[0].error_code is FAULT
     # It is gone for clients, and what is left of it goes once its disk is back.
     after = World(SETTINGS, healed(world))
-    assert set(after.broker.coordinator.topics) == {"new"}
+    assert set(after.broker.coordinator.admin.topics) == {"new"}
     assert {name for name, _ in after.broker.logs.logs} == {"new"}
 
 
@@ -222,7 +222,7 @@ def test_the_registry_goes_on_with_the_copies_that_can_be_written() -> None:
     assert world.broker.log_dirs.online == [GOOD]
     storage = healed(world)
     assert storage.open(f"{BAD}/{FILE_NAME}").size() > 0
-    assert "later" in World(SETTINGS, storage).broker.coordinator.topics
+    assert "later" in World(SETTINGS, storage).broker.coordinator.admin.topics
 
 
 def test_whoever_waits_for_a_failed_partition_is_answered() -> None:

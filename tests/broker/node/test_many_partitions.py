@@ -55,7 +55,7 @@ def test_a_change_of_the_brokers_configs(world: World, probe: StarvationProbe) -
     broker = world.broker
     before = next(iter(broker.logs.logs.values())).config
     entry = {"log.retention.ms": "12345"}
-    changed = broker.coordinator.set_broker_configs("", entry)
+    changed = broker.coordinator.admin.set_broker_configs("", entry)
     assert stepped(changed, probe) >= TOPICS
     configs = {log.config.retention_ms for log in broker.logs.logs.values()}
     assert configs == {12345} != {before.retention_ms}
@@ -63,7 +63,9 @@ def test_a_change_of_the_brokers_configs(world: World, probe: StarvationProbe) -
 
 def test_a_change_of_one_topics_configs(world: World, probe: StarvationProbe) -> None:
     broker = world.broker
-    stepped(broker.coordinator.set_topic_configs("t3", {"retention.ms": "7"}), probe)
+    stepped(
+        broker.coordinator.admin.set_topic_configs("t3", {"retention.ms": "7"}), probe
+    )
     changed = {
         topic
         for (topic, _), log in broker.logs.logs.items()

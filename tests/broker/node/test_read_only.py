@@ -81,7 +81,7 @@ def test_a_start_goes_on_without_a_directory_that_cannot_be_written(
         assert world.produce("t", b"w", partition=index).error_code is NONE
     world.create("new")
     after = World(BOTH, disk.after_kill())
-    assert set(after.broker.coordinator.topics) == {"t", "new"}
+    assert set(after.broker.coordinator.admin.topics) == {"t", "new"}
     assert [first_value(after, index) for index in range(4)] == [b"v"] * 4
 
 
@@ -117,7 +117,7 @@ def test_a_disk_that_becomes_read_only_costs_what_is_on_it_and_no_more() -> None
     assert not world.broker.maintenance.failures
     after = World(BOTH, world.storage.after_kill(Faults()))
     assert [first_value(after, index) for index in range(4)] == [b"v"] * 4
-    assert set(after.broker.coordinator.topics) == {"t", "new"}
+    assert set(after.broker.coordinator.admin.topics) == {"t", "new"}
 
 
 @pytest.mark.parametrize("name", ["", f"/{FILE_NAME}"])
@@ -132,7 +132,7 @@ def test_a_topic_is_refused_by_the_only_disk_that_is_read_only_and_ends_it(
     with pytest.raises(LogDirsLost, match=BAD):
         world.pass_ms(0)
     after = World(one, world.storage.after_kill(Faults()))
-    assert set(after.broker.coordinator.topics) <= {"t", "new"}
+    assert set(after.broker.coordinator.admin.topics) <= {"t", "new"}
     assert [first_value(after, index) for index in range(4)] == [b"v"] * 4
 
 
@@ -152,7 +152,7 @@ def test_two_brokers_never_have_one_directory() -> None:
     first.create("new")
     first.broker.close()
     second = World(one, first.storage)
-    assert set(second.broker.coordinator.topics) == {"t", "new"}
+    assert set(second.broker.coordinator.admin.topics) == {"t", "new"}
 
 
 def content(storage: MemoryStorage) -> dict[str, bytes]:

@@ -53,7 +53,7 @@ def delete(world: World) -> None:
 
 
 def assert_nothing_left(world: World) -> None:
-    assert "t" not in world.broker.coordinator.topics
+    assert "t" not in world.broker.coordinator.admin.topics
     assert not any(topic == "t" for topic, _ in world.broker.logs.logs)
     world.create("t", 3)
     assert offsets(world) == [-1, -1, -1]
@@ -88,7 +88,7 @@ def test_a_deletion_that_was_cut_short_is_finished_or_was_never_begun(
         storage = world.storage
         left = storage.after_kill() if loss == "kill" else storage.after_power_loss(rng)
         after = World(SETTINGS, left)
-        if "t" in after.broker.coordinator.topics:
+        if "t" in after.broker.coordinator.admin.topics:
             assert offsets(after) == [1, 1, 1]
             delete(after)
         else:

@@ -1,0 +1,184 @@
+"""Topics, configs and producer ids of a cluster under ZooKeeper.
+
+Any broker writes Kafka's znodes; the controller sees the change and carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Mapping,
+)
+from contextlib import suppress
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import trio
+
+from broker.cluster.topics import Topic
+from broker.controller.assignment import ReplicaAssignment, TopicAssignment
+from broker.coordination.coordinator import (
+    Configs,
+    NewTopic,
+)
+from broker.coordination.zookeeper import topic_writes
+from broker.coordination.zookeeper.configs import broker_entity
+from broker.coordination.zookeeper.handler_waits import HandlerWaits
+from broker.coordination.zookeeper.known_topics import KnownTopics, known_leader
+from broker.coordination.zookeeper.member import Member
+from broker.coordination.zookeeper.retrying import RetryingZnodes, in_session
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+
+# Creations that requests have begun: the most at a time, and how long they are tried
+# while ZooKeeper is away. Clients that still want a topic then ask again.
+_BEGUN_MAX: Final = 1000
+_BEGUN_S: Final = 30.0
+# Time-out for ZooKeeper of a request that waits for nothing.
+_NO_TIME_MS: Final = 1_000
+
+
+class ZooKeeperAdmin:
+    """The admin manager of one member; ``new_id`` draws ids of topics."""
+
+    def __init__(
+        self, member: Member, waits: HandlerWaits, new_id: Callable[[], UUID]
+    ) -> None:
+        self._member = member
+        self._waits = waits
+        self._new_id = new_id
+        # Names of topics whose creation has begun, for Metadata and FindCoordinator.
+        self._begun: set[str] = set()
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The topics that a controller has sent."""
+        return KnownTopics(self._member.broker.metadata_cache, self.configs_of)
+
+    @property
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Dynamic broker configs by broker id; "" is every broker's default."""
+        return self._member.configs.brokers
+
+    def configs_of(self, topic: str) -> Mapping[str, str] | None:
+        """Return a topic's own configs; None if it is unknown."""
+        return self._member.configs.topics.get(topic)
+
+    @property
+    def offsets_partitions(self) -> int | None:
+        """The partition count of ``__consumer_offsets`` at the start; None if none."""
+        return self._member.offsets_partitions
+
+    async def begin_topic(self, new: NewTopic) -> ErrorCode:
+        """Start the creation of a topic; a client's retry begins a failed one again."""
+        if len(self._begun) < _BEGUN_MAX and new.name not in self._begun:
+            self._begun.add(new.name)
+            self._waits.tasks.begin(partial(self._create_begun, new))
+        governing = self._member.governing
+        if governing is not None and governing.has_begun:
+            return ErrorCode.leader_not_available
+        return ErrorCode.unknown_topic_or_partition
+
+    async def _create_begun(self, new: NewTopic) -> None:
+        change = _creation(new, self._new_id())
+        try:
+            with (
+                self._member.supervisor.contained("topic creation"),
+                # Another broker may have created it, and the client asks again.
+                suppress(KafkaError),
+                trio.move_on_after(_BEGUN_S),
+            ):
+                await in_session(self._waits.present, change)
+        finally:
+            self._begun.discard(new.name)
+
+    async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
+        """Create a topic, and wait until it is led; raise TOPIC_ALREADY_EXISTS."""
+        topic_id = self._new_id()
+        await self._waits.write(_creation(new, topic_id), timeout_ms or _NO_TIME_MS)
+        count = len(new.assignment)
+        await self._waits.seen(lambda: self._is_led(new.name, count), timeout_ms)
+        return Topic(
+            name=new.name,
+            topic_id=topic_id,
+            leader_epochs=(0,) * count,
+            configs=dict(new.configs),
+        )
+
+    async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
+        """Request the deletion of a topic, and wait until it is gone for clients."""
+        cache = self._member.broker.metadata_cache
+        if cache.topic(name) is None:
+            # Also one that is being deleted: it is gone for clients.
+            raise topic_writes.unknown(name)
+        await self._waits.write(
+            lambda it: topic_writes.request_deletion(it, name),
+            timeout_ms or _NO_TIME_MS,
+        )
+        await self._waits.seen(lambda: cache.topic(name) is None, timeout_ms)
+
+    async def create_partitions(
+        self,
+        name: str,
+        first: int,
+        assignment: tuple[tuple[int, ...], ...],
+        timeout_ms: int = 0,
+    ) -> bool:
+        """Add partitions, and wait until they are led; False if it has changed."""
+        done = await self._waits.write(
+            lambda it: topic_writes.create_partitions(it, name, first, assignment),
+            timeout_ms or _NO_TIME_MS,
+        )
+        if done:
+            count = first + len(assignment)
+            await self._waits.seen(lambda: self._is_led(name, count), timeout_ms)
+        return done
+
+    async def set_topic_configs(
+        self, name: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace a topic's configs, and see that they take effect here."""
+        write = partial(
+            self._member.configs.write, f"topics/{name}", configs, instead_of
+        )
+        done = await self._waits.write(write)
+        # Values set by another broker are known now, too, and would be no news in a new
+        # session.
+        await self._member.broker.topic_changed(name)
+        return done
+
+    async def set_broker_configs(
+        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace dynamic broker configs, and see that they take effect here."""
+        entity = broker_entity(broker)
+        write = partial(self._member.configs.write, entity, configs, instead_of)
+        done = await self._waits.write(write)
+        await self._member.broker.broker_configs_changed()
+        return done
+
+    async def producer_id_block(self) -> range:
+        """Reserve the next thousand ids of the cluster."""
+        return await self._waits.write(
+            lambda it: topic_writes.reserve_producer_ids(it, self._member.broker_id)
+        )
+
+    def _is_led(self, name: str, count: int) -> bool:
+        return all(
+            known_leader(
+                self._member.broker.metadata_cache, TopicPartition(name, index)
+            )
+            >= 0
+            for index in range(count)
+        )
+
+
+def _creation(
+    new: NewTopic, topic_id: UUID
+) -> Callable[[RetryingZnodes], Awaitable[None]]:
+    """Return the change of znodes that creates a topic."""
+    replicas = map(ReplicaAssignment, new.assignment)
+    topic = TopicAssignment(topic_id, dict(enumerate(replicas)))
+    return lambda it: topic_writes.create_topic(it, new.name, topic, new.configs)

@@ -1,0 +1,144 @@
+"""A broker's membership of a cluster under ZooKeeper, one session after another."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import AbstractContextManager, suppress
+from math import inf
+
+import trio
+
+from broker.client.network_client import Connect
+from broker.cluster.metadata_cache import NO_CONTROLLER
+from broker.config import CONTROLLED_SHUTDOWN_ENABLE, BrokerConfig
+from broker.coordination.coordinator import (
+    BrokerRack,
+    CoordinatedBroker,
+)
+from broker.coordination.zookeeper.cluster_discovery import Cluster
+from broker.coordination.zookeeper.controlled_shutdown import hand_over
+from broker.coordination.zookeeper.election import latest_epoch
+from broker.coordination.zookeeper.handler_waits import HandlerWaits
+from broker.coordination.zookeeper.member import Member
+from broker.coordination.zookeeper.session_loop import SessionLoop
+from broker.observation.metric import Metric
+from broker.protocol.errors import KafkaError
+from broker.protocol.sentinels import NO_EPOCH
+from broker.protocol.topic_partition import TopicPartition
+
+
+class ZooKeeperMembership:
+    """The registration of one broker; ``join`` reads the cluster before it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        member: Member,
+        sessions: SessionLoop,
+        waits: HandlerWaits,
+        *,
+        join: Callable[[], Awaitable[Cluster]],
+        connect: Connect,
+        rng: random.Random,
+    ) -> None:
+        self.cluster_id: str | None = None
+        self._config = config
+        self._member = member
+        self._sessions = sessions
+        self._waits = waits
+        self._join = join
+        self._connect = connect
+        self._rng = rng
+
+    async def prepare(self) -> None:
+        """Read the cluster's id and its configs; raise `ConfigError`."""
+        self.cluster_id, self._member.offsets_partitions = await self._join()
+
+    def open(self, broker: CoordinatedBroker) -> None:
+        """Command nothing: the controller will."""
+        self._member.broker = broker
+        cache = broker.metadata_cache
+        cache.controller_id = NO_CONTROLLER
+        cache.listeners.append(self._waits.changes.notify)
+
+    @property
+    def broker_epoch(self) -> int:
+        """The czxid of the broker's registration."""
+        return self._sessions.broker_epoch
+
+    async def present_epoch(self) -> int:
+        """Return it once there is one."""
+        if self.broker_epoch == NO_EPOCH:
+            await self._waits.tasks.run_for_handler(self._sessions.registered)
+        return self.broker_epoch
+
+    async def has_elected(self, controller_epoch: int) -> bool:
+        """Return whether ZooKeeper knows of a controller of this epoch.
+
+        False, too, without a session, and where the server that is asked lags behind.
+        """
+        if self._sessions.znodes is None:
+            return False
+        with suppress(KafkaError):
+            return controller_epoch <= await self._waits.write(latest_epoch)
+        return False
+
+    def live_brokers(self) -> Sequence[BrokerRack]:
+        """Return the live brokers, by the controller's metadata."""
+        brokers = self._member.broker.metadata_cache.brokers
+        return [BrokerRack(it.id, it.rack) for _, it in sorted(brokers.items())]
+
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """Take part in the cluster until cancelled."""
+        self._member.billed = billed
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._waits.tasks.run)
+            await self._member.supervisor.keep("membership", self._sessions.run)
+
+    def metrics(self) -> Iterator[Metric | None]:
+        """Iterate over the controller's metrics of the cluster, and of its work."""
+        yield from self._member.metrics()
+        yield from self._member.supervisor.metrics()
+
+    async def withdraw(self) -> None:
+        """Move this broker's leaderships to others."""
+        config = self._config
+        if not config[CONTROLLED_SHUTDOWN_ENABLE] or self._sessions.znodes is None:
+            return
+        cache = self._member.broker.metadata_cache
+        listener = config.inter_broker_listener_name
+        await hand_over(
+            config,
+            lambda: self.broker_epoch,
+            lambda: cache.endpoint(listener, cache.controller_id),
+            connect=self._connect,
+            rng=self._rng,
+        )
+
+    async def leave(self) -> None:
+        """End the session, and with it the registration."""
+        await self._sessions.leave()
+
+    async def learn_topics(self, names: Iterable[str]) -> None:
+        """Read the configs of topics that the broker is about to have replicas of."""
+        wanted = tuple(names)
+        if wanted:
+            # The controller also waits until this broker can receive requests.
+            await self._waits.write(
+                lambda it: self._member.configs.read_topics(it, wanted), inf
+            )
+            for name in wanted:
+                await self._member.broker.topic_changed(name)
+
+    def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
+        """Notify the controller, which then asks for the remaining logs (KIP-112)."""
+        self._sessions.log_dirs_changed.notify()
+
+    start_again = replicas_failed  # Thereupon it commands all of them anew.
