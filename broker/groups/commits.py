@@ -26,7 +26,7 @@ from broker.groups.state.records import (
 from broker.groups.state.transitions import Event, GroupState
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.shards.effects import Effects, Instant, Write
+from broker.shards.effects import Effects, Instant, InTransaction, Write
 from broker.shards.waiting import Waiting
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
@@ -59,6 +59,18 @@ class CommitRequest:
     missing_group_error: ErrorCode = ErrorCode.illegal_generation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalCommit:
+    """A TxnOffsetCommit request whose partitions exist and are verified."""
+
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None
+    positions: Mapping[TopicPartition, Position]
+    transaction: InTransaction
+
+
 class FetchedOffset(NamedTuple):
     """The answer for one partition; nothing committed: offset -1 and no error."""
 
@@ -88,26 +100,55 @@ class Commits:
         self._membership.validate_commit(
             group, request.member_id, request.instance_id, request.generation, now
         )
+        expire_ms = -1
+        if request.retention_ms != -1:
+            expire_ms = now.wall_ms + request.retention_ms
+        sorted_out = self._sort_out(request.positions, now.wall_ms, expire_ms)
+        return self._commit(group, *sorted_out, None)
+
+    def commit_in_transaction(self, request: TransactionalCommit) -> Waiting[Outcomes]:
+        """Commit offsets that count when the transaction commits.
+
+        Raises the error that holds for all partitions.
+        """
+        group = self._shards.find(request.group_id)
+        if group is None:
+            if request.generation >= 0:
+                raise KafkaError(ErrorCode.illegal_generation)
+            group = self._shards.find_or_new(request.group_id)
+        self._membership.validate_transactional_commit(
+            group, request.member_id, request.instance_id, request.generation
+        )
+        now_ms = self._shards.clock().wall_ms
+        sorted_out = self._sort_out(request.positions, now_ms, -1)
+        return self._commit(group, *sorted_out, request.transaction)
+
+    def _commit(
+        self,
+        group: Group,
+        outcomes: dict[TopicPartition, ErrorCode],
+        commits: Mapping[TopicPartition, OffsetCommit],
+        transaction: InTransaction | None,
+    ) -> Waiting[Outcomes]:
         waiting = Waiting[Outcomes]()
-        outcomes, commits = self._sort_out(request, now)
         if commits:
-            self._append(group, commits, outcomes, waiting)
+            self._append(group, commits, outcomes, waiting, transaction)
         else:
             waiting.settle(outcomes)
             self._shards.drop_if_unused(group)
         return waiting
 
     def _sort_out(
-        self, request: CommitRequest, now: Instant
+        self,
+        positions: Mapping[TopicPartition, Position],
+        now_ms: int,
+        expire_ms: int,
     ) -> tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, OffsetCommit]]:
         """Return the outcomes that are certain already, and the commits to write."""
-        expire_ms = -1
-        if request.retention_ms != -1:
-            expire_ms = now.wall_ms + request.retention_ms
         outcomes: dict[TopicPartition, ErrorCode] = {}
         commits: dict[TopicPartition, OffsetCommit] = {}
         longest = self._shards.config.offset_metadata_max_bytes
-        for target, position in request.positions.items():
+        for target, position in positions.items():
             metadata = position.metadata or ""
             if len(metadata) > longest:
                 outcomes[target] = ErrorCode.offset_metadata_too_large
@@ -116,7 +157,7 @@ class Commits:
                 offset=position.offset,
                 leader_epoch=max(position.leader_epoch, -1),
                 metadata=metadata,
-                commit_ms=now.wall_ms,
+                commit_ms=now_ms,
                 expire_ms=expire_ms,
             )
         return outcomes, commits
@@ -127,6 +168,7 @@ class Commits:
         commits: Mapping[TopicPartition, OffsetCommit],
         outcomes: dict[TopicPartition, ErrorCode],
         waiting: Waiting[Outcomes],
+        transaction: InTransaction | None,
     ) -> None:
         records = []
         for target, commit in commits.items():
@@ -136,9 +178,12 @@ class Commits:
 
         def done(error: ErrorCode, now: Instant) -> Effects:
             stored = error is ErrorCode.none
+            counts = stored and transaction is None
             for target, commit in commits.items():
-                group.offsets.finish(target, commit if stored else None)
+                group.offsets.finish(target, commit if counts else None)
                 outcomes[target] = error
+                if stored and transaction is not None:
+                    self._note_open(group, transaction.producer_id, target, commit)
             if stored:
                 self._shards.counters.offset_commits += len(commits)
             else:
@@ -147,7 +192,46 @@ class Commits:
             effects.answer(waiting, outcomes)
             return effects
 
-        self._shards.append(group.group_id, Write(tuple(records), done))
+        self._shards.append(group.group_id, Write(tuple(records), done, transaction))
+
+    # ---- transactions -----------------------------------------------------------
+
+    def _note_open(
+        self,
+        group: Group,
+        producer_id: int,
+        target: TopicPartition,
+        commit: OffsetCommit,
+    ) -> None:
+        if not self._shards.has(group.group_id, group):
+            # Of another term, too.
+            return
+        group.offsets.transactions.add(producer_id, target, commit)
+        partition = self._shards.partition(group.group_id)
+        groups_of = self._shards.groups_of_producers.setdefault(partition, {})
+        groups_of.setdefault(producer_id, set()).add(group.group_id)
+
+    def completing(
+        self, partition: int, producer_id: int, *, is_commit: bool
+    ) -> Iterator[None]:
+        """Show or drop a transaction's offsets, in steps; its marker is in the log."""
+        shard = self._shards.by_partition.get(partition)
+        if shard is None or shard.loading:
+            # Of another term: its load reads the marker.
+            return
+        groups_of = self._shards.groups_of_producers.get(partition, {})
+        number = 0
+        for group_id in groups_of.pop(producer_id, ()):
+            group = shard.by_id.get(group_id)
+            if group is None:
+                continue
+            for _ in group.offsets.end_transaction(producer_id, is_commit=is_commit):
+                number += 1
+                if not number % OFFSETS_PER_STEP:
+                    yield
+                    if not self._shards.has(group_id, group):
+                        return
+            self._shards.drop_if_unused(group)
 
     # ---- fetch ------------------------------------------------------------------
 
@@ -210,14 +294,14 @@ class Commits:
         `delete_group`, which comes last, is then short. Raises the same errors.
         """
         group = self._to_delete(group_id)
-        if len(group.offsets) <= OFFSETS_PER_STEP:
+        some = list(islice(group.offsets.of_all_kinds(), OFFSETS_PER_STEP + 1))
+        if len(some) <= OFFSETS_PER_STEP:
             return None
         waiting = Waiting[ErrorCode]()
 
         def then(error: ErrorCode, effects: Effects) -> None:
             effects.answer(waiting, error)
 
-        some = list(islice(group.offsets, OFFSETS_PER_STEP))
         self.bury(group, some, whole=False, then=then)
         return waiting
 
@@ -229,7 +313,8 @@ class Commits:
         def then(error: ErrorCode, effects: Effects) -> None:
             effects.answer(waiting, error)
 
-        self.bury(group, list(group.offsets), whole=True, then=then)
+        targets = list(group.offsets.of_all_kinds())
+        self.bury(group, targets, whole=True, then=then)
         return waiting
 
     def _to_delete(self, group_id: str) -> Group:

@@ -90,6 +90,8 @@ class GroupCoordinator:
         # first one.
         self._to_expire: deque[Group] = deque()
         self._expiring: Iterator[int] | None = None
+        # Transactions whose offsets are being shown or dropped.
+        self._completing: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
         self._shards = GroupShards(config, log, clock, on_earlier_deadline)
         rebalance = Rebalance(config, self._timers)
         self._rebalance = rebalance
@@ -131,7 +133,7 @@ class GroupCoordinator:
 
         An unfinished step is always due.
         """
-        if self._shards.unsettled or self._to_expire:
+        if self._shards.unsettled or self._to_expire or self._completing:
             return 0
         due = (self._timers.next_ns(), self._cleanups.next_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
@@ -139,6 +141,9 @@ class GroupCoordinator:
     def work(self) -> bool:
         """Do a small piece of due work; return whether there was any."""
         settled = self._shards.settle_some()
+        if self._completing:
+            self._complete_some()
+            return True
         now = self._clock()
         key = self._timers.pop_due(now.ns)
         if key is not None:
@@ -199,6 +204,40 @@ class GroupCoordinator:
     def _schedule_cleanup(self, partition: int) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._cleanups.schedule(partition, self._clock().ns + interval_ms * NS_PER_MS)
+
+    # ---- transactions -----------------------------------------------------------
+
+    def takes_markers(self, partition: int) -> bool:
+        """Return whether a partition is loaded: a load might miss a new marker."""
+        shard = self._shards.by_partition.get(partition)
+        return shard is not None and not shard.loading
+
+    def complete_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        *,
+        is_commit: bool,
+        done: Callable[[], None],
+    ) -> None:
+        """Show or drop a transaction's offsets; its marker is in the log.
+
+        ``done`` is called when that is done: at once, unless there are many.
+        """
+        steps = self.offsets.completing(partition, producer_id, is_commit=is_commit)
+        self._completing.append((steps, done))
+        if len(self._completing) == 1:
+            self._complete_some()
+        if self._completing:
+            self._on_earlier_deadline()
+
+    def _complete_some(self) -> None:
+        steps, done = self._completing[0]
+        try:
+            next(steps)
+        except StopIteration:
+            self._completing.popleft()
+            done()
 
     # ---- members ----------------------------------------------------------------
 

@@ -33,6 +33,8 @@ class GroupShards(Shards[Group]):
         super().__init__(config.offsets_topic_num_partitions, log, clock, on_unsettled)
         self.config = config
         self.counters = Counters()
+        # By partition: the groups of each producer with an open transaction.
+        self.groups_of_producers: dict[int, dict[int, set[str]]] = {}
 
     def find_or_new(self, group_id: str) -> Group:
         """Return the group, a new empty one if there is none."""

@@ -33,12 +33,19 @@ class GroupLoading(Loading[Group]):
         self._rebalance = rebalance
         self._membership = membership
 
+    def resign(self, partition: int) -> None:
+        """Stop coordinating a partition's groups."""
+        self._shards.groups_of_producers.pop(partition, None)
+        super().resign(partition)
+
     def _end(self, group: Group) -> Iterable[Effects]:
         return self._membership.unloading(group, self._shards.clock())
 
     def _read(self, shard: Shard[Group]) -> Steps:
-        shards = self._shards
-        yield from read_groups(shard, shards.log.replay(shard.partition), shards.clock)
+        shards, partition = self._shards, shard.partition
+        groups_of = shards.groups_of_producers[partition] = {}
+        replay = shards.log.replay_all(partition)
+        yield from read_groups(shard, replay, shards.clock, groups_of)
         for number, group in enumerate(shard.by_id.values(), 1):
             yield from self._revive(group)
             if not number % OBJECTS_PER_STEP:

@@ -149,6 +149,27 @@ class Membership:
         if step.action is Action.TOUCH:
             self._rebalance.touch(group, member, now)
 
+    def validate_transactional_commit(
+        self, group: Group, member_id: str, instance_id: str | None, generation: int
+    ) -> None:
+        """Return if a transaction may commit offsets, otherwise raise the reason.
+
+        A producer that names no member always may, since its epoch fences it. One that
+        names a member is fenced by the generation as well, and may commit during a
+        rebalance. The commit does not prolong the session. Kafka:
+        ``validateOffsetCommit``.
+        """
+        if group.state is GroupState.DEAD:
+            group.require(Event.COMMIT)
+        if generation < 0 and group.state is GroupState.EMPTY:
+            return
+        names_member = member_id != UNKNOWN_MEMBER_ID or instance_id is not None
+        if generation < 0 and not names_member:
+            return
+        group.roster.validated(member_id, instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.illegal_generation)
+
     def due(self, group: Group, key: TimerKey, now: Instant) -> Effects:
         """Act on a deadline that has come."""
         effects = Effects()

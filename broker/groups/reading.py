@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from logging import getLogger
-from typing import Final
+from typing import Final, TypeAlias
 
 from broker.groups.state.group import Group
+from broker.groups.state.messages import OffsetCommit
 from broker.groups.state.offset_store import Commits, OffsetStore
+from broker.groups.state.open_transactions import OpenTransactions
 from broker.groups.state.records import (
     PARTITION_BYTES,
     GroupKey,
@@ -29,12 +31,21 @@ from broker.groups.state.records import (
 )
 from broker.groups.state.snapshot import building_group
 from broker.observation.logs import fields
+from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Instant
 from broker.shards.loading import OBJECTS_PER_STEP
 from broker.shards.shard import Shard, Steps
-from broker.shards.shard_log import Records
+from broker.shards.shard_log import (
+    Replayed,
+    TransactionalRecords,
+    TransactionEnd,
+)
 
 logger = getLogger(__name__)
+
+NO_PRODUCER: Final = -1
+# The groups for which each producer's open transaction has committed offsets.
+GroupsOfProducers: TypeAlias = dict[int, set[str]]
 
 # A step of loading ends once its records cost what so many commits of partitions that
 # are known cost, or are of so many bytes.
@@ -46,23 +57,37 @@ _COST_OF_LIST: Final = 3
 
 
 def read_groups(
-    shard: Shard[Group], replay: Iterator[Records], clock: Callable[[], Instant]
+    shard: Shard[Group],
+    replay: Iterator[Replayed],
+    clock: Callable[[], Instant],
+    groups_of: GroupsOfProducers,
 ) -> Steps:
-    """Read the groups of a shard from the records."""
-    found = _Found(shard.owns)
+    """Read the groups of a shard from the records.
+
+    ``groups_of`` is filled with the groups of each open transaction.
+    """
+    found = _Found(shard.owns, groups_of)
     commits_by_key = found.commits_by_key
     cost = size = 0
     for records in replay:
+        producer_id = NO_PRODUCER
+        if isinstance(records, TransactionEnd):
+            yield from found.end(records)
+            continue
+        if isinstance(records, TransactionalRecords):
+            producer_id, records = records
         cost += _COST_OF_LIST + len(records)
+        # While transactions are open, a commit may replace one of theirs.
+        is_plain = not groups_of and producer_id == NO_PRODUCER
         for key, value in records:
             commits = commits_by_key.get(key[:-PARTITION_BYTES])
-            if commits is not None and value and is_plain_commit(value):
+            if is_plain and commits is not None and value and is_plain_commit(value):
                 commits[partition_in(key)] = value
                 continue
             cost += _COST_OF_OTHER
             size += len(key) + len(value or b"")
             try:
-                yield from found.take(key, value)
+                yield from found.take(key, value, producer_id)
             except UnreadableRecord as fault:
                 # Kafka goes on as well: one bad record must not cost all groups.
                 logger.error(
@@ -92,7 +117,9 @@ def _build(shard: Shard[Group], found: _Found, now: Instant) -> Steps:
             number += 1
             if not number % OBJECTS_PER_STEP:
                 yield
-        if group_id not in shard.by_id and len(store):
+        store.transactions = found.transactions.get(group_id, store.transactions)
+        is_used = len(store) or len(store.transactions)
+        if group_id not in shard.by_id and is_used:
             shard.by_id[group_id] = Group(group_id, now)
         if group_id in shard.by_id:
             shard.by_id[group_id].offsets = store
@@ -105,16 +132,30 @@ class _Found:
     in common (`shared_part`).
     """
 
-    __slots__ = ("_owns", "commits_by_key", "groups", "offsets")
+    __slots__ = (
+        "_groups_of",
+        "_owns",
+        "commits_by_key",
+        "groups",
+        "offsets",
+        "transactions",
+    )
 
-    def __init__(self, owns: Callable[[str], bool]) -> None:
+    def __init__(
+        self, owns: Callable[[str], bool], groups_of: GroupsOfProducers
+    ) -> None:
         self._owns = owns
+        self._groups_of = groups_of
+        self.transactions: dict[str, OpenTransactions[OffsetCommit | bytes]] = {}
         self.groups: dict[str, GroupValue] = {}
         self.offsets: dict[str, dict[str, Commits]] = {}
         self.commits_by_key: dict[bytes, Commits] = {}
 
-    def take(self, key: bytes, value: bytes | None) -> Steps:
-        """Take any record; raise `UnreadableRecord`."""
+    def take(self, key: bytes, value: bytes | None, producer_id: int) -> Steps:
+        """Take any record; raise `UnreadableRecord`.
+
+        ``producer_id`` is that of its transaction, or `NO_PRODUCER`.
+        """
         target = read_key(key)
         if target is None:
             return
@@ -122,16 +163,56 @@ class _Found:
         if group_id not in self.offsets and not self._owns(group_id):
             raise UnreadableRecord(f"group {group_id!r} is another partition's")
         if isinstance(target, OffsetKey):
-            commits = self.offsets.setdefault(group_id, {}).setdefault(target.topic, {})
-            if (shared := shared_part(key, target)) is not None:
-                self.commits_by_key[shared] = commits
-            if value is None:
-                commits.pop(target.partition, None)
-            else:
-                read_offset(value)
-                commits[target.partition] = value
+            self._take_offset(key, target, value, producer_id)
         elif isinstance(target, GroupKey):
             if value is None:
                 self.groups.pop(group_id, None)
             else:
                 self.groups[group_id] = yield from reading_group(value)
+
+    def _take_offset(
+        self, key: bytes, target: OffsetKey, value: bytes | None, producer_id: int
+    ) -> None:
+        group_id = target.group_id
+        commits = self.offsets.setdefault(group_id, {}).setdefault(target.topic, {})
+        if (shared := shared_part(key, target)) is not None:
+            self.commits_by_key[shared] = commits
+        if value is not None:
+            read_offset(value)
+        if producer_id != NO_PRODUCER and value is not None:
+            self._add(producer_id, target, value)
+        elif value is not None:
+            commits[target.partition] = value
+            self._note_replaced(target)
+        else:
+            commits.pop(target.partition, None)
+            if group_id in self.transactions:
+                self.transactions[group_id].remove(_partition_of(target))
+
+    def _add(self, producer_id: int, target: OffsetKey, value: bytes) -> None:
+        found = self.transactions.setdefault(target.group_id, OpenTransactions())
+        found.add(producer_id, _partition_of(target), value)
+        self._groups_of.setdefault(producer_id, set()).add(target.group_id)
+
+    def _note_replaced(self, target: OffsetKey) -> None:
+        found = self.transactions.get(target.group_id)
+        if found is not None:
+            found.replaced(_partition_of(target))
+
+    def end(self, ended: TransactionEnd) -> Steps:
+        """Show or drop the offsets of a transaction, in steps."""
+        number = 0
+        for group_id in self._groups_of.pop(ended.producer_id, ()):
+            ending = self.transactions[group_id].end(
+                ended.producer_id, is_commit=ended.is_commit
+            )
+            for target, value in ending:
+                if value is not None:
+                    self.offsets[group_id][target.topic][target.partition] = value
+                number += 1
+                if not number % COST_PER_STEP:
+                    yield
+
+
+def _partition_of(target: OffsetKey) -> TopicPartition:
+    return TopicPartition(target.topic, target.partition)

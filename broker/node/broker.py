@@ -190,6 +190,7 @@ class Broker:
         self.markers = TransactionMarkers(
             self.replicas,
             self._group_flushes,
+            self.groups,
             lambda: Instant(self.now_ns(), self.now_ms()),
         )
         flush = self.flush.by_handler

@@ -8,20 +8,20 @@ An unreadable batch loses its own records, or the rest of its segment where its 
 unknown. It is logged with its offset, counted and skipped, since serving groups without
 some commits is better than serving none.
 
-Offsets that a transaction committed (Kafka writes them; this broker does not yet) count
-from the transaction's commit marker on, and never if it was aborted.
+Offsets that a transaction commits are records like others, in transactional batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from logging import getLogger
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.replica_manager import ReplicaManager
 from broker.log.log import Appended
 from broker.log.reading import read
+from broker.log.transactions import VerificationGuard, marker_of
 from broker.node.flush_shell import QueuedFlushes
 from broker.node.replicated_appends import ReplicatedAppends
 from broker.observation.logs import fields
@@ -42,17 +42,20 @@ from broker.protocol.records.records import (
     plain_records,
 )
 from broker.protocol.topic_partition import TopicPartition
-from broker.shards.effects import NS_PER_MS, Instant, Record
-from broker.shards.shard_log import BYTES_PER_LIST, RECORDS_PER_LIST, Records
+from broker.shards.effects import NS_PER_MS, Instant, InTransaction, Record
+from broker.shards.shard_log import (
+    BYTES_PER_LIST,
+    RECORDS_PER_LIST,
+    Records,
+    Replayed,
+    TransactionalRecords,
+    TransactionEnd,
+)
 
 logger = getLogger(__name__)
 
 # Bytes of one read from a device, unless a batch is larger.
 _READ_BYTES_MAX: Final = 64 << 10
-# The type in a control record's key: version int16, type int16.
-_COMMIT_MARKER: Final = b"\0\1"
-# Records of transactions that have not ended, by producer.
-OpenTransactions: TypeAlias = dict[int, list[Records]]
 
 
 class ReplicatedShardLog:
@@ -83,6 +86,7 @@ class ReplicatedShardLog:
         partition: int,
         records: Sequence[Record],
         done: Callable[[ErrorCode], None],
+        transaction: InTransaction | None = None,
     ) -> None:
         """Append one batch; ``done`` is called when all in-sync replicas have it."""
         key = TopicPartition(self._topic, partition)
@@ -90,8 +94,19 @@ class ReplicatedShardLog:
 
         def append(led: Partition) -> Appended:
             stamped = [(now_ms, record.key, record.value) for record in records]
-            batch = new_batch(stamped, codec=self._codec)
-            return led.append(batch, ALL_REPLICAS, now_ms)
+            if transaction is None:
+                batch = new_batch(stamped, codec=self._codec)
+                return led.append(batch, ALL_REPLICAS, now_ms)
+            producer_id, epoch, guard = transaction
+            assert guard is None or isinstance(guard, VerificationGuard), guard
+            batch = new_batch(
+                stamped,
+                codec=self._codec,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                attributes=TRANSACTIONAL,
+            )
+            return led.append_of_coordinator(batch, now_ms, guard)
 
         self._appends.append(key, append, self._timeout_ns, done)
 
@@ -101,6 +116,12 @@ class ReplicatedShardLog:
         return log.log_start_offset == log.log_end_offset
 
     def replay(self, partition: int) -> Iterator[Records]:
+        """Iterate over the records of no transaction."""
+        for found in self.replay_all(partition):
+            if not isinstance(found, TransactionalRecords | TransactionEnd):
+                yield found
+
+    def replay_all(self, partition: int) -> Iterator[Replayed]:
         """Iterate over the partition's records, a read of the log at a time."""
         key = TopicPartition(self._topic, partition)
         log = self._replicas.get(key).log
@@ -154,7 +175,6 @@ class _Walk:
         # Multiple of the usual size that the next read has to have.
         self.reach = 1
         self.lost: list[Lost] = []
-        self._open_transactions: OpenTransactions = {}
 
     def go_on_at(self, offset: int) -> None:
         """Read on with the batch that holds an offset, or the first behind it."""
@@ -162,8 +182,8 @@ class _Walk:
 
     def over(
         self, piece: memoryview, segment_end: int, is_last: bool
-    ) -> Iterator[Records]:
-        """Yield the records that count from the whole batches of a read.
+    ) -> Iterator[Replayed]:
+        """Yield the records of the whole batches of a read.
 
         ``is_last`` says that nothing follows in the segment, which ends at the offset
         ``segment_end``.
@@ -189,12 +209,12 @@ class _Walk:
 
     def _take(
         self, header: BatchHeader, batch: memoryview, segment_end: int
-    ) -> Iterator[Records]:
+    ) -> Iterator[Replayed]:
         """Yield a batch's records; raise CORRUPT_MESSAGE if its offsets are not its."""
         try:
             check_crc(batch, header.crc)
             if self.offset <= header.last_offset < segment_end:
-                yield from _committed(header, batch, self._open_transactions)
+                yield from _replayed(header, batch)
         except KafkaError as fault:
             self.lost.append(Lost(header.base_offset, fault))
             self.skip += header.size
@@ -205,27 +225,19 @@ class _Walk:
         self.go_on_at(header.last_offset + 1)
 
 
-def _committed(
-    header: BatchHeader, batch: memoryview, open_transactions: OpenTransactions
-) -> Iterator[Records]:
-    """Yield the records that count from this batch on.
+def _replayed(header: BatchHeader, batch: memoryview) -> Iterator[Replayed]:
+    """Yield what a batch means.
 
     Raises CORRUPT_MESSAGE or INVALID_RECORD, perhaps amid the batch: what came before
     counts.
     """
     if header.attributes & CONTROL:
-        marker = None
-        for record in iter_records(header, batch):
-            marker = marker or record.key
-            yield ()
-        ended = open_transactions.pop(header.producer_id, ())
-        if (marker or b"")[2:4] == _COMMIT_MARKER:
-            yield from ended
+        marker = marker_of(header, batch)
+        if marker is not None:
+            yield TransactionEnd(header.producer_id, not marker.is_abort)
     elif header.attributes & TRANSACTIONAL:
-        found = open_transactions.setdefault(header.producer_id, [])
         for records in _in_lists(header, batch):
-            found.append(records)
-            yield ()
+            yield TransactionalRecords(header.producer_id, records)
     else:
         yield from _in_lists(header, batch)
 

@@ -10,10 +10,13 @@ an answer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
+from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.groups.coordinator import GroupCoordinator
 from broker.log.log import Appended
 from broker.log.transactions import Marker, marker_batch
 from broker.node.flush_shell import QueuedFlushes
@@ -33,15 +36,21 @@ class EndedTransaction(NamedTuple):
 
 
 class TransactionMarkers:
-    """Writes markers with acks=all."""
+    """Writes markers with acks=all.
+
+    In ``__consumer_offsets`` a marker also shows or drops the offsets that the
+    transaction committed.
+    """
 
     def __init__(
         self,
         replicas: ReplicaManager,
         flushes: QueuedFlushes,
+        groups: GroupCoordinator,
         clock: Callable[[], Instant],
     ) -> None:
         self._replicas = replicas
+        self._groups = groups
         self._clock = clock
         self._appends = ReplicatedAppends(replicas, flushes, lambda: clock().ns)
 
@@ -62,6 +71,11 @@ class TransactionMarkers:
         if partition is None or partition.is_offline:
             done(ErrorCode.unknown_topic_or_partition)
             return
+        is_of_groups = key.topic == GROUP_METADATA_TOPIC
+        if is_of_groups and not self._groups.takes_markers(key.partition):
+            # The coordinator of the transaction tries again.
+            done(ErrorCode.not_leader_or_follower)
+            return
         now_ms = self._clock().wall_ms
         marker = Marker(not ended.is_commit, ended.coordinator_epoch)
         batch = marker_batch(ended.producer_id, ended.producer_epoch, marker, now_ms)
@@ -69,4 +83,15 @@ class TransactionMarkers:
         def append(led: Partition) -> Appended:
             return led.append_of_coordinator(batch, now_ms)
 
-        self._appends.append(key, append, timeout_ms * NS_PER_MS, done)
+        def replicated(error: ErrorCode) -> None:
+            if error is not ErrorCode.none or not is_of_groups:
+                done(error)
+                return
+            self._groups.complete_transaction(
+                key.partition,
+                ended.producer_id,
+                is_commit=ended.is_commit,
+                done=partial(done, error),
+            )
+
+        self._appends.append(key, append, timeout_ms * NS_PER_MS, replicated)

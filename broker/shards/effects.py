@@ -31,11 +31,24 @@ class Record(NamedTuple):
     value: bytes | None
 
 
+class InTransaction(NamedTuple):
+    """The producer whose transaction records belong to: they count if it commits.
+
+    ``guard`` is the log's permission to begin the transaction, None if none is needed;
+    nothing between a handler and the log looks into it.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    guard: object
+
+
 class Write(NamedTuple):
     """Records to append together; ``done`` takes the outcome and goes on from there."""
 
     records: tuple[Record, ...]
     done: Callable[[ErrorCode, Instant], Effects]
+    transaction: InTransaction | None = None
 
 
 # The waiting request, and its answer.

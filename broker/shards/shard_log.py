@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from broker.protocol.errors import ErrorCode
-from broker.shards.effects import Record
+from broker.shards.effects import InTransaction, Record
 
 # Keys and values; no value: a tombstone.
 Records: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 RECORDS_PER_LIST: Final = 64
+
+
+class TransactionalRecords(NamedTuple):
+    """Records that count from the end of the producer's transaction on, or never."""
+
+    producer_id: int
+    records: Records
+
+
+class TransactionEnd(NamedTuple):
+    """The marker of a producer's transaction."""
+
+    producer_id: int
+    is_commit: bool
+
+
+Replayed: TypeAlias = Records | TransactionalRecords | TransactionEnd
 BYTES_PER_LIST: Final = 64 << 10
 
 
@@ -27,6 +44,7 @@ class ShardLog(Protocol):
         partition: int,
         records: Sequence[Record],
         done: Callable[[ErrorCode], None],
+        transaction: InTransaction | None = None,
     ) -> None:
         """Append the records as one batch, replicated as acks=all is.
 
@@ -43,8 +61,11 @@ class ShardLog(Protocol):
         The oldest come first, in lists of at most `RECORDS_PER_LIST` records, a larger
         one than `BYTES_PER_LIST` by its last record only. An empty list is work that
         gave no record. Each takes bounded work, but for reading and unpacking bytes.
-        Raises KAFKA_STORAGE_ERROR.
+        Raises KAFKA_STORAGE_ERROR. Records of transactions are left out.
         """
+
+    def replay_all(self, partition: int) -> Iterator[Replayed]:
+        """Do the same with the records of transactions, and with their ends."""
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:

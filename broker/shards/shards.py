@@ -125,7 +125,7 @@ class Shards(Generic[E]):
         if partition in self.unloading:
             done(ErrorCode.not_coordinator)
         else:
-            self.log.append(partition, write.records, done)
+            self.log.append(partition, write.records, done, write.transaction)
 
     def has(self, name: str, one: E) -> bool:
         """Return whether this very object is still one of ours."""

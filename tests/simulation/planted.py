@@ -112,7 +112,7 @@ def lose_offsets_on_a_move(patch: Patch) -> None:
     def replay(self: ReplicatedShardLog, partition: int) -> Iterator[Any]:
         return iter(())
 
-    patch.setattr(ReplicatedShardLog, "replay", replay)
+    patch.setattr(ReplicatedShardLog, "replay_all", replay)
 
 
 def move_the_high_watermark_back(patch: Patch) -> None:

@@ -3,8 +3,8 @@
 Kafka: ``OffsetMetadataManager`` and ``OffsetExpirationConditionImpl`` (KIP-211): a
 retention period runs from the moment the group became empty, or, for a group that only
 stores offsets and for topics that a stable group no longer subscribes to, from the
-commit. Commits that are not in the log yet are counted, not shown: a reader of stable
-offsets (KIP-447) has to retry.
+commit. Commits that are not in the log yet are counted, not shown, and so are those of
+open transactions: a reader of stable offsets (KIP-447) has to retry.
 
 A commit that was read from the log stays a value of the log, as bytes, until it is
 first used. So a load decodes no commit that a later one replaces, and a million offsets
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from broker.groups.state.messages import OffsetCommit
+from broker.groups.state.open_transactions import OpenTransactions
 from broker.groups.state.records import read_offset
 from broker.protocol.topic_partition import TopicPartition
 
@@ -28,10 +29,11 @@ Commits: TypeAlias = dict[int, OffsetCommit | bytes]
 class OffsetStore:
     """Committed offsets by topic and partition. Cost: O(1) per partition."""
 
-    __slots__ = ("_count", "_offsets", "_pending")
+    __slots__ = ("_count", "_offsets", "_pending", "transactions")
 
     def __init__(self) -> None:
         self._offsets: dict[str, Commits] = {}
+        self.transactions = OpenTransactions[OffsetCommit | bytes]()
         self._count = 0
         self._pending: Counter[TopicPartition] = Counter()
 
@@ -58,13 +60,28 @@ class OffsetStore:
             self.put(target, commit)
 
     def put(self, target: TopicPartition, commit: OffsetCommit) -> None:
-        """Show a commit that is in the log."""
+        """Show a commit that is in the log, behind all others there."""
+        self.transactions.replaced(target)
+        self._show(target, commit)
+
+    def end_transaction(
+        self, producer_id: int, *, is_commit: bool
+    ) -> Iterator[TopicPartition]:
+        """Show or drop a transaction's offsets, one by one."""
+        ending = self.transactions.end(producer_id, is_commit=is_commit)
+        for target, commit in ending:
+            if commit is not None:
+                self._show(target, commit)
+            yield target
+
+    def _show(self, target: TopicPartition, commit: OffsetCommit | bytes) -> None:
         partitions = self._offsets.setdefault(target.topic, {})
         self._count += target.partition not in partitions
         partitions[target.partition] = commit
 
     def drop(self, target: TopicPartition) -> bool:
-        """Forget a partition's offset; say whether there was one."""
+        """Forget a partition's offsets; say whether there was a committed one."""
+        self.transactions.remove(target)
         partitions = self._offsets.get(target.topic)
         if partitions is None or partitions.pop(target.partition, None) is None:
             return False
@@ -82,12 +99,15 @@ class OffsetStore:
         return commit
 
     def is_pending(self, target: TopicPartition) -> bool:
-        """Return whether a newer commit is on its way into the log."""
-        return target in self._pending
+        """Return whether a newer commit may come to count.
+
+        It is on its way into the log, or its transaction is open.
+        """
+        return target in self._pending or target in self.transactions
 
     def any_pending(self) -> bool:
-        """Return whether any commit is on its way into the log."""
-        return bool(self._pending)
+        """Return whether there is any such commit."""
+        return bool(self._pending) or len(self.transactions) > 0
 
     def __iter__(self) -> Iterator[TopicPartition]:
         for topic in list(self._offsets):
@@ -95,9 +115,20 @@ class OffsetStore:
                 yield TopicPartition(topic, partition)
 
     def of(self, topic: str) -> Iterator[TopicPartition]:
-        """Iterate over the partitions of a topic that have an offset."""
-        for partition in list(self._offsets.get(topic, ())):
+        """Iterate over the partitions of a topic that have an offset, of any kind."""
+        committed = self._offsets.get(topic, {})
+        for partition in list(committed):
             yield TopicPartition(topic, partition)
+        for target in self.transactions:
+            if target.topic == topic and target.partition not in committed:
+                yield target
+
+    def of_all_kinds(self) -> Iterator[TopicPartition]:
+        """Iterate over all partitions that have an offset, of open transactions too."""
+        yield from self
+        for target in self.transactions:
+            if target.partition not in self._offsets.get(target.topic, ()):
+                yield target
 
     def is_expired(
         self,
@@ -113,7 +144,7 @@ class OffsetStore:
         Offsets with a commit under way never expire.
         """
         commit = self._offsets.get(target.topic, {}).get(target.partition)
-        if commit is None or target in self._pending:
+        if commit is None or self.is_pending(target):
             return False
         if isinstance(commit, bytes):
             commit = read_offset(commit)
@@ -126,3 +157,4 @@ class OffsetStore:
         assert all(self._offsets.values()), self._offsets
         assert self._count == sum(map(len, self._offsets.values())), self._count
         assert all(count > 0 for count in self._pending.values()), self._pending
+        self.transactions.check()

@@ -61,7 +61,11 @@ class InstantLog:
     """A log on which every append succeeds at once."""
 
     def append(
-        self, partition: int, records: Sequence[Record], done: Callable[..., None]
+        self,
+        partition: int,
+        records: Sequence[Record],
+        done: Callable[..., None],
+        transaction: object = None,
     ) -> None:
         done(NONE)
 

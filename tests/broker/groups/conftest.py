@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,13 @@ from broker.groups.state.messages import (
 )
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.shards.effects import Instant, Record
-from broker.shards.shard_log import Records
+from broker.shards.effects import Instant, InTransaction, Record
+from broker.shards.shard_log import (
+    Records,
+    Replayed,
+    TransactionalRecords,
+    TransactionEnd,
+)
 from broker.shards.waiting import Waiting
 from tests.broker.groups.all_offsets import fetch_all
 
@@ -35,7 +41,7 @@ class MemoryGroupLog:
     """Appends succeed at once, unless they are held back or told to fail."""
 
     def __init__(self) -> None:
-        self.partitions: dict[int, list[Record]] = {}
+        self.partitions: dict[int, list[Any]] = {}
         self.hold = False
         self.unreadable_batches = 0
         self.read_fails_in: int | None = None
@@ -47,15 +53,35 @@ class MemoryGroupLog:
         partition: int,
         records: Sequence[Record],
         done: Callable[[ErrorCode], None],
+        transaction: InTransaction | None = None,
     ) -> None:
         assert records, "an empty batch"
-        if self.hold:
+        if transaction is not None:
+            self._append_in(transaction.producer_id, partition, records, done)
+        elif self.hold:
             self.held.append((partition, records, done))
         elif self.fail_with is not ErrorCode.none:
             done(self.fail_with)
         else:
             self.partitions.setdefault(partition, []).extend(records)
             done(ErrorCode.none)
+
+    def _append_in(
+        self,
+        producer_id: int,
+        partition: int,
+        records: Sequence[Record],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        if self.fail_with is ErrorCode.none:
+            written = self.partitions.setdefault(partition, [])
+            written.append(TransactionalRecords(producer_id, records))
+        done(self.fail_with)
+
+    def end(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
+        """Write a marker."""
+        written = self.partitions.setdefault(partition, [])
+        written.append(TransactionEnd(producer_id, is_commit))
 
     def release(self, error: ErrorCode = ErrorCode.none) -> None:
         """Finish the oldest append that is held back."""
@@ -68,10 +94,13 @@ class MemoryGroupLog:
         return partition != self.read_fails_in and not self.partitions.get(partition)
 
     def replay(self, partition: int) -> Iterator[Records]:
+        raise AssertionError("groups read their transactions, too")
+
+    def replay_all(self, partition: int) -> Iterator[Replayed]:
         if partition == self.read_fails_in:
             raise KafkaError(ErrorCode.kafka_storage_error)
-        for record in list(self.partitions.get(partition, ())):
-            yield (record,)
+        for each in list(self.partitions.get(partition, ())):
+            yield (each,) if isinstance(each, Record) else each
             yield ()
 
 

@@ -255,6 +255,7 @@ class ReplicatedLog(MemoryGroupLog):
         partition: int,
         records: Sequence[Record],
         done: Callable[[ErrorCode], None],
+        transaction: object = None,
     ) -> None:
         if partition not in self.led:
             done(ErrorCode.not_leader_or_follower)

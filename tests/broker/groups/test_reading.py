@@ -33,7 +33,7 @@ def load(lists: list[Records]) -> tuple[Found, int]:
     """Read the records; return what is found, and the number of steps."""
     # The last group is another partition's.
     shard = Shard[Group](0, lambda group_id: group_id != "g2")
-    steps = sum(1 for _ in read_groups(shard, iter(lists), lambda: NOW))
+    steps = sum(1 for _ in read_groups(shard, iter(lists), lambda: NOW, {}))
     found: Found = {}
     for group_id, group in shard.by_id.items():
         group.check()

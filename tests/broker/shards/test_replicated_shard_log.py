@@ -27,8 +27,13 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import BatchHeader, parse_header
 from broker.protocol.records.records import build_batch, record_body
 from broker.protocol.topic_partition import TopicPartition
-from broker.shards.effects import Instant, Record
-from broker.shards.shard_log import BYTES_PER_LIST, RECORDS_PER_LIST
+from broker.shards.effects import Instant, InTransaction, Record
+from broker.shards.shard_log import (
+    BYTES_PER_LIST,
+    RECORDS_PER_LIST,
+    TransactionalRecords,
+    TransactionEnd,
+)
 from tests.broker.groups.all_offsets import fetch_all
 
 NAME = "__consumer_offsets"
@@ -229,10 +234,11 @@ def transactional(offset: int, producer_id: int, key: bytes, *, control: bool) -
         base_sequence=-1,
         record_count=1,
     )
-    return build_batch(header, [(offset, 0, record_body(key, b"v"))])
+    value = bytes(6) if control else b"v"
+    return build_batch(header, [(offset, 0, record_body(key, value))])
 
 
-def test_offsets_of_a_transaction_count_if_it_was_committed(replica: Replica) -> None:
+def test_transactions_are_read_with_their_ends(replica: Replica) -> None:
     replica.lead()
     commit, abort = b"\0\0\0\1", b"\0\0\0\0"
     batches = [
@@ -245,7 +251,29 @@ def test_offsets_of_a_transaction_count_if_it_was_committed(replica: Replica) ->
     partition = replica.manager.get(KEY)
     partition.log.append_as_follower(b"".join(batches), NOW.wall_ms)
     partition.advance_high_watermark()
-    assert replica.replayed() == [Record(b"committed", b"v")]
+    replica.append(ONE)
+    assert replica.replayed() == ONE
+    found = [each for each in replica.topic.replay_all(0) if each]
+    assert found == [
+        TransactionalRecords(7, [(b"committed", b"v")]),
+        TransactionalRecords(8, [(b"aborted", b"v")]),
+        TransactionalRecords(9, [(b"open", b"v")]),
+        TransactionEnd(8, is_commit=False),
+        TransactionEnd(7, is_commit=True),
+        [tuple(each) for each in ONE],
+    ]
+
+
+def test_a_transactional_append_is_checked_and_read_as_one(replica: Replica) -> None:
+    replica.lead()
+    producers = replica.manager.get(KEY).log.producers
+    replica.topic.append(0, ONE, replica.outcomes.append, InTransaction(7, 0, None))
+    guard = producers.begin_verification(7, 0, 0, NOW.wall_ms)
+    replica.topic.append(0, ONE, replica.outcomes.append, InTransaction(7, 0, guard))
+    assert replica.outcomes == [ErrorCode.invalid_txn_state, ErrorCode.none]
+    found = [each for each in replica.topic.replay_all(0) if each]
+    assert found == [TransactionalRecords(7, [tuple(each) for each in ONE])]
+    assert replica.manager.get(KEY).last_stable_offset == 0
 
 
 def damage(path: Path, batch: int, at: int, byte: int) -> None:
