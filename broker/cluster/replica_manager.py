@@ -19,8 +19,6 @@ be alive: its fetcher waits until it does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from logging import getLogger
-from typing import Final
 from uuid import UUID
 
 from broker.cluster.follower import NO_OTHERS
@@ -41,7 +39,6 @@ from broker.cluster.replica_parts import (
 from broker.cluster.topics import check_name
 from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.log.steps import Steps
-from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -61,10 +58,6 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.requests.purgatory import Purgatory
 from planes.lock import TaskLock
 from planes.slices import preempt
-
-logger = getLogger(__name__)
-
-NO_OFFSET: Final = -1
 
 
 class ReplicaManager:
@@ -318,7 +311,6 @@ class ReplicaManager:
         if state.leader == self.local_id:
             self.fetchers.stop(partition.key)
             partition.make_leader(state)
-            _warn_of_open_transactions(partition)
         else:
             partition.make_follower(state)
             self.fetchers.follow(partition)
@@ -401,15 +393,3 @@ class ReplicaManager:
             partition.check()
         for purgatory in self.purgatories:
             purgatory.check()
-
-
-def _warn_of_open_transactions(partition: Partition) -> None:
-    """Report transactions that do not end while this broker leads the partition."""
-    first_offset = partition.log.producers.unstable.first_open(NO_OFFSET)
-    if first_offset != NO_OFFSET:
-        topic, index = partition.key
-        logger.error(
-            "this broker leads a partition with an open transaction, which it cannot "
-            "end: consumers of committed records wait until another broker leads",
-            extra=fields(partition=f"{topic}-{index}", first_offset=first_offset),
-        )

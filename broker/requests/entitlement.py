@@ -28,7 +28,8 @@ class Role(enum.Enum):
     # LeaderAndIsr, StopReplica, UpdateMetadata.
     CONTROLLER = "controller"
     # Requests of a broker to a leader or to the controller: a follower's Fetch,
-    # ListOffsets and OffsetForLeaderEpoch, AlterPartition, ControlledShutdown.
+    # ListOffsets and OffsetForLeaderEpoch, AlterPartition, ControlledShutdown,
+    # WriteTxnMarkers.
     BROKER = "broker"
 
 

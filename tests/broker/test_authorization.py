@@ -37,7 +37,11 @@ from tests.broker.apis.test_every_version import FIELDS
 KEY = "doorkeeper.controller.listeners"
 DENIED = ErrorCode.cluster_authorization_failed
 COMMANDS = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
-OF_BROKERS = (ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION)
+OF_BROKERS = (
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.WRITE_TXN_MARKERS,
+)
 WITH_REPLICA_ID = (
     ApiKey.FETCH,
     ApiKey.LIST_OFFSETS,
@@ -179,7 +183,11 @@ def has_whole_error(key: ApiKey, version: int) -> bool:
     """Return whether an answer of this version can carry an error without rows."""
     if key is ApiKey.FETCH:
         return version >= 7
-    return key not in (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    return key not in (
+        ApiKey.LIST_OFFSETS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.WRITE_TXN_MARKERS,
+    )
 
 
 def classify(frame: bytes, peer: Any) -> tuple[str, int, str, int, bool]:
@@ -261,7 +269,6 @@ def test_each_request_gets_the_class_and_the_answer_of_its_row(
 GUARDED_BY_KAFKA = {
     *COMMANDS,
     *OF_BROKERS,
-    ApiKey.WRITE_TXN_MARKERS,
     ApiKey.VOTE,
     ApiKey.BEGIN_QUORUM_EPOCH,
     ApiKey.END_QUORUM_EPOCH,
@@ -288,7 +295,7 @@ def test_the_apis_that_kafka_guards_claim_a_role() -> None:
     by_id = {key for key, api in APIS.items() if api.replica_id is not None}
     assert by_id == set(WITH_REPLICA_ID)
     urgent = {key for key, api in APIS.items() if api.request_class == "control"}
-    assert urgent == {*COMMANDS, *OF_BROKERS}
+    assert urgent == {*COMMANDS, *OF_BROKERS} - {ApiKey.WRITE_TXN_MARKERS}
 
 
 @given(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from broker.log.log import Log
 from broker.protocol.api_keys import ApiKey
 from tests.broker.apis.broker_world import World
-from tests.broker.apis.requests import batch, fetch_fields, leader_and_isr, values_of
+from tests.broker.apis.requests import batch, fetch_fields, values_of
 from tests.broker.log.test_transactions import marker, put, sent
 
 T = ("t", 0)
@@ -77,17 +76,6 @@ def test_the_end_is_told_by_isolation_level(world: World, level: int, end: int) 
         ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=level, topics=topics
     )
     assert answer.topics[0].partitions[0].offset == end
-
-
-def test_the_operator_hears_of_a_transaction_that_cannot_end(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.ERROR):
-        word = leader_and_isr(T, leader=0, leader_epoch=1)
-        world.command(ApiKey.LEADER_AND_ISR, word)
-    (told,) = caplog.records
-    assert told.levelno == logging.ERROR
-    assert "open transaction" in told.message
 
 
 def test_a_restart_knows_it_all(world: World) -> None:

@@ -1,0 +1,89 @@
+"""DescribeProducers (61): the producers of partitions, and their open transactions.
+
+Versions: 0-0.
+
+Behaviour: the producers that the leader's log knows (KIP-664): epoch, last sequence
+number, last time stamp, the epoch of the coordinator that wrote the last marker, and
+where the open transaction begins; -1 for what there is not. NOT_LEADER_OR_FOLLOWER on
+another replica, UNKNOWN_TOPIC_OR_PARTITION, and INVALID_TOPIC_EXCEPTION for a name that
+no topic may have. A request can be preempted after every 64 producers.
+
+Version notes: v0 is flexible.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.cluster.topics import check_name
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from broker.protocol.topic_partition import TopicPartition
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
+from planes.slices import Pace, preempt
+
+
+async def handle(
+    request: Request, body: DescribeProducersRequest, broker: Broker
+) -> DescribeProducersResponse:
+    """Describe the producers of each partition."""
+    topics: list[TopicResponse] = []
+    for topic in body.topics:
+        rows = []
+        for index in topic.partition_indexes:
+            rows.append(await _partition(TopicPartition(topic.name, index), broker))
+            await preempt()
+        topics.append(TopicResponse(name=topic.name, partitions=rows))
+    return DescribeProducersResponse(topics=topics)
+
+
+async def _partition(key: TopicPartition, broker: Broker) -> PartitionResponse:
+    try:
+        check_name(key.topic)
+        log = broker.replicas.leader(key).log
+    except KafkaError as error:
+        return PartitionResponse(
+            partition_index=key.partition,
+            error_code=error.code,
+            error_message=error.message,
+            active_producers=(),
+        )
+    pace = Pace()
+    return PartitionResponse(
+        partition_index=key.partition,
+        error_code=ErrorCode.none,
+        active_producers=[
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=state.epoch,
+                last_sequence=state.batches[-1].last_sequence if state.batches else -1,
+                last_timestamp=state.last_ms,
+                coordinator_epoch=state.coordinator_epoch,
+                current_txn_start_offset=state.transaction_from,
+            )
+            async for producer_id, state in pace.over(log.producers.described())
+        ],
+    )
+
+
+API: Final = Api(
+    key=ApiKey.DESCRIBE_PRODUCERS,
+    versions=(0, 0),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        rows={"topics": ("topics",), "partitions": ("partition_indexes",)}
+    ),
+)

@@ -1,0 +1,164 @@
+"""TxnOffsetCommit (28): offsets of a group that count when a transaction commits.
+
+Versions: 0-4.
+
+Behaviour:
+- The transaction is verified with its coordinator before it begins in the group's
+  partition of ``__consumer_offsets`` (KIP-890).
+- Answered when the offsets are in the log, replicated as acks=-1 is. They are shown
+  once the commit marker is there, too; until then OffsetFetch answers
+  UNSTABLE_OFFSET_COMMIT to those who ask for stable offsets.
+- A consumer that is named with its generation is fenced: ILLEGAL_GENERATION,
+  UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID. A producer of an old epoch gets
+  INVALID_PRODUCER_EPOCH.
+- Partitions that do not exist fail alone, with UNKNOWN_TOPIC_OR_PARTITION.
+- A request can be preempted between two topics, before anything is committed.
+
+Version notes: v2 carries leader epochs, and says COORDINATOR_LOAD_IN_PROGRESS where
+earlier ones say COORDINATOR_NOT_AVAILABLE; v3 is flexible and names the member
+(KIP-447); v4 may say TRANSACTION_ABORTABLE (KIP-890).
+
+Left out: v5, which adds the group's partition to the transaction (KIP-890, part 2).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import answer_to
+from broker.apis.common.verification import Sending, verified
+from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.groups.commits import Position, TransactionalCommit
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from broker.protocol.topic_partition import TopicPartition
+from broker.requests.classifier import GROUP
+from broker.requests.request import Request
+from broker.shards.effects import InTransaction
+from planes.slices import Pace, preempt
+
+_LOADING_SINCE: Final = 2
+_ABORTABLE_SINCE: Final = 4
+# A batch of a coordinator has no sequence numbers.
+_NO_SEQUENCE: Final = 0
+# Offsets written and answered in one step.
+_OFFSETS_PER_BATCH: Final = 128
+
+Outcomes = dict[TopicPartition, ErrorCode]
+
+
+async def handle(
+    request: Request, body: TxnOffsetCommitRequest, broker: Broker
+) -> TxnOffsetCommitResponse:
+    """Commit what exists, and answer for all partitions."""
+    outcomes: Outcomes = {}
+    positions: dict[TopicPartition, Position] = {}
+    pace = Pace()
+    async for topic in pace.over(body.topics):
+        known = broker.metadata_cache.topic(topic.name)
+        async for partition in pace.over(topic.partitions):
+            target = TopicPartition(topic.name, partition.partition_index)
+            if known is None or target.partition not in known.partitions:
+                outcomes[target] = ErrorCode.unknown_topic_or_partition
+                continue
+            positions[target] = Position(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata,
+            )
+    remaining = list(positions.items())
+    for start in range(0, len(remaining), _OFFSETS_PER_BATCH):
+        some = dict(remaining[start : start + _OFFSETS_PER_BATCH])
+        try:
+            outcomes |= await _commit(request, body, broker, some)
+        except KafkaError as refused:
+            code = _told(refused.code, request.api_version)
+            outcomes |= dict.fromkeys(some, code)
+        await preempt()
+    return await _answer(body, outcomes)
+
+
+async def _commit(
+    request: Request,
+    body: TxnOffsetCommitRequest,
+    broker: Broker,
+    positions: dict[TopicPartition, Position],
+) -> Outcomes:
+    """Return what became of partitions that exist; raise an error of all of them."""
+    if not body.group_id:
+        raise KafkaError(ErrorCode.invalid_group_id)
+    index = broker.groups.partition_for(body.group_id)
+    key = TopicPartition(GROUP_METADATA_TOPIC, index)
+    sending = Sending(body.producer_id, body.producer_epoch, _NO_SEQUENCE)
+    found = await verified(
+        body.transactional_id,
+        {key: sending},
+        broker,
+        knows_abortable=request.api_version >= _ABORTABLE_SINCE,
+    )
+    guard = found.get(key)
+    if isinstance(guard, ErrorCode):
+        raise KafkaError(guard)
+    commit = TransactionalCommit(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        generation=body.generation_id,
+        instance_id=body.group_instance_id,
+        positions=positions,
+        transaction=InTransaction(body.producer_id, body.producer_epoch, guard),
+    )
+    waiting = broker.groups.offsets.commit_in_transaction(commit)
+    committed = await answer_to(waiting)
+    return dict(committed)
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """Return the error that clients of a version retry."""
+    if code is ErrorCode.network_exception:
+        code = ErrorCode.coordinator_load_in_progress
+    if code is ErrorCode.coordinator_load_in_progress and version < _LOADING_SINCE:
+        return ErrorCode.coordinator_not_available
+    return code
+
+
+async def _answer(
+    body: TxnOffsetCommitRequest, outcomes: Outcomes
+) -> TxnOffsetCommitResponse:
+    pace = Pace()
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=outcomes[
+                            TopicPartition(topic.name, partition.partition_index)
+                        ],
+                    )
+                    async for partition in pace.over(topic.partitions)
+                ],
+            )
+            async for topic in pace.over(body.topics)
+        ],
+    )
+
+
+API: Final = Api(
+    key=ApiKey.TXN_OFFSET_COMMIT,
+    versions=(0, 4),
+    request_class=GROUP,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        try_again=ErrorCode.coordinator_not_available,
+        rows={"topics": ("topics",), "partitions": ("partitions",)},
+    ),
+)

@@ -1,0 +1,271 @@
+"""WriteTxnMarkers, TxnOffsetCommit and DescribeProducers, through the whole broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+from tests.broker.apis.broker_world import World
+from tests.broker.apis.requests import fetch_fields, leader_and_isr, values_of
+from tests.broker.apis.test_transactional_produce import Verifier, produce, sent
+
+NONE = ErrorCode.none
+OFFSETS = "__consumer_offsets"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.create("t", 2)
+    world.broker.verify_transaction = Verifier()
+    # Creates the offsets topic; the second time it is there.
+    for _ in range(2):
+        world.send(ApiKey.FIND_COORDINATOR, 1, key="g", key_type=0)
+    return world
+
+
+def marker(*keys: tuple[str, int], **fields: Any) -> dict[str, Any]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in keys:
+        topics.setdefault(topic, []).append(index)
+    return {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "transaction_result": True,
+        "topics": [
+            {"name": name, "partition_indexes": indexes}
+            for name, indexes in topics.items()
+        ],
+        "coordinator_epoch": 3,
+        **fields,
+    }
+
+
+def outcomes(answer: Any) -> dict[tuple[int, str, int], ErrorCode]:
+    return {
+        (each.producer_id, topic.name, row.partition_index): row.error_code
+        for each in answer.markers
+        for topic in each.topics
+        for row in topic.partitions
+    }
+
+
+def write(world: World, *markers: dict[str, Any]) -> dict[Any, ErrorCode]:
+    return outcomes(world.send(ApiKey.WRITE_TXN_MARKERS, 1, markers=markers))
+
+
+def offsets_partition(world: World) -> int:
+    return world.broker.groups.partition_for("g")
+
+
+def commit(world: World, offset: int, version: int = 3, **fields: Any) -> ErrorCode:
+    row = {
+        "partition_index": 0,
+        "committed_offset": offset,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
+    given = {
+        "transactional_id": "tx",
+        "group_id": "g",
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "generation_id": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{"name": "t", "partitions": [row]}],
+    }
+    answer = world.send(ApiKey.TXN_OFFSET_COMMIT, version, **{**given, **fields})
+    code: ErrorCode = answer.topics[0].partitions[0].error_code
+    return code
+
+
+def committed(world: World) -> tuple[int, ErrorCode]:
+    answer = world.send(
+        ApiKey.OFFSET_FETCH,
+        7,
+        group_id="g",
+        topics=[{"name": "t", "partition_indexes": [0]}],
+        require_stable=True,
+    )
+    row = answer.topics[0].partitions[0]
+    return row.committed_offset, row.error_code
+
+
+def described(world: World, key: tuple[str, int] = ("t", 0)) -> Any:
+    topics = [{"name": key[0], "partition_indexes": [key[1]]}]
+    answer = world.send(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
+    return answer.topics[0].partitions[0]
+
+
+# ---- markers ----
+
+
+def test_markers_end_transactions_where_they_are_written(world: World) -> None:
+    produce(world, {("t", 0): sent(), ("t", 1): sent()})
+    assert world.fetch("t").last_stable_offset == 0
+    found = write(world, marker(("t", 0), ("t", 1), transaction_result=False))
+    assert found == {(7, "t", 0): NONE, (7, "t", 1): NONE}
+    fields = fetch_fields({("t", 0): 0}, isolation_level=1)
+    read = world.send(ApiKey.FETCH, 12, **fields).responses[0].partitions[0]
+    assert (read.high_watermark, read.last_stable_offset) == (2, 2)
+    told = [(each.producer_id, each.first_offset) for each in read.aborted_transactions]
+    assert told == [(7, 0)]
+    assert len(values_of(read.records)) == 2
+    world.check()
+
+
+def test_each_partition_of_a_marker_fails_alone(world: World) -> None:
+    produce(world, {("t", 0): sent(epoch=1)})
+    found = write(
+        world,
+        marker(("t", 0), ("t", 1), ("t", 9), ("u", 0)),
+        marker(("t", 0), producer_id=8, producer_epoch=0),
+    )
+    assert found == {
+        (7, "t", 0): ErrorCode.invalid_producer_epoch,
+        (7, "t", 1): NONE,
+        (7, "t", 9): ErrorCode.unknown_topic_or_partition,
+        (7, "u", 0): ErrorCode.unknown_topic_or_partition,
+        (8, "t", 0): NONE,
+    }
+    fenced = write(world, marker(("t", 1), coordinator_epoch=2))
+    assert fenced == {(7, "t", 1): ErrorCode.transaction_coordinator_fenced}
+
+
+def test_a_marker_is_answered_when_followers_have_it(world: World) -> None:
+    word = leader_and_isr(("t", 0), leader=0, leader_epoch=5, isr=(0, 2))
+    world.command(ApiKey.LEADER_AND_ISR, word)
+    call = world.start(ApiKey.WRITE_TXN_MARKERS, 1, markers=[marker(("t", 0))])
+    assert not call.done
+    world.send(ApiKey.FETCH, 12, **fetch_fields({("t", 0): 1}, replica_id=2))
+    assert outcomes(call.answer) == {(7, "t", 0): NONE}
+
+
+def test_a_marker_that_is_not_replicated_times_out(world: World) -> None:
+    word = leader_and_isr(("t", 0), leader=0, leader_epoch=5, isr=(0, 2))
+    world.command(ApiKey.LEADER_AND_ISR, word)
+    call = world.start(ApiKey.WRITE_TXN_MARKERS, 1, markers=[marker(("t", 0))])
+    world.pass_ms(30_001)
+    assert outcomes(call.answer) == {(7, "t", 0): ErrorCode.request_timed_out}
+
+
+def test_a_client_may_not_write_markers() -> None:
+    world = World({"doorkeeper.controller.listeners": "CONTROLLER"})
+    world.create("t")
+    call = world.start(ApiKey.WRITE_TXN_MARKERS, 1, markers=[marker(("t", 0))])
+    denied = ErrorCode.cluster_authorization_failed
+    assert call.closed or outcomes(call.answer) == {(7, "t", 0): denied}
+    assert world.broker.logs.logs[TopicPartition("t", 0)].log_end_offset == 0
+
+
+def test_markers_can_be_preempted_between_two_partitions(world: World) -> None:
+    keys = [("t", 0), ("t", 1)]
+    call = world.start(ApiKey.WRITE_TXN_MARKERS, 1, stop_at=1, markers=[marker(*keys)])
+    logs = world.broker.logs.logs
+    assert [logs[TopicPartition(*key)].log_end_offset for key in keys] == [1, 0]
+    call.go_on()
+    assert set(outcomes(call.answer).values()) == {NONE}
+
+
+# ---- offsets of transactions ----
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_offsets_are_shown_when_the_marker_is_written(
+    world: World, version: int
+) -> None:
+    assert commit(world, 5, version) is NONE
+    assert committed(world) == (-1, ErrorCode.unstable_offset_commit)
+    key = (OFFSETS, offsets_partition(world))
+    assert write(world, marker(key)) == {(7, *key): NONE}
+    assert committed(world) == (5, NONE)
+    assert commit(world, 9, version) is NONE
+    write(world, marker(key, transaction_result=False))
+    assert committed(world) == (5, NONE)
+    world.check()
+
+
+def test_open_offsets_are_known_after_a_restart(world: World) -> None:
+    assert commit(world, 5) is NONE
+    again = world.restarted()
+    again.broker.verify_transaction = Verifier()
+    assert committed(again) == (-1, ErrorCode.unstable_offset_commit)
+    write(again, marker((OFFSETS, offsets_partition(again))))
+    assert committed(again) == (5, NONE)
+    assert committed(again.restarted()) == (5, NONE)
+
+
+def test_a_zombie_commits_nothing(world: World) -> None:
+    key = (OFFSETS, offsets_partition(world))
+    assert commit(world, 5) is NONE
+    write(world, marker(key, producer_epoch=1, transaction_result=False))
+    assert commit(world, 6) is ErrorCode.invalid_producer_epoch
+    assert committed(world) == (-1, NONE)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "told"),
+    [
+        (ErrorCode.transaction_abortable, 4, ErrorCode.transaction_abortable),
+        (ErrorCode.transaction_abortable, 3, ErrorCode.invalid_txn_state),
+        (ErrorCode.producer_fenced, 3, ErrorCode.invalid_producer_epoch),
+        (ErrorCode.network_exception, 3, ErrorCode.coordinator_load_in_progress),
+        (ErrorCode.network_exception, 1, ErrorCode.coordinator_not_available),
+    ],
+)
+def test_offsets_need_a_transaction_that_has_their_group(
+    world: World, said: ErrorCode, version: int, told: ErrorCode
+) -> None:
+    verifier = Verifier()
+    verifier.answers[TopicPartition(OFFSETS, offsets_partition(world))] = said
+    world.broker.verify_transaction = verifier
+    assert commit(world, 5, version) is told
+    assert committed(world) == (-1, NONE)
+
+
+def test_errors_of_offsets_in_transactions(world: World) -> None:
+    assert commit(world, 5, group_id="") is ErrorCode.invalid_group_id
+    assert commit(world, 5, generation_id=3) is ErrorCode.illegal_generation
+    row = {"partition_index": 9, "committed_offset": 1, "committed_metadata": ""}
+    topics = [{"name": "t", "partitions": [row]}]
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert commit(world, 5, topics=topics) is unknown
+    long = {
+        "partition_index": 0,
+        "committed_offset": 1,
+        "committed_metadata": "x" * 5000,
+    }
+    topics = [{"name": "t", "partitions": [long]}]
+    assert commit(world, 5, topics=topics) is ErrorCode.offset_metadata_too_large
+
+
+# ---- producers ----
+
+
+def test_producers_are_described_with_their_open_transactions(world: World) -> None:
+    produce(world, {("t", 0): sent()})
+    (one,) = described(world).active_producers
+    assert (one.producer_id, one.producer_epoch, one.last_sequence) == (7, 0, 0)
+    assert (one.coordinator_epoch, one.current_txn_start_offset) == (-1, 0)
+    assert one.last_timestamp > 0
+    write(world, marker(("t", 0)))
+    (one,) = described(world).active_producers
+    assert (one.coordinator_epoch, one.current_txn_start_offset) == (3, -1)
+
+
+def test_only_a_leader_describes_producers(world: World) -> None:
+    unknown = described(world, ("t", 9))
+    assert unknown.error_code is ErrorCode.unknown_topic_or_partition
+    bad = described(world, ("a/b", 0))
+    assert bad.error_code is ErrorCode.invalid_topic_exception
+    world.live(2)
+    word = leader_and_isr(("t", 0), leader=2, leader_epoch=5, isr=(0, 2))
+    world.command(ApiKey.LEADER_AND_ISR, word)
+    follower = described(world)
+    assert follower.error_code is ErrorCode.not_leader_or_follower
+    assert follower.active_producers == ()
