@@ -87,7 +87,9 @@ LAYERS = {
 ONLY = {
     "broker.client": ("broker.client", "broker.protocol"),
     "broker.controller": ("broker.controller", "broker.protocol"),
-    "broker.zookeeper": ("broker.zookeeper", "broker.client", "broker.protocol"),
+    "broker.zookeeper": (
+        *("broker.zookeeper", "broker.client", "broker.protocol", "broker.disk"),
+    ),
 }
 
 MAP = ROOT / "docs/map.md"

@@ -54,10 +54,15 @@ class OpCode(IntEnum):
     EXISTS = 3
     GET_DATA = 4
     SET_DATA = 5
+    GET_ACL = 6
     GET_CHILDREN = 8
+    SYNC = 9
     PING = 11
+    GET_CHILDREN_2 = 12
     CHECK = 13
     MULTI = 14
+    CREATE_2 = 15
+    AUTH = 100
     SET_WATCHES = 101
     CLOSE_SESSION = -11
     ERROR = -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.zookeeper.in_memory.server import ZooKeeperServer
+from broker.zookeeper.in_memory.server import CallDisk, ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
 from simulation.virtual_time.memory_network import (
     MemoryConnection,
@@ -17,10 +17,11 @@ def memory_zookeeper(
     port: int,
     *,
     request_s: float = 0.0,
+    call: CallDisk | None = None,
 ) -> ZooKeeperServer:
     """Return a server of ``service`` at ``port``; cost: ``request_s`` a request."""
     return ZooKeeperServer(
-        service, lambda: _Listener(network, port), request_s=request_s
+        service, lambda: _Listener(network, port), request_s=request_s, call=call
     )
 
 

@@ -1,1 +1,1 @@
-"""A ZooKeeper server in memory, which speaks ZooKeeper's wire protocol."""
+"""A ZooKeeper server in memory, durable on disk, which speaks the wire protocol."""

@@ -24,6 +24,7 @@ from broker.zookeeper.messages import (
     EPHEMERAL,
     EVENT_XID,
     OK,
+    OPEN_ACL,
     SEQUENTIAL,
     Greeting,
     OpCode,
@@ -42,10 +43,17 @@ from broker.zookeeper.znodes import (
 )
 
 UNIMPLEMENTED: Final = -6
+INVALID_ACL: Final = -114
+AUTH_FAILED: Final = -115
+QUOTA_EXCEEDED: Final = -125
 # What operations of a multi say that come after the one that failed.
 _NOT_TRIED: Final = -2
 _CONNECTED: Final = 3
-WRITES: Final = (OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.MULTI)
+# The only entry of an access list: everybody may do everything.
+_OPEN: Final = (31, "world", "anyone")
+WRITES: Final = (
+    *(OpCode.CREATE, OpCode.CREATE_2, OpCode.SET_DATA, OpCode.DELETE, OpCode.MULTI),
+)
 
 
 class Connect(NamedTuple):
@@ -79,6 +87,8 @@ def greeting_frame(greeting: Greeting) -> bytes:
 def read_ops(opcode: int, reader: Reader) -> list[Op]:
     """Read what a request is to write; raises `MalformedFrame`, or `OtherError`."""
     if opcode != OpCode.MULTI:
+        # The second form differs in its answer only.
+        opcode = OpCode.CREATE if opcode == OpCode.CREATE_2 else opcode
         return [_read_op(opcode, reader)]
     ops: list[Op] = []
     while True:
@@ -104,13 +114,17 @@ def _read_op(opcode: int, reader: Reader) -> Op:
 
 def _read_create(path: str, reader: Reader) -> Create:
     data = reader.read_buffer()
-    for _ in range(reader.read_count()):
-        # Who may do what: everybody may do everything here.
-        reader.read_int(), reader.read_text(), reader.read_text()
+    acl = [
+        (reader.read_int(), reader.read_text(), reader.read_text())
+        for _ in range(reader.read_count())
+    ]
     flags = reader.read_int()
     if flags & ~(EPHEMERAL | SEQUENTIAL):
         # Containers, and znodes that live for a time.
         raise OtherError(path, UNIMPLEMENTED)
+    if acl != [_OPEN]:
+        # Nothing would enforce any other.
+        raise OtherError(path, INVALID_ACL)
     return Create(path, data, bool(flags & EPHEMERAL), bool(flags & SEQUENTIAL))
 
 
@@ -151,6 +165,16 @@ def data_body(data: bytes, stat: Stat) -> bytes:
 def children_body(names: Sequence[str]) -> bytes:
     """Return the body of a znode's children."""
     return packed_texts(names)
+
+
+def acl_body(stat: Stat) -> bytes:
+    """Return the body of a znode's access list."""
+    return OPEN_ACL + packed_stat(stat)
+
+
+def path_body(path: str) -> bytes:
+    """Return the body of an answer that repeats its path."""
+    return packed_text(path)
 
 
 def stat_body(stat: Stat) -> bytes:

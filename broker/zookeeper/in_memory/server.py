@@ -1,19 +1,40 @@
 """A ZooKeeper server on any transport; cancelled, it is killed.
 
 Its service outlives it: run it again, and its tree is there, and its sessions.
+
+Where the service has a journal, frames leave once everything decided before them is on
+disk, answers to reads included: they show writes that are not. One task writes and
+syncs; requests that arrive during a sync share the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
 
 import trio
 
-from broker.client.signals import Signal
+from broker.client.signals import Changes, Signal
 from broker.protocol.errors import MalformedFrame
+from broker.zookeeper.in_memory.journal import Journal
 from broker.zookeeper.in_memory.service import ZooKeeperService
 from broker.zookeeper.jute import REQUEST_BYTES_MAX, Frames
+
+_CONNECTIONS_MAX: Final = 1000
+_CONNECT_S: Final = 10.0
+_FAREWELL_S: Final = 5.0
+# A client with more unsent answers than this gets no more until it has read some.
+_UNSENT_BYTES_MAX: Final = 4 << 20
+# The commands that ask whether a server runs, and the answers.
+_COMMANDS: Final = {
+    b"ruok": b"imok",
+    b"srvr": b"Zookeeper version: in memory\nMode: standalone\n",
+}
+
+
+# Runs a function that waits for a disk.
+CallDisk: TypeAlias = "Callable[[Callable[[], None]], Awaitable[None]]"
 
 
 class ClientConnection(Protocol):
@@ -45,7 +66,8 @@ class Listener(Protocol):
 class ZooKeeperServer:
     """One server of a service, which takes ``request_s`` for each request.
 
-    ``listen`` is called each time that the server runs.
+    ``listen`` is called each time that the server runs. ``call`` runs a function that
+    waits for the disk; by default on the event loop.
     """
 
     def __init__(
@@ -54,7 +76,12 @@ class ZooKeeperServer:
         listen: Callable[[], Listener],
         *,
         request_s: float = 0.0,
+        call: CallDisk | None = None,
     ) -> None:
+        self._disk = (
+            None if service.journal is None else _Disk(service, service.journal, call)
+        )
+        self._connections = 0
         self._request_s = request_s
         self._service = service
         self._listen = listen
@@ -68,9 +95,17 @@ class ZooKeeperServer:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._expire_sessions)
+                if self._disk is not None:
+                    nursery.start_soon(self._disk.run)
                 task_status.started()
                 while True:
-                    nursery.start_soon(self._serve, await listener.accept())
+                    connection = await listener.accept()
+                    if self._connections < _CONNECTIONS_MAX:
+                        self._connections += 1
+                        nursery.start_soon(self._serve, connection)
+                    else:
+                        connection.abort()
+                        connection.close()
         finally:
             self._service.stopped()
             listener.close()
@@ -79,15 +114,19 @@ class ZooKeeperServer:
         while True:
             await trio.sleep(self._service.until_tick_ns() / 1e9)
             self._service.expire()
+            if self._disk is not None:
+                # Their watchers, if any, wait for it; znodes are gone without them.
+                self._disk.has_work()
 
     async def _serve(self, connection: ClientConnection) -> None:
-        peer = _Peer(connection)
+        peer = _Peer(connection, self._disk)
         try:
             async with trio.open_nursery() as nursery:
                 peer.scope = nursery.cancel_scope
                 nursery.start_soon(peer.write_all)
                 nursery.start_soon(self._read_all, peer)
         finally:
+            self._connections -= 1
             self._service.disconnect(peer)
             if not peer.said_all:
                 connection.abort()
@@ -97,13 +136,20 @@ class ZooKeeperServer:
         frames = Frames(REQUEST_BYTES_MAX)
         take = self._service.connect
         try:
-            while chunk := await peer.connection.receive_some():
-                frames.receive(chunk)
-                while (frame := frames.next()) is not None:
-                    if self._request_s:
-                        await trio.sleep(self._request_s)
-                    take(peer, frame)
-                    take = self._service.take
+            with trio.move_on_after(_CONNECT_S) as waiting:
+                while chunk := await peer.connection.receive_some():
+                    if answer := _COMMANDS.get(chunk[:4]):
+                        peer.send(answer)
+                        peer.hang_up()
+                        return
+                    frames.receive(chunk)
+                    while (frame := frames.next()) is not None:
+                        if self._request_s:
+                            await trio.sleep(self._request_s)
+                        take(peer, frame)
+                        take = self._service.take
+                        waiting.deadline = math.inf
+                        await peer.room()
         except (trio.BrokenResourceError, MalformedFrame):
             # Gone, or not one of ours: either way there is nothing more to say.
             pass
@@ -113,23 +159,33 @@ class ZooKeeperServer:
 class _Peer:
     """A client, and what it is to be told."""
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: ClientConnection, disk: _Disk | None) -> None:
         self.connection = connection
         self.scope = trio.CancelScope()
         self.said_all = False
+        self._disk = disk
         self._frames: list[bytes] = []
+        self._unsent_bytes = 0
         self._last = False
         self._written = Signal()
+        self._sent = Changes()
 
     def send(self, frame: bytes) -> None:
         """Send a frame after those that are to be sent already."""
         self._frames.append(frame)
+        self._unsent_bytes += len(frame)
         self._written.notify()
 
     def hang_up(self) -> None:
-        """Send what is to be sent, and end the connection."""
+        """Send what is to be sent, if the client reads it, and end the connection."""
         self._last = True
+        self.scope.deadline = trio.current_time() + _FAREWELL_S
         self._written.notify()
+
+    async def room(self) -> None:
+        """Wait while too much is to be sent."""
+        while self._unsent_bytes > _UNSENT_BYTES_MAX:
+            await self._sent.next()
 
     async def write_all(self) -> None:
         """Send frames until the last."""
@@ -137,9 +193,58 @@ class _Peer:
             while not self.said_all:
                 await self._written.wait()
                 frames, self._frames = self._frames, []
-                await self.connection.send_all(b"".join(frames))
+                if self._disk is not None:
+                    await self._disk.sync()
+                sent = b"".join(frames)
+                await self.connection.send_all(sent)
+                self._unsent_bytes -= len(sent)
+                self._sent.notify()
                 self.said_all = self._last and not self._frames
         except trio.BrokenResourceError:
             # The reader hears of it as well; what was to be said is lost.
             pass
         self.scope.cancel()
+
+
+class _Disk:
+    """The task that writes a journal, and the tasks that wait for it."""
+
+    def __init__(
+        self,
+        service: ZooKeeperService,
+        journal: Journal,
+        call: CallDisk | None,
+    ) -> None:
+        self._service = service
+        self._journal = journal
+        self._call = call
+        self._work = Signal()
+        self._synced = Changes()
+
+    def has_work(self) -> None:
+        """Write what has been appended, soon."""
+        self._work.notify()
+
+    async def sync(self) -> None:
+        """Wait until everything appended so far is on disk."""
+        appended = self._journal.appended
+        while self._journal.synced < appended:
+            self._work.notify()
+            await self._synced.next()
+
+    async def run(self) -> None:
+        """Write and sync what is appended, and replace a long log by a snapshot."""
+        journal = self._journal
+        while True:
+            await self._work.wait()
+            if journal.synced == journal.appended:
+                continue
+            written = journal.write()
+            if self._call is None:
+                journal.sync()
+            else:
+                await self._call(journal.sync)
+            journal.synced = written
+            if journal.is_long:
+                journal.replace(self._service.tree.zxid, self._service.packed())
+            self._synced.notify()

@@ -3,24 +3,40 @@
 One service may be behind several servers, as an ensemble without delays is: whatever
 was written at one is read at all, and a session moves from one to another. It outlives
 its servers, as files would. Nothing here waits; peers are told by synchronous calls.
+
+With a journal, every transaction is appended to it, and the state is recovered from it.
+The server delays answers until the journal is on disk.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.protocol.errors import MalformedFrame
 from broker.zookeeper.in_memory import messages
+from broker.zookeeper.in_memory.journal import Journal, JournalError, Recovered
 from broker.zookeeper.in_memory.sessions import Session, Sessions
+from broker.zookeeper.in_memory.transactions import (
+    Refused,
+    SessionEnded,
+    SessionOpened,
+    Transaction,
+    Written,
+    packed_transaction,
+    read_transaction,
+)
 from broker.zookeeper.in_memory.tree import Tree
 from broker.zookeeper.in_memory.watch_table import WatchTable
-from broker.zookeeper.jute import Reader
+from broker.zookeeper.jute import Reader, packed_stat
 from broker.zookeeper.messages import BAD_ARGUMENTS, OK, PING_XID, Greeting, OpCode
 from broker.zookeeper.znodes import (
+    Create,
     Delete,
     EventKind,
+    Op,
     OtherError,
     Stat,
     WatchEvent,
@@ -29,6 +45,19 @@ from broker.zookeeper.znodes import (
 
 _EXPIRED: Final = Greeting(0, 0, bytes(16))
 _NS_PER_MS: Final = 1_000_000
+_READS: Final = (
+    *(OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_ACL),
+    *(OpCode.GET_CHILDREN, OpCode.GET_CHILDREN_2),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on the memory that clients can occupy beside the znodes."""
+
+    sessions: int = 10_000
+    watches_per_connection: int = 100_000
+    ephemerals_per_session: int = 10_000
 
 
 class Peer(Protocol):
@@ -53,7 +82,13 @@ class ZooKeeperService:
         rng: random.Random,
         tick_ms: int = 2000,
         start_ms: int,
+        journal: Journal | None = None,
+        limits: Limits = Limits(),
     ) -> None:
+        """Begin with what ``journal`` holds.
+
+        :raises JournalError: if that is no state of a service.
+        """
         self._now_ns = now_ns
         # What its wall clock says when ``now_ns`` is 0: by that znodes are dated.
         self._start_ms = start_ms
@@ -62,6 +97,48 @@ class ZooKeeperService:
         self._watches: WatchTable[Peer] = WatchTable()
         self._servers = 0
         self._of_peer: dict[Peer, Session[Peer]] = {}
+        self._limits = limits
+        self.journal = journal
+        if journal is not None:
+            self._recover(journal.recovered)
+
+    # ---- the journal ----------------------------------------------------------------
+
+    def packed(self) -> bytes:
+        """Return the whole state as bytes, for a snapshot."""
+        return self.tree.packed() + self.sessions.packed()
+
+    def _record(self, transaction: Transaction) -> None:
+        """Append the transaction whose number was used last."""
+        if self.journal is not None:
+            self.journal.append(packed_transaction(self.tree.zxid, transaction))
+
+    def _recover(self, recovered: Recovered) -> None:
+        try:
+            if recovered.snapshot is not None:
+                reader = Reader(recovered.snapshot)
+                self.tree = Tree.read(reader)
+                self.sessions.add_all(reader)
+            for record in recovered.records:
+                self._replay(*read_transaction(record))
+        except (MalformedFrame, ZooKeeperError) as error:
+            raise JournalError(f"a log that was not written here: {error}") from error
+
+    def _replay(self, zxid: int, transaction: Transaction) -> None:
+        if zxid != self.tree.zxid + 1:
+            expected = self.tree.zxid + 1
+            raise MalformedFrame(f"transaction {zxid} in place of {expected}")
+        match transaction:
+            case SessionOpened(session_id, password, timeout_ms):
+                self.tree.skip()
+                self.sessions.add(session_id, password, timeout_ms)
+            case SessionEnded(session_id, now_ms):
+                self.sessions.remove(self.sessions[session_id])
+                self._delete_ephemerals(session_id, now_ms)
+            case Written(session_id, now_ms, ops):
+                self.tree.transact(ops, session=session_id, now_ms=now_ms)
+            case Refused():
+                self.tree.skip()
 
     # ---- connections ----------------------------------------------------------------
 
@@ -71,8 +148,12 @@ class ZooKeeperService:
         if asked.last_zxid > self.tree.zxid:
             raise MalformedFrame(f"the client has seen transaction {asked.last_zxid}")
         if asked.session_id == 0:
+            if len(self.sessions) >= self._limits.sessions:
+                raise MalformedFrame(f"more than {self._limits.sessions} sessions")
             self.tree.skip()
             session = self.sessions.open(asked.timeout_ms, self._now_ms(), peer)
+            opened = SessionOpened(session.id, session.password, session.timeout_ms)
+            self._record(opened)
         else:
             found = self.sessions.find(asked.session_id, asked.password)
             if found is None:
@@ -128,14 +209,19 @@ class ZooKeeperService:
 
     def _end(self, session: Session[Peer]) -> None:
         self.sessions.remove(session)
-        paths = self.tree.ephemerals(session.id)
-        ops = [Delete(path) for path in paths]
-        _, events = self.tree.transact(ops, session=0, now_ms=self._wall_clock_ms())
+        now_ms = self._wall_clock_ms()
+        events = self._delete_ephemerals(session.id, now_ms)
+        self._record(SessionEnded(session.id, now_ms))
         self._tell(events)
         if session.peer is not None:
             peer = session.peer
             self.disconnect(peer)
             peer.hang_up()
+
+    def _delete_ephemerals(self, session_id: int, now_ms: int) -> list[WatchEvent]:
+        ops = [Delete(path) for path in self.tree.ephemerals(session_id)]
+        _, events = self.tree.transact(ops, session=0, now_ms=now_ms)
+        return events
 
     # ---- requests -------------------------------------------------------------------
 
@@ -156,6 +242,10 @@ class ZooKeeperService:
             peer.send(messages.answer_frame(xid, self.tree.zxid, OK))
             self.disconnect(peer)
             peer.hang_up()
+        elif opcode == OpCode.AUTH:
+            # There are no identities; a client without the wanted one is refused.
+            peer.send(messages.answer_frame(xid, 0, messages.AUTH_FAILED))
+            peer.hang_up()
         else:
             self._answer(peer, session, xid, opcode, reader)
 
@@ -174,39 +264,61 @@ class ZooKeeperService:
 
     def _write(self, session: Session[Peer], opcode: int, reader: Reader) -> bytes:
         ops = messages.read_ops(opcode, reader)
+        self._expect_room(session, ops)
+        now_ms = self._wall_clock_ms()
         try:
-            results, events = self.tree.transact(
-                ops, session=session.id, now_ms=self._wall_clock_ms()
-            )
+            results, events = self.tree.transact(ops, session=session.id, now_ms=now_ms)
         except ZooKeeperError as error:
+            self._record(Refused())
             if opcode != OpCode.MULTI or error.op is None:
                 raise
             return messages.failed_multi_body(len(ops), error.op, error.code)
+        self._record(Written(session.id, now_ms, ops))
         self._tell(events)
-        return messages.write_body(opcode, ops, results)
+        body = messages.write_body(opcode, ops, results)
+        if opcode == OpCode.CREATE_2:
+            (path,) = results
+            assert isinstance(path, str)
+            body += messages.stat_body(self.tree.get(path).stat)
+        return body
+
+    def _expect_room(self, session: Session[Peer], ops: Sequence[Op]) -> None:
+        created = sum(isinstance(it, Create) and it.ephemeral for it in ops)
+        count = self.tree.count_ephemerals(session.id) + created
+        if created and count > self._limits.ephemerals_per_session:
+            raise OtherError(ops[0].path, messages.QUOTA_EXCEEDED)
 
     def _read(self, peer: Peer, opcode: int, reader: Reader) -> bytes:
         if opcode == OpCode.SET_WATCHES:
             self._set_watches(peer, reader)
             return b""
-        if opcode not in (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN):
+        if opcode == OpCode.SYNC:
+            return messages.path_body(reader.read_text())
+        if opcode not in _READS:
             raise OtherError("", messages.UNIMPLEMENTED)
-        path, watch = reader.read_text(), reader.read_bool()
-        if opcode == OpCode.EXISTS and "\0" in path:
-            raise OtherError(path, BAD_ARGUMENTS)
-        if watch and opcode == OpCode.EXISTS:
-            # It sees a znode come into being, too.
-            self._watches.watch_data(path, peer)
-        data, stat = self.tree.get(path)
+        path = reader.read_text()
+        watch = opcode != OpCode.GET_ACL and reader.read_bool()
         if opcode == OpCode.EXISTS:
-            return messages.stat_body(stat)
+            return messages.stat_body(self._exists(peer, path, watch))
+        data, stat = self.tree.get(path)
+        if opcode == OpCode.GET_ACL:
+            return messages.acl_body(stat)
         if opcode == OpCode.GET_DATA:
             if watch:
-                self._watches.watch_data(path, peer)
+                self._watch_data(path, peer)
             return messages.data_body(data, stat)
         if watch:
-            self._watches.watch_children(path, peer)
-        return messages.children_body(self.tree.children(path))
+            self._watch_children(path, peer)
+        body = messages.children_body(self.tree.children(path))
+        return body if opcode == OpCode.GET_CHILDREN else body + packed_stat(stat)
+
+    def _exists(self, peer: Peer, path: str, watch: bool) -> Stat:
+        if "\0" in path:
+            raise OtherError(path, BAD_ARGUMENTS)
+        if watch:
+            # It sees a znode come into being, too.
+            self._watch_data(path, peer)
+        return self.tree.get(path).stat
 
     # ---- watches --------------------------------------------------------------------
 
@@ -215,13 +327,26 @@ class ZooKeeperService:
             for peer in self._watches.gone_off(event):
                 peer.send(messages.event_frame(self.tree.zxid, event))
 
+    def _watch_data(self, path: str, peer: Peer) -> None:
+        self._expect_few_watches(peer)
+        self._watches.watch_data(path, peer)
+
+    def _watch_children(self, path: str, peer: Peer) -> None:
+        self._expect_few_watches(peer)
+        self._watches.watch_children(path, peer)
+
+    def _expect_few_watches(self, peer: Peer) -> None:
+        limit = self._limits.watches_per_connection
+        if self._watches.count(peer) >= limit:
+            raise MalformedFrame(f"more than {limit} watches")
+
     def _set_watches(self, peer: Peer, reader: Reader) -> None:
         """Set watches again; what they have missed since a transaction is told."""
         zxid = reader.read_long()
         kinds = (
-            (reader.read_texts(), _missed_data, self._watches.watch_data),
-            (reader.read_texts(), _missed_birth, self._watches.watch_data),
-            (reader.read_texts(), _missed_children, self._watches.watch_children),
+            (reader.read_texts(), _missed_data, self._watch_data),
+            (reader.read_texts(), _missed_birth, self._watch_data),
+            (reader.read_texts(), _missed_children, self._watch_children),
         )
         for paths, missed, watch in kinds:
             for path in paths:

@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from broker.zookeeper.jute import Reader, packed_buffer, packed_int, packed_long
+
 P = TypeVar("P")
 
 _PASSWORD_BYTES: Final = 16
@@ -44,11 +46,35 @@ class Sessions(Generic[P]):
             max(timeout_ms, _TICKS_MIN * self.tick_ms), _TICKS_MAX * self.tick_ms
         )
         password = self._rng.randbytes(_PASSWORD_BYTES)
-        session = Session(self._next_id, password, granted_ms, 0, peer)
-        self._next_id += 1
-        self._by_id[session.id] = session
+        session = self.add(self._next_id, password, granted_ms)
+        session.peer = peer
         self.touch(session, now_ms)
         return session
+
+    def add(self, session_id: int, password: bytes, timeout_ms: int) -> Session[P]:
+        """Add a session that no client is connected to."""
+        session = Session[P](session_id, password, timeout_ms, 0, None)
+        self._next_id = max(self._next_id, session_id + 1)
+        self._by_id[session_id] = session
+        return session
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def packed(self) -> bytes:
+        """Return all sessions as bytes, for `add_all`."""
+        pieces = [packed_long(self._next_id), packed_int(len(self._by_id))]
+        for it in self._by_id.values():
+            pieces.append(packed_long(it.id) + packed_buffer(it.password))
+            pieces.append(packed_int(it.timeout_ms))
+        return b"".join(pieces)
+
+    def add_all(self, reader: Reader) -> None:
+        """Add the sessions of a snapshot; raises `MalformedFrame`."""
+        self._next_id = reader.read_long()
+        for _ in range(reader.read_count()):
+            session_id, password = reader.read_long(), reader.read_buffer()
+            self.add(session_id, password, reader.read_int())
 
     def __getitem__(self, session_id: int) -> Session[P]:
         return self._by_id[session_id]

@@ -11,6 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from broker.zookeeper.jute import (
+    Reader,
+    packed_buffer,
+    packed_int,
+    packed_long,
+    packed_text,
+)
 from broker.zookeeper.messages import BAD_ARGUMENTS
 from broker.zookeeper.znodes import (
     BadVersion,
@@ -65,6 +72,23 @@ class _Znode:
             pzxid=self.pzxid,
         )
 
+    def packed(self) -> bytes:
+        """Return the znode without its children."""
+        created = (self.czxid, self.ctime_ms, self.owner)
+        longs = (*created, self.mzxid, self.mtime_ms, self.pzxid)
+        numbers = packed_int(self.version) + packed_int(self.births)
+        return packed_buffer(self.data) + b"".join(map(packed_long, longs)) + numbers
+
+    @classmethod
+    def read(cls, reader: Reader) -> _Znode:
+        data = reader.read_buffer()
+        czxid, ctime_ms, owner = (reader.read_long() for _ in range(3))
+        mzxid, mtime_ms, pzxid = (reader.read_long() for _ in range(3))
+        version, births = reader.read_int(), reader.read_int()
+        return cls(
+            *(data, czxid, ctime_ms, owner, mzxid, mtime_ms, pzxid, version, births)
+        )
+
 
 class Tree:
     """Znodes by path, and the number of the last transaction."""
@@ -72,6 +96,8 @@ class Tree:
     def __init__(self) -> None:
         self.zxid = 0
         self._znodes = {"/": _Znode(b"", 0, 0, 0, 0, 0, 0)}
+        # The ephemeral znodes of each session that has some.
+        self._owned: dict[int, set[str]] = {}
         self._session = 0
         self._now_ms = 0
         self._events: list[WatchEvent] = []
@@ -98,6 +124,27 @@ class Tree:
             raise
         return results, self._events
 
+    def packed(self) -> bytes:
+        """Return the whole tree as bytes, for `read`."""
+        pieces = [packed_long(self.zxid), packed_int(len(self._znodes))]
+        for path, znode in sorted(self._znodes.items()):
+            pieces += (packed_text(path), znode.packed())
+        return b"".join(pieces)
+
+    @classmethod
+    def read(cls, reader: Reader) -> Tree:
+        """Return the tree of a snapshot; raises `MalformedFrame`."""
+        tree = cls()
+        tree.zxid = reader.read_long()
+        # Sorted, so a parent comes before its children.
+        for _ in range(reader.read_count()):
+            path = reader.read_text()
+            tree._put(path, _Znode.read(reader))
+            parent, _, name = path.rpartition("/")
+            if name:
+                tree._znodes[parent or "/"].children.add(name)
+        return tree
+
     def skip(self) -> None:
         """Use up a number: sessions come and go by transactions, too."""
         self.zxid += 1
@@ -117,8 +164,12 @@ class Tree:
         return sorted(self._znode(path).children)
 
     def ephemerals(self, session: int) -> list[str]:
-        """Return the paths of a session's znodes. Cost: all znodes."""
-        return sorted(path for path, it in self._znodes.items() if it.owner == session)
+        """Return the paths of a session's znodes, sorted."""
+        return sorted(self._owned.get(session, ()))
+
+    def count_ephemerals(self, session: int) -> int:
+        """Return the number of a session's znodes."""
+        return len(self._owned.get(session, ()))
 
     # ---- operations -----------------------------------------------------------------
 
@@ -149,7 +200,7 @@ class Tree:
         self._before.setdefault(path, None)
         owner = self._session if op.ephemeral else 0
         zxid, now_ms = self.zxid, self._now_ms
-        self._znodes[path] = _Znode(op.data, zxid, now_ms, owner, zxid, now_ms, zxid)
+        self._put(path, _Znode(op.data, zxid, now_ms, owner, zxid, now_ms, zxid))
         parent.children.add(path.rpartition("/")[2])
         parent.births += 1
         parent.pzxid = zxid
@@ -177,7 +228,7 @@ class Tree:
             raise NotEmpty(op.path)
         self._changed(op.path)
         parent = self._changed(parent_path)
-        del self._znodes[op.path]
+        self._drop(op.path)
         parent.children.remove(op.path.rpartition("/")[2])
         parent.pzxid = self.zxid
         self._happened(EventKind.DELETED, op.path)
@@ -202,10 +253,22 @@ class Tree:
 
     def _undo(self) -> None:
         for path, znode in self._before.items():
-            if znode is None:
-                self._znodes.pop(path, None)
-            else:
-                self._znodes[path] = znode
+            if path in self._znodes:
+                self._drop(path)
+            if znode is not None:
+                self._put(path, znode)
+
+    def _put(self, path: str, znode: _Znode) -> None:
+        self._znodes[path] = znode
+        if znode.owner:
+            self._owned.setdefault(znode.owner, set()).add(path)
+
+    def _drop(self, path: str) -> None:
+        owner = self._znodes.pop(path).owner
+        if owner:
+            self._owned[owner].remove(path)
+            if not self._owned[owner]:
+                del self._owned[owner]
 
 
 def _parent_of(path: str) -> str:

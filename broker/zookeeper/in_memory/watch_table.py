@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from broker.zookeeper.znodes import EventKind, WatchEvent
 
 W = TypeVar("W", bound=Hashable)
+_Table: TypeAlias = "dict[str, dict[W, None]]"
 
 
 class WatchTable(Generic[W]):
@@ -18,16 +19,25 @@ class WatchTable(Generic[W]):
     """
 
     def __init__(self) -> None:
-        self._data: dict[str, dict[W, None]] = {}
-        self._child: dict[str, dict[W, None]] = {}
+        self._data: _Table[W] = {}
+        self._child: _Table[W] = {}
+        # The paths of each watcher, in each table.
+        self._paths: dict[W, tuple[set[str], set[str]]] = {}
 
     def watch_data(self, path: str, watcher: W) -> None:
         """Register a watch for the next change of a znode, but not of its children."""
         self._data.setdefault(path, {})[watcher] = None
+        self._paths_of(watcher)[0].add(path)
 
     def watch_children(self, path: str, watcher: W) -> None:
         """Register a watch for the next change of the set of children."""
         self._child.setdefault(path, {})[watcher] = None
+        self._paths_of(watcher)[1].add(path)
+
+    def count(self, watcher: W) -> int:
+        """Return the number of a watcher's watches."""
+        data, child = self._paths.get(watcher, ((), ()))
+        return len(data) + len(child)
 
     def gone_off(self, event: WatchEvent) -> list[W]:
         """Return who hears of an event, once each; their watches are gone."""
@@ -36,12 +46,22 @@ class WatchTable(Generic[W]):
             heard |= self._data.pop(event.path, {})
         if event.kind in (EventKind.CHILDREN_CHANGED, EventKind.DELETED):
             heard |= self._child.pop(event.path, {})
+        for watcher in heard:
+            data, child = self._paths[watcher]
+            if event.kind is not EventKind.CHILDREN_CHANGED:
+                data.discard(event.path)
+            if event.kind in (EventKind.CHILDREN_CHANGED, EventKind.DELETED):
+                child.discard(event.path)
         return list(heard)
 
     def forget(self, watcher: W) -> None:
-        """Drop all watches of one whose connection has ended. Cost: all paths."""
-        for table in (self._data, self._child):
-            for path in [path for path, them in table.items() if watcher in them]:
+        """Drop all watches of a client whose connection has ended."""
+        data, child = self._paths.pop(watcher, ((), ()))
+        for table, paths in ((self._data, data), (self._child, child)):
+            for path in paths:
                 del table[path][watcher]
                 if not table[path]:
                     del table[path]
+
+    def _paths_of(self, watcher: W) -> tuple[set[str], set[str]]:
+        return self._paths.setdefault(watcher, (set(), set()))

@@ -1,0 +1,94 @@
+"""Transactions of a ZooKeeper service as records of its log.
+
+A service's state is a function of its transactions, in the order of their numbers
+(zxid). Each number is one record: a session's start, its end, operations carried out,
+or a refused write. A refusal changes nothing but uses up a number, which its client has
+seen, so that number must outlive a crash, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from broker.protocol.errors import MalformedFrame
+from broker.zookeeper import messages as client_messages
+from broker.zookeeper.in_memory.messages import read_ops
+from broker.zookeeper.jute import Reader, packed_buffer, packed_int, packed_long
+from broker.zookeeper.messages import OpCode
+from broker.zookeeper.znodes import Op
+
+_OPENED: Final = 1
+_ENDED: Final = 2
+_WRITTEN: Final = 3
+_REFUSED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """A client has got a session."""
+
+    id: int
+    password: bytes
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """A session was closed or has expired, and its ephemeral znodes are deleted."""
+
+    id: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Operations of one request, carried out."""
+
+    session: int
+    now_ms: int
+    ops: Sequence[Op]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A write that failed."""
+
+
+Transaction: TypeAlias = "SessionOpened | SessionEnded | Written | Refused"
+
+
+def packed_transaction(zxid: int, transaction: Transaction) -> bytes:
+    """Return a transaction's record."""
+    match transaction:
+        case SessionOpened(session_id, password, timeout_ms):
+            kind = _OPENED
+            body = packed_long(session_id) + packed_buffer(password)
+            body += packed_int(timeout_ms)
+        case SessionEnded(session_id, now_ms):
+            kind, body = _ENDED, packed_long(session_id) + packed_long(now_ms)
+        case Written(session_id, now_ms, ops):
+            kind, body = _WRITTEN, packed_long(session_id) + packed_long(now_ms)
+            body += client_messages.multi(ops).body
+        case Refused():
+            kind, body = _REFUSED, b""
+    return packed_long(zxid) + packed_int(kind) + body
+
+
+def read_transaction(record: bytes) -> tuple[int, Transaction]:
+    """Return a record's number and transaction; raises `MalformedFrame`."""
+    reader = Reader(record)
+    zxid, kind = reader.read_long(), reader.read_int()
+    if kind == _REFUSED:
+        return zxid, Refused()
+    session_id = reader.read_long()
+    if kind == _OPENED:
+        password = reader.read_buffer()
+        return zxid, SessionOpened(session_id, password, reader.read_int())
+    now_ms = reader.read_long()
+    if kind == _ENDED:
+        return zxid, SessionEnded(session_id, now_ms)
+    if kind != _WRITTEN:
+        raise MalformedFrame(f"a transaction of kind {kind}")
+    return zxid, Written(session_id, now_ms, read_ops(OpCode.MULTI, reader))
