@@ -34,15 +34,21 @@ def cluster() -> None:
     show_default=True,
     help="The first broker's; the others' follow. 0: any that are free.",
 )
+@click.option(
+    "--zookeeper",
+    metavar="java|HOST:PORT",
+    help="Java's ZooKeeper, or one that runs; otherwise one of our own is started.",
+)
 @SETTINGS
 def up(
     brokers: int,
     scheduler: str | None,
     data: Path | None,
     port: int,
+    zookeeper: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Run brokers and a ZooKeeper until SIGTERM or Ctrl-C.
+    """Run brokers and a ZooKeeper until SIGTERM or Ctrl-C. Needs no Java.
 
     Prints the address for clients when all are ready. If a broker ends, the others go
     on, and its end is reported in one line; if ZooKeeper ends, so does the cluster.
@@ -57,7 +63,8 @@ def up(
 
     refused = refusing(ClusterError, ConfigError)
     with refused, failing(RunFailed, NoJava, NoZooKeeper):
-        supervisor.run(brokers, port, data, overrides(settings, scheduler))
+        keys = overrides(settings, scheduler)
+        supervisor.run(brokers, port, data, keys, zookeeper=zookeeper)
 
 
 _NUMBER = click.argument("number", type=click.IntRange(0, 98), metavar="N")

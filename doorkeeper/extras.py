@@ -15,7 +15,6 @@ _OF_COMMAND: Final = MappingProxyType(
         "experiment": "lab",
         "calibrate": "lab",
         "theory": "lab",
-        "cluster": "analysis",
         "analyze": "analysis",
         "results": "analysis",
         "paper": "paper",

@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.config import BrokerConfig
 from broker.requests.topology import has_control_plane
+from broker.zookeeper import connect_string
 
 DATA, CONTROL = "PLAINTEXT", "CONTROLLER"
 # Settings of a single broker; they cannot be set for all.
@@ -31,6 +32,16 @@ def shared_settings(brokers: int, settings: Mapping[str, str]) -> dict[str, str]
             raise ClusterError(f"{key} is each broker's own")
     shared = {**_replicated(brokers), **settings}
     return shared | _control_plane(BrokerConfig.load(None, shared))
+
+
+def expect_connect_string(text: str) -> None:
+    """Raise `ClusterError` unless ``text`` names servers of a ZooKeeper."""
+    try:
+        connect_string.parse(text)
+    except ValueError as error:
+        raise ClusterError(
+            f"--zookeeper is java or HOST:PORT[,HOST:PORT...][/CHROOT]: {error}"
+        ) from error
 
 
 def listeners(shared: Mapping[str, str], host: str, port: int) -> str:

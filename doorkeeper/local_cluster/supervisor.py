@@ -21,16 +21,23 @@ from doorkeeper.local_cluster.cluster_control import (
     ControlSocket,
     control_socket,
 )
-from doorkeeper.local_cluster.cluster_settings import listeners, shared_settings
+from doorkeeper.local_cluster.cluster_settings import (
+    expect_connect_string,
+    listeners,
+    shared_settings,
+)
 from experiments.load import requests
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
 from experiments.processes.java import TERMINATED
 from experiments.processes.loopback import HOST, ask, free_ports
+from experiments.processes.own_zookeeper import start_own_zookeeper
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 
 _START_S, _STOP_S = 60.0, 60.0
 _LOOK_S: Final = 0.2
+# The value of ``--zookeeper`` that starts Java's server.
+JAVA: Final = "java"
 
 
 class _Stopped(Exception):
@@ -38,15 +45,26 @@ class _Stopped(Exception):
 
 
 def run(
-    brokers: int, port: int, directory: Path | None, settings: Mapping[str, str]
+    brokers: int,
+    port: int,
+    directory: Path | None,
+    settings: Mapping[str, str],
+    *,
+    zookeeper: str | None = None,
 ) -> None:
     """Run a cluster until SIGTERM or SIGINT.
 
-    :raises ClusterError: if a setting belongs to each broker alone.
+    ``zookeeper`` is `JAVA`, or the connect string of a server that runs already. By
+    default the server in memory is started.
+
+    :raises ClusterError: if a setting belongs to each broker alone, or ``zookeeper`` is
+        neither.
     :raises ConfigError: if one is nothing that a broker takes.
     :raises RunFailed: if a process could not start or did not stop, or ZooKeeper ended.
     """
     shared = shared_settings(brokers, settings)
+    if zookeeper not in (None, JAVA):
+        expect_connect_string(zookeeper)
     with (
         _directory(directory) as at,
         _signals() as asked,
@@ -54,7 +72,7 @@ def run(
     ):
         cluster = _Cluster(at, asked, stack)
         try:
-            cluster.start(brokers, port, shared)
+            cluster.start(brokers, port, shared, zookeeper)
         except _Stopped:
             # No client relies on it yet, so all started processes are killed.
             return
@@ -99,29 +117,51 @@ class _Cluster:
             parent=os.getpid(), cpu=None, nice=os.getpriority(os.PRIO_PROCESS, 0)
         )
         self._brokers: list[Child] = []
+        # None if it runs elsewhere, and how it ends on SIGTERM.
+        self._zookeeper: Child | None = None
+        self._zookeeper_status = 0
         # Numbers of brokers whose end has been noted.
         self._down: set[int] = set()
 
-    def start(self, count: int, port: int, settings: Mapping[str, str]) -> None:
+    def start(
+        self,
+        count: int,
+        port: int,
+        settings: Mapping[str, str],
+        zookeeper: str | None,
+    ) -> None:
         """Start ZooKeeper, then the brokers; print the addresses when all are ready."""
-        (zookeeper_port,) = free_ports(1)
-        self._zookeeper = self._stack.enter_context(
-            start_zookeeper(self._at, zookeeper_port, self._bound, self._tick)
-        )
-        wait_for_zookeeper(self._zookeeper, zookeeper_port, _START_S)
-        self._shared = {**settings, "zookeeper.connect": f"{HOST}:{zookeeper_port}"}
+        if zookeeper in (None, JAVA):
+            zookeeper = self._start_zookeeper(java=zookeeper == JAVA)
+        self._shared = {**settings, "zookeeper.connect": zookeeper}
         self._ports = range(port, port + count) if port else free_ports(count)
         ports = self._ports
         self._brokers = [self._start_broker(number) for number in range(count)]
         for broker in self._brokers:
             # A listening broker prints a line; a process that ends meanwhile is
             # reported at once.
-            broker.line(_START_S, self._zookeeper, *self._brokers)
+            broker.line(_START_S, *self._beside(), *self._brokers)
         for broker, each in zip(self._brokers, ports, strict=True):
             self._wait_until_it_knows_all(broker, each, count)
         addresses = ",".join(f"{HOST}:{each}" for each in ports)
-        click.echo(f"zookeeper.connect={HOST}:{zookeeper_port}")
+        click.echo(f"zookeeper.connect={zookeeper}")
         click.echo(f"bootstrap.servers={addresses}")
+
+    def _start_zookeeper(self, *, java: bool) -> str:
+        """Start a server, and return its address when it answers."""
+        (port,) = free_ports(1)
+        start = start_zookeeper if java else start_own_zookeeper
+        self._zookeeper_status = TERMINATED if java else 0
+        child = self._stack.enter_context(
+            start(self._at, port, self._bound, self._tick)
+        )
+        wait_for_zookeeper(child, port, _START_S)
+        self._zookeeper = child
+        return f"{HOST}:{port}"
+
+    def _beside(self) -> tuple[Child, ...]:
+        """Return the process without which the brokers cannot go on, if it is ours."""
+        return () if self._zookeeper is None else (self._zookeeper,)
 
     def _start_broker(self, number: int) -> Child:
         shared = self._shared
@@ -149,7 +189,7 @@ class _Cluster:
     def _look(self) -> None:
         """See after the processes, then wait for a while."""
         self._tick()
-        for child in (self._zookeeper, *self._brokers):
+        for child in (*self._beside(), *self._brokers):
             child.expect_alive()
         time.sleep(_LOOK_S)
 
@@ -160,7 +200,8 @@ class _Cluster:
         """
         while True:
             self._tick()
-            self._zookeeper.expect_alive()
+            for child in self._beside():
+                child.expect_alive()
             for number, broker in enumerate(self._brokers):
                 if broker.ended and number not in self._down:
                     self._down.add(number)
@@ -179,7 +220,7 @@ class _Cluster:
                 raise ControlError(f"broker {number} is running already")
             self._brokers[number] = broker = self._start_broker(number)
             try:
-                broker.line(_START_S, self._zookeeper)
+                broker.line(_START_S, *self._beside())
             except RunFailed as failed:
                 raise ControlError(str(failed)) from failed
             self._down.discard(number)
@@ -203,7 +244,8 @@ class _Cluster:
         for broker in running:
             broker.terminate()
         faults = [broker.ending(_STOP_S) for broker in running]
-        faults.append(self._zookeeper.stop(_STOP_S, TERMINATED))
+        for child in self._beside():
+            faults.append(child.stop(_STOP_S, self._zookeeper_status))
         if any(faults):
             raise RunFailed("; ".join(filter(None, faults)))
 

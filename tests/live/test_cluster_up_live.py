@@ -195,6 +195,26 @@ def test_a_controller_goes_to_the_control_planes() -> None:
         assert running.end() == (0, "")
 
 
+@pytest.mark.slow
+def test_java_s_zookeeper_or_one_that_runs_will_do() -> None:
+    with cluster("--brokers", "1", "--zookeeper", "java") as first:
+        assert first.children("QuorumPeerMain")
+        within = f"{first.zookeeper}/within"
+        with cluster("--brokers", "2", "--zookeeper", within) as second:
+            assert second.zookeeper == within
+            assert len(second.children("")) == 2
+            assert produce(second, ["a"]) == [None]
+            assert second.end() == (0, "")
+        assert first.end() == (0, "")
+
+
+def test_a_zookeeper_that_is_none_is_refused() -> None:
+    words = ["cluster", "up", "--zookeeper", "one:x"]
+    found = CliRunner().invoke(cli.main, words)
+    assert found.exit_code == 2
+    assert "'one:x' is no host with a port" in found.output
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [

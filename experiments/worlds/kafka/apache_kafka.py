@@ -45,6 +45,8 @@ _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-topics": _TOOLS + "TopicCommand",
     "kafka-verifiable-consumer": _TOOLS + "VerifiableConsumer",
     "kafka-verifiable-producer": _TOOLS + "VerifiableProducer",
+    # Kafka 4 has none.
+    "zookeeper-shell": "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka",
 }
 
 

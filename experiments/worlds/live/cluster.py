@@ -21,16 +21,12 @@ from experiments.cluster.scene import Played, Scene, reasons
 from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
-from experiments.processes.java import TERMINATED, NoJava
 from experiments.processes.loopback import HOST, free_ports
+from experiments.processes.own_zookeeper import start_own_zookeeper
 from experiments.processes.pinning import Pinning
-from experiments.processes.zookeeper import (
-    NoZooKeeper,
-    start_zookeeper,
-    wait_for_zookeeper,
-)
+from experiments.processes.zookeeper import wait_for_zookeeper
 from experiments.worlds.live.lives import LiveBrokers
-from experiments.worlds.world import Trial, WorldError
+from experiments.worlds.world import Trial
 
 _START_S = 60.0
 _STOP_TIMEOUT_S = 30.0
@@ -63,7 +59,7 @@ class ClusterRun:
         """Start everything, play the scene, stop everything; say what went wrong.
 
         :raises RunFailed: if a broker does not start, or the scene cannot be played.
-        :raises WorldError: if there is no ZooKeeper here, or no broker of these keys.
+        :raises WorldError: if there is no broker of these keys.
         """
         (port,) = free_ports(1)
         with self._zookeeper(port), self._brokers(port) as brokers:
@@ -82,16 +78,12 @@ class ClusterRun:
     def _zookeeper(self, port: int) -> Iterator[None]:
         binding = self._pinning.binding(self._pinning.generator)
         tick_ms = min(_TICK_MS_MAX, max(1, round(self._cluster.session_ms / 2)))
-        try:
-            child = start_zookeeper(
-                self._at, port, binding, self._tick, tick_ms=tick_ms
-            )
-        except (NoZooKeeper, NoJava) as error:
-            raise WorldError(f"a [cluster] needs ZooKeeper: {error}") from error
-        with child:
+        with start_own_zookeeper(
+            self._at, port, binding, self._tick, tick_ms=tick_ms
+        ) as child:
             wait_for_zookeeper(child, port, _START_S)
             yield
-            if fault := child.stop(_STOP_TIMEOUT_S, TERMINATED):
+            if fault := child.stop(_STOP_TIMEOUT_S):
                 raise RunFailed(fault)
 
     @contextlib.contextmanager
