@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from experiments.processes.child import Binding
 from experiments.processes.children import Child
 from experiments.processes.loopback import HOST, free_ports
-from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
+from experiments.processes.own_zookeeper import start_own_zookeeper
+from experiments.processes.zookeeper import wait_for_zookeeper
 from tests.bad_days.proxies import Proxies
 from tests.live.broker_process import BrokerProcess
 from tests.live.verifying import Quiet
@@ -150,7 +151,7 @@ class LiveCluster:
     def start_zookeeper(self) -> None:
         """Start ZooKeeper over its data."""
         bound = Binding(parent=os.getpid(), cpu=None, nice=0)
-        self._zookeeper = start_zookeeper(
+        self._zookeeper = start_own_zookeeper(
             self._directory, self._zookeeper_port, bound, lambda: None
         )
         wait_for_zookeeper(self._zookeeper, self._zookeeper_port, _START_S)

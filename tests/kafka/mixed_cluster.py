@@ -26,6 +26,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import NoNode
 from experiments.processes.child import Binding
+from experiments.processes.children import Child
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from experiments.worlds.kafka import nodes
 from experiments.worlds.kafka.zookeeper_mode import VERSION, properties
@@ -38,14 +39,19 @@ TIMEOUT_S = 60.0
 class Cluster:
     """Kafka's broker 0 and our broker 1, both running."""
 
-    def __init__(self, at: Path, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        at: Path,
+        stack: ExitStack,
+        start: Callable[..., Child] = start_zookeeper,
+    ) -> None:
+        """``start`` starts a ZooKeeper, by default Java's."""
         self.home = at
         self.ports = nodes.Ports.free()
         bound = Binding(parent=os.getpid(), cpu=None, nice=0)
-        zookeeper = stack.enter_context(
-            start_zookeeper(at, self.ports.zookeeper, bound, lambda: None)
-        )
-        wait_for_zookeeper(zookeeper, self.ports.zookeeper, TIMEOUT_S)
+        self._start = partial(start, at, self.ports.zookeeper, bound, lambda: None)
+        self._stack = stack
+        self.start_zookeeper()
         keys = properties(
             at,
             self.ports,
@@ -79,6 +85,11 @@ class Cluster:
         )
         stack.callback(self.ours.close)
         self.bootstrap = f"127.0.0.1:{self.ports.data}"
+
+    def start_zookeeper(self) -> None:
+        """Start ZooKeeper, over the data of its last life if it had one."""
+        self.zookeeper = self._stack.enter_context(self._start())
+        wait_for_zookeeper(self.zookeeper, self.ports.zookeeper, TIMEOUT_S)
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from experiments.processes.child import Binding
-from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
+from experiments.processes.own_zookeeper import start_own_zookeeper
+from experiments.processes.zookeeper import wait_for_zookeeper
 from experiments.worlds.kafka import nodes
 from tests.kafka.conftest import Tools
 from tests.kafka.java_tools import VERSIONS, KafkaPrograms
@@ -32,7 +33,8 @@ class Cluster:
     def __init__(self, at: Path, programs: KafkaPrograms, stack: ExitStack) -> None:
         port = nodes.Ports.free().zookeeper
         bound = Binding(parent=os.getpid(), cpu=None, nice=0)
-        zookeeper = stack.enter_context(start_zookeeper(at, port, bound, lambda: None))
+        started = start_own_zookeeper(at, port, bound, lambda: None)
+        zookeeper = stack.enter_context(started)
         wait_for_zookeeper(zookeeper, port, TIMEOUT_S)
         self.brokers = [self._broker(at / str(it), it, port) for it in range(3)]
         for each in self.brokers:

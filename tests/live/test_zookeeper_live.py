@@ -1,6 +1,6 @@
 """ZooKeeper keeps both contracts, and a coordinator over it that of coordinators.
 
-The server in memory answers as it does.
+Java's, and the server in memory as a process; the latter answers as the former does.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,9 @@ from broker.zookeeper.znodes import (
     ZooKeeperError,
 )
 from experiments.processes.child import Binding
+from experiments.processes.children import Child
 from experiments.processes.loopback import free_ports
+from experiments.processes.own_zookeeper import start_own_zookeeper
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from tests.broker.coordination import contract_coordinator
 from tests.broker.coordination.member_place import MemberPlace
@@ -42,35 +45,61 @@ pytestmark = pytest.mark.live
 START_S = 60.0
 
 
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Start one server for all tests; return its port."""
-    at: Path = tmp_path_factory.mktemp("zookeeper")
+Start = Callable[..., Child]
+
+
+@contextmanager
+def running(start: Start, at: Path) -> Iterator[int]:
+    """Run a server; return its port."""
     (port,) = free_ports(1)
     bound = Binding(parent=os.getpid(), cpu=None, nice=0)
-    with start_zookeeper(at, port, bound, lambda: None) as server:
+    with start(at, port, bound, lambda: None) as server:
         wait_for_zookeeper(server, port, START_S)
         yield port
 
 
-class TestOfZooKeeper(ZnodesContract, SessionsContract):
-    chroots = itertools.count()
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Start Java's server for all tests; return its port."""
+    with running(start_zookeeper, tmp_path_factory.mktemp("java")) as port:
+        yield port
 
-    @pytest.fixture(autouse=True)
-    def _server(self, zookeeper: int) -> None:
-        self.port = zookeeper
+
+@pytest.fixture(scope="module")
+def own_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Start the server in memory for all tests; return its port."""
+    with running(start_own_zookeeper, tmp_path_factory.mktemp("own")) as port:
+        yield port
+
+
+class ServerContract(ZnodesContract, SessionsContract):
+    """Inherited once per server, which is a process."""
+
+    chroots = itertools.count()
+    port: int
 
     def run(self, scenario: Scenario) -> None:
         chroot = f"/contract-{next(self.chroots)}"
         trio.run(scenario, OwnChroot(f"127.0.0.1:{self.port}", chroot, connect_tcp))
 
 
-class TestCoordinatorOverZooKeeper(contract_coordinator.CoordinatorContract):
-    chroots = itertools.count()
-
+class TestOfJava(ServerContract):
     @pytest.fixture(autouse=True)
     def _server(self, zookeeper: int) -> None:
         self.port = zookeeper
+
+
+class TestOfTheServerInMemory(ServerContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, own_zookeeper: int) -> None:
+        self.port = own_zookeeper
+
+
+class OverZooKeeper(contract_coordinator.CoordinatorContract):
+    """The contract of coordinators, inherited once per server."""
+
+    chroots = itertools.count()
+    port: int
 
     def run(self, scenario: contract_coordinator.Scenario) -> None:
         async def main() -> None:
@@ -78,6 +107,18 @@ class TestCoordinatorOverZooKeeper(contract_coordinator.CoordinatorContract):
             await scenario(MemberPlace(servers, connect_tcp, crashes=False))
 
         trio.run(main)
+
+
+class TestCoordinatorOverJava(OverZooKeeper):
+    @pytest.fixture(autouse=True)
+    def _server(self, zookeeper: int) -> None:
+        self.port = zookeeper
+
+
+class TestCoordinatorOverTheServerInMemory(OverZooKeeper):
+    @pytest.fixture(autouse=True)
+    def _server(self, own_zookeeper: int) -> None:
+        self.port = own_zookeeper
 
 
 # ---- the same requests to both ------------------------------------------------------
