@@ -27,7 +27,7 @@ class TraceCosts:
     A request with a drawn demand spends the rest after reading in equal parts over its
     units of work (partitions), one per slice; a handler's other work costs nothing. The
     slice after a preemption costs ``preemption_us`` more, whichever request runs it:
-    that is when the CPU is lost.
+    that is when the CPU is lost. Upkeep (retention, checkpoints) costs nothing.
     """
 
     def __init__(self, experiment: Experiment, trace: Trace) -> None:
@@ -54,7 +54,8 @@ class TraceCosts:
 
     def slice_ns(self, task: Task) -> int:
         """Return the cost of the slice that ``task`` has just run."""
-        assert isinstance(task, Request)
+        if not isinstance(task, Request):
+            return 0
         cost_ns = self._overhead_ns() + self._own_ns(task)
         self._last, self._preempted = task, task.preemptions
         return cost_ns
