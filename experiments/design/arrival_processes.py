@@ -206,8 +206,35 @@ class OnOff(_OneRate):
         return super().slowed(stretch).model_copy(update=longer)
 
 
+class Recorded(Section):
+    """The arrivals of the entry's class in ``workload.trace``.
+
+    ``rate_per_s`` is their mean rate there; it is computed from the file.
+    """
+
+    kind: Literal["trace"]
+    rate_per_s: Rate = 0.0
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether this is a load: never."""
+        return False
+
+    def mean_rate_per_s(self) -> float:
+        """Return the mean rate in the file."""
+        return self.rate_per_s
+
+    def in_rates(self, cost_us: float) -> Self:
+        """Return the same arrivals."""
+        return self
+
+    def slowed(self, stretch: float) -> Self:
+        """Return the same arrivals: seconds of a trace are seconds everywhere."""
+        return self
+
+
 Arrivals: TypeAlias = Annotated[
-    Poisson | Constant | Bursts | Mmpp | OnOff, Field(discriminator="kind")
+    Poisson | Constant | Bursts | Mmpp | OnOff | Recorded, Field(discriminator="kind")
 ]
 
 

@@ -223,4 +223,4 @@ def _work_us(experiment: Experiment, costs_us: Mapping[str, float]) -> float:
 def _requests(workload: Workload, entry: Traffic) -> float:
     """Return how many requests of an entry a run has, by expectation."""
     length_s = workload.stop_of(entry) - entry.start_s
-    return entry.arrivals.mean_rate_per_s() * length_s
+    return workload.mean_rate_per_s(entry) * length_s

@@ -14,9 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -25,13 +23,14 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from experiments.design.calibration import Calibration
 from experiments.design.cluster import Cluster, lacking
 from experiments.design.config_errors import ExperimentError, first_error
-from experiments.design.faults import Fault, conflict, refusal
+from experiments.design.faults import Fault, ScaleLoad, conflict, refusal
 from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sessions import Sessions
 from experiments.design.sweep import Sweep
 from experiments.design.values import Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
 from experiments.design.worlds import (
+    WORLDS,
     BrokerKeys,
     KafkaArm,
     LiveWorld,
@@ -171,6 +170,7 @@ class Experiment(Section):
         _check_costs(self.nominal, self.workload)
         self._check_sessions()
         self._check_cluster()
+        self._check_trace()
         for arm in self.arms:
             if fault := misfit(arm.model.settings(self.model), arm.scheduler):
                 raise ValueError(f"arm {arm.name!r}: model: {fault}")
@@ -220,6 +220,25 @@ class Experiment(Section):
                 raise ValueError(f"faults[{number}]: {why}")
         if why := conflict(self.faults, world):
             raise ValueError(why)
+
+    def _check_trace(self) -> None:
+        """Refuse worlds and faults that cannot replay the requests of a file."""
+        recorded = [entry.name for entry in self.workload.traffic if entry.is_recorded]
+        if not recorded:
+            return
+        world = self.experiment.world
+        if not WORLDS[world].computed or self.cluster is not None:
+            where = f"the {world} world" if self.cluster is None else "a cluster"
+            raise ValueError(
+                f"workload.trace: its service times cannot be imposed on {where}; the "
+                "model and virtual worlds replay it"
+            )
+        for number, fault in enumerate(self.faults):
+            if isinstance(fault, ScaleLoad) and fault.traffic in (None, *recorded):
+                raise ValueError(
+                    f"faults[{number}]: a trace cannot arrive faster; name traffic "
+                    "with arrivals of its own"
+                )
 
     @property
     def blocks(self) -> int:
@@ -317,21 +336,11 @@ class Experiment(Section):
         return self.model_dump(mode="json", by_alias=True)
 
     def sha256(self) -> str:
-        """Return the hash of the content."""
-        text = json.dumps(self.content(), sort_keys=True)
+        """Return the hash of the content; a trace counts by its own hash."""
+        content = self.content()
+        del content["workload"]["trace"]
+        text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def load(path: Path) -> Experiment:
-    """Read an experiment from a TOML file.
-
-    :raises ExperimentError: if it is no TOML, or any key or value is not as expected.
-    """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ExperimentError(str(path), f"no TOML: {error}") from error
-    return parse(content)
 
 
 def parse(content: Mapping[str, Any]) -> Experiment:

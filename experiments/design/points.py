@@ -133,7 +133,7 @@ def _at(experiment: Experiment, name: str, steps: Iterable[_Step]) -> Experiment
     except ExperimentError as error:
         raise ExperimentError(f"sweep, point {name!r}", str(error)) from error
     if _identity(found) != _identity(experiment):
-        fault = "changes the definition of an arm or a class of requests"
+        fault = "changes the definition of an arm or a class of requests, or the trace"
         raise ExperimentError(f"sweep, point {name!r}", fault)
     return found
 
@@ -205,4 +205,5 @@ def _identity(experiment: Experiment) -> tuple[Any, ...]:
     return (
         [(arm.name, arm.scheduler, arm.factors) for arm in experiment.arms],
         [(each.name, each.reported_class) for each in experiment.workload.traffic],
+        (experiment.workload.trace, experiment.workload.trace_sha256),
     )

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from experiments.design.arrival_processes import Arrivals
+from experiments.design.arrival_processes import Arrivals, Recorded
 from experiments.design.published_mixes import MIXES
 from experiments.design.requests import AnyRequest
 from experiments.design.values import (
@@ -155,13 +155,25 @@ class PublishedService(Section):
         return self.choice().mean()
 
 
+class RecordedService(Section):
+    """The service times of ``workload.trace``; the mean is computed from the file."""
+
+    kind: Literal["trace"]
+    mean_us: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+
+    def mean(self) -> float:
+        """Return the mean cost in microseconds."""
+        return self.mean_us
+
+
 Service: TypeAlias = Annotated[
     ConstantService
     | ExponentialService
     | ChoiceService
     | LognormalService
     | ParetoService
-    | PublishedService,
+    | PublishedService
+    | RecordedService,
     Field(discriminator="kind"),
 ]
 
@@ -179,11 +191,14 @@ class Traffic(Section):
     measures it. ``read_ms`` makes its clients slow: an answer that has come stays in
     the socket for so long. (In the model the answer fills the socket: the broker has
     not sent it, and does not read on, before the client takes it.)
+
+    Without ``arrivals`` an entry replays the requests of its class in
+    ``workload.trace``, with their arrivals, flows and service times.
     """
 
     name: Name
     request_class: Annotated[Name | None, Field(alias="class")] = None
-    arrivals: Arrivals
+    arrivals: Arrivals = Recorded(kind="trace")
     request: AnyRequest
     connections: Count = 1
     clients: Count = 1
@@ -199,7 +214,20 @@ class Traffic(Section):
             raise ValueError(f"clients = {self.clients} exceeds connections")
         if self.stop_s is not None and self.stop_s <= self.start_s:
             raise ValueError(f"stop_s = {self.stop_s} is not after start_s")
+        recorded = isinstance(self.service, RecordedService)
+        if self.is_recorded:
+            if self.service is not None and not recorded:
+                raise ValueError("service: a trace has its own service times")
+            if self.start_s or self.stop_s is not None:
+                raise ValueError("start_s and stop_s do not apply to a trace")
+        elif recorded:
+            raise ValueError("service: only arrivals of a trace have its service times")
         return self
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether arrivals and service times are those of ``workload.trace``."""
+        return isinstance(self.arrivals, Recorded)
 
     @property
     def reported_class(self) -> str:
@@ -208,10 +236,19 @@ class Traffic(Section):
 
 
 class Workload(Section):
-    """All traffic of a run, for ``duration_s``; analysed from ``warmup_s`` on."""
+    """All traffic of a run, for ``duration_s``; analysed from ``warmup_s`` on.
+
+    ``trace`` is a file of requests (`experiments.design.trace_file`), relative to the
+    config; block n replays its n-th window of ``duration_s``. ``trace_speed`` divides
+    its instants, not its service times. ``trace_sha256`` is computed where it is not
+    given.
+    """
 
     duration_s: Seconds
     warmup_s: Rate = 0.0
+    trace: Annotated[str, Field(min_length=1)] | None = None
+    trace_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    trace_speed: Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)] = 1.0
     traffic: Annotated[tuple[Traffic, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -225,6 +262,7 @@ class Workload(Section):
         for entry in self.traffic:
             if max(entry.start_s, entry.stop_s or 0) > self.duration_s:
                 raise ValueError(f"{entry.name!r} starts or stops after the run's end")
+        self._check_recorded()
         by_way = {entry.arrivals.in_shares: entry.name for entry in self.traffic}
         if len(by_way) > 1:
             raise ValueError(
@@ -232,6 +270,22 @@ class Workload(Section):
                 "traffic is stretched to the machine together, or none is"
             )
         return self
+
+    def _check_recorded(self) -> None:
+        """Refuse entries without arrivals, a trace without entries, and shared ones."""
+        entries = [entry for entry in self.traffic if entry.is_recorded]
+        if entries and self.trace is None:
+            raise ValueError(
+                f"{entries[0].name!r} has no arrivals, and there is no trace"
+            )
+        if self.trace is not None and not entries:
+            raise ValueError("trace: all traffic has arrivals of its own")
+        if self.trace is None and self.trace_sha256 is not None:
+            raise ValueError("trace_sha256: there is no trace")
+        classes = [entry.reported_class for entry in entries]
+        twice = sorted({name for name in classes if classes.count(name) > 1})
+        if twice:
+            raise ValueError(f"two traffic entries replay the class {twice[0]!r}")
 
     @property
     def in_shares(self) -> bool:
@@ -241,3 +295,8 @@ class Workload(Section):
     def stop_of(self, entry: Traffic) -> float:
         """Return when the arrivals of an entry end, in seconds of the run."""
         return self.duration_s if entry.stop_s is None else entry.stop_s
+
+    def mean_rate_per_s(self, entry: Traffic) -> float:
+        """Return the long-run arrival rate of an entry in this workload."""
+        speed = self.trace_speed if entry.is_recorded else 1.0
+        return entry.arrivals.mean_rate_per_s() * speed

@@ -21,6 +21,7 @@ from experiments.design.arrival_processes import (
     Mmpp,
     OnOff,
     Poisson,
+    Recorded,
 )
 from experiments.design.workload import (
     ChoiceService,
@@ -28,6 +29,7 @@ from experiments.design.workload import (
     ExponentialService,
     LognormalService,
     PublishedService,
+    RecordedService,
     Service,
 )
 
@@ -51,6 +53,8 @@ def instants(
             return _mmpp(rng, arrivals, start_ns, stop_ns)
         case OnOff():
             return _on_off(rng, arrivals, start_ns, stop_ns)
+        case Recorded():
+            raise ValueError("arrivals of a trace are read, not drawn")
 
 
 def demands(service: Service, rng: random.Random) -> Callable[[], int]:
@@ -73,6 +77,8 @@ def _draw_us(service: Service, rng: random.Random) -> Callable[[], float]:
             return lambda: rng.lognormvariate(mu, math.sqrt(variance))
         case PublishedService():
             return _draw_us(service.choice(), rng)
+        case RecordedService():
+            raise ValueError("service times of a trace are read, not drawn")
         case _:
             # Inverse of the bounded Pareto's distribution function.
             low_us, alpha = service.low_us, service.alpha

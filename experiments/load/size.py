@@ -53,7 +53,7 @@ def refuse_oversize(experiment: Experiment, memory_bytes: int) -> None:
 def expected(experiment: Experiment, entry: Traffic) -> float:
     """Return how many requests of an entry a block has, or phases if these are more."""
     length_s = _length_s(experiment, entry)
-    requests = entry.arrivals.mean_rate_per_s() * length_s
+    requests = experiment.workload.mean_rate_per_s(entry) * length_s
     match entry.arrivals:
         case Bursts():
             phases = length_s / entry.arrivals.every_s

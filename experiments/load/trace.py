@@ -1,4 +1,6 @@
-"""A trace: every request of a block, drawn once from the seed, replayed to every arm.
+"""A trace: every request of a block, replayed to every arm.
+
+It is drawn once from the seed, or is a window of a file (`design.trace_windows`).
 
 Pairing gives the experiment its power: with the same arrivals and sizes in every arm,
 the variance of a difference falls by an order of magnitude (common random numbers). So
@@ -25,6 +27,7 @@ import pyarrow.parquet as pq
 
 from experiments.design.capacity import drawable
 from experiments.design.config import Experiment
+from experiments.design.trace_windows import bounds_ns, trace_of, window
 from experiments.load.arrivals import SECOND_NS, demands, instants
 from experiments.load.frames import api_key, size_bytes
 from experiments.load.pace import Pace, scales_of
@@ -49,13 +52,14 @@ TRACE_SCHEMA = pa.schema(
 
 
 class Arrival(NamedTuple):
-    """One request before it has a number: when, of which entry, on which connection."""
+    """One request before it has a number; a flow without a name is its client's id."""
 
     intended_ns: int
     entry: int
     draw: int
     connection: int
     demand_ns: int
+    flow: str = ""
 
 
 class TraceRow(NamedTuple):
@@ -123,7 +127,8 @@ def generate(experiment: Experiment, block: int) -> Trace:
     The same experiment, seed and block give the same trace; the arms have no say, nor
     has the machine: instants and demands are in nominal time (`design.capacity`).
 
-    :raises ExperimentError: if the cost of some traffic is needed and not known.
+    :raises ExperimentError: if the cost of some traffic is needed and not known, or if
+        a file of requests is not there or has changed.
     """
     experiment = drawable(experiment)
     workload = experiment.workload
@@ -131,7 +136,7 @@ def generate(experiment: Experiment, block: int) -> Trace:
     arrivals = sorted(
         arrival
         for entry in range(len(workload.traffic))
-        for arrival in _draw(experiment, block, entry)
+        for arrival in _arrivals(experiment, block, entry)
     )
     sequences = [0] * len(connections)
     sequence: list[int] = []
@@ -140,13 +145,16 @@ def generate(experiment: Experiment, block: int) -> Trace:
         sequences[arrival.connection] += 1
     entries = [workload.traffic[arrival.entry] for arrival in arrivals]
     sizes = {entry.name: size_bytes(workload, entry) for entry in workload.traffic}
-    clients = [connections[arrival.connection].client_id for arrival in arrivals]
+    flows = [
+        arrival.flow or connections[arrival.connection].client_id
+        for arrival in arrivals
+    ]
     columns = [
         range(len(arrivals)),
         [arrival.intended_ns for arrival in arrivals],
         [entry.name for entry in entries],
         [entry.reported_class for entry in entries],
-        clients,
+        flows,
         [arrival.connection for arrival in arrivals],
         sequence,
         [api_key(entry.request) for entry in entries],
@@ -156,11 +164,51 @@ def generate(experiment: Experiment, block: int) -> Trace:
     return build(block, columns)
 
 
-def _draw(experiment: Experiment, block: int, number: int) -> Iterator[Arrival]:
-    """Draw the arrivals of one entry; ties are broken by entry, then by draw."""
+def _arrivals(experiment: Experiment, block: int, number: int) -> Iterator[Arrival]:
+    """Return the arrivals of one entry; ties are broken by entry, then by draw."""
+    traffic = experiment.workload.traffic
+    first = sum(each.connections for each in traffic[:number])
+    if traffic[number].is_recorded:
+        return _replay(experiment, block, number, first)
+    return _draw(experiment, block, number, first)
+
+
+def _replay(
+    experiment: Experiment, block: int, number: int, first: int
+) -> Iterator[Arrival]:
+    """Yield the requests of an entry's class in a window of the file.
+
+    Connection p belongs to the flow p modulo ``clients``, and a flow uses its
+    connections in turn.
+    """
+    workload, trace = experiment.workload, trace_of(experiment)
+    entry = workload.traffic[number]
+    begin_ns, _ = bounds_ns(experiment, block)
+    rows = np.arange(len(trace))[window(experiment, block)]
+    rows = rows[trace.of_class(entry.reported_class)[rows]]
+    instants_ns = (trace.arrival_ns[rows] - begin_ns) / workload.trace_speed
+    # Rounded down, so that the last stays within the window.
+    intended_ns = np.floor(instants_ns).astype(np.int64).tolist()
+    demands_ns = trace.service_ns[rows].tolist()
+    positions = trace.flow_position[rows].tolist()
+    names = [trace.flows[code] for code in trace.flow_code[rows].tolist()]
+    sent = [0] * entry.clients
+    for draw, position in enumerate(positions):
+        own = len(range(position, entry.connections, entry.clients))
+        turn = sent[position] % own
+        sent[position] += 1
+        connection = first + position + turn * entry.clients
+        yield Arrival(
+            intended_ns[draw], number, draw, connection, demands_ns[draw], names[draw]
+        )
+
+
+def _draw(
+    experiment: Experiment, block: int, number: int, first: int
+) -> Iterator[Arrival]:
+    """Draw the arrivals of one entry."""
     workload = experiment.workload
     entry = workload.traffic[number]
-    first = sum(each.connections for each in workload.traffic[:number])
     when, where, cost = (
         random.Random(f"{experiment.experiment.seed}/{block}/{entry.name}/{purpose}")
         for purpose in ("arrivals", "connections", "demands")

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.design import calibration as calibrations
-from experiments.design import capacity, config
+from experiments.design import capacity, config, config_file
 from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import Experiment
+from experiments.design.config_errors import ExperimentError
 from experiments.design.points import factors, points
 from experiments.running import launching
 from experiments.running.calibrate import SESSIONS
@@ -33,7 +34,10 @@ def calibrate(
     :raises experiments.design.config_errors.ExperimentError: if the config will not do.
     :raises experiments.worlds.world.WorldError: if nothing could be measured.
     """
-    experiment = config.load(path)
+    experiment = config_file.load(path)
+    if experiment.workload.trace is not None:
+        fault = "the service times are those of the file; there is nothing to calibrate"
+        raise ExperimentError("workload.trace", fault)
     config.check_broker_keys(experiment)
     command = f"doorkeeper calibrate {path.name}"
     if sessions != SESSIONS:

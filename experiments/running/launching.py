@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
-from experiments.design import calibration, config
+from experiments.design import calibration, config, config_file
 from experiments.design.calibration import Calibration
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
+from experiments.design.trace_windows import check_windows
 from experiments.design.worlds import WORLDS
 from experiments.load.size import refuse_oversize
 from experiments.records.environment import code, environment, memory_bytes, now
@@ -37,7 +38,7 @@ def load(
 
     :raises ExperimentError: naming the first key that is not as expected.
     """
-    experiment = config.load(path)
+    experiment = config_file.load(path)
     if schedulers is not None:
         names = [name.strip() for name in schedulers.split(",")]
         experiment = experiment.with_schedulers(names)
@@ -46,6 +47,8 @@ def load(
     for point in points(experiment):
         _check_broker_keys(point)
         refuse_oversize(point.experiment, memory_bytes())
+        with _naming(point):
+            check_windows(point.experiment)
     return experiment
 
 
@@ -157,8 +160,15 @@ def executor_for(
 
 
 def _check_broker_keys(point: Point) -> None:
-    try:
+    with _naming(point):
         config.check_broker_keys(point.experiment)
+
+
+@contextmanager
+def _naming(point: Point) -> Iterator[None]:
+    """Name the point of a sweep in an error about it."""
+    try:
+        yield
     except ExperimentError as error:
         if point.number is None:
             raise

@@ -355,5 +355,5 @@ def _classes(experiment: Experiment) -> list[dict[str, Any]]:
         if entry.slo_ms is not None:
             described["slo_ns"] = round(entry.slo_ms * 1e6)
         share = (workload.stop_of(entry) - entry.start_s) / workload.duration_s
-        described["offered_per_s"] += entry.arrivals.mean_rate_per_s() * share
+        described["offered_per_s"] += workload.mean_rate_per_s(entry) * share
     return list(found.values())

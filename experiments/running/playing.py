@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import cast
 
 from experiments.design.capacity import on_machine
+from experiments.design.config_errors import ExperimentError
 from experiments.load.lateness import DISCARDED, late, without_cpu
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
@@ -267,7 +268,7 @@ def attempt(world: str, work: Work) -> Answer:
     player = _player(world)
     try:
         return player.play(work, lambda trial: None)
-    except WorldError as error:
+    except (WorldError, ExperimentError) as error:
         return Failure(words=str(error), ours=False)
     except (OSError, MemoryError) as error:
         # A full disk, most of all: no fault of the code that a trace would explain.

@@ -182,9 +182,12 @@ def _cluster(trial: Trial) -> dict[str, Any] | None:
 
 
 def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
-    """Return the inputs of a trace; bounds of the analysis are not among them."""
+    """Return the inputs of a trace; bounds of the analysis are not among them.
+
+    A file of requests counts by its hash, wherever it is.
+    """
     workload = experiment.workload.model_dump(mode="json", by_alias=True)
-    del workload["warmup_s"]
+    del workload["warmup_s"], workload["trace"]
     for entry in workload["traffic"]:
         del entry["slo_ms"]
     return {

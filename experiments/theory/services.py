@@ -16,6 +16,7 @@ from experiments.design.workload import (
     LognormalService,
     ParetoService,
     PublishedService,
+    RecordedService,
     Service,
 )
 from experiments.theory.mg1 import exponential_segments
@@ -70,6 +71,8 @@ def moments(service: Service) -> Moments:
             return Moments(mean=_pareto(service, 1), square=_pareto(service, 2))
         case PublishedService():
             return moments(service.choice())
+        case RecordedService():
+            raise ValueError("service times of a trace have no distribution")
 
 
 def density(service: Service) -> Density | None:

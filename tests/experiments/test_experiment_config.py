@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.design import config
+from experiments.design import config, config_file
 from experiments.design.config import ExperimentError, parse
 
 CONTENT: dict[str, Any] = {
@@ -143,7 +143,7 @@ def test_what_is_no_toml_is_refused_with_its_file(tmp_path: Path) -> None:
     file = tmp_path / "broken.toml"
     file.write_text("[experiment\n")
     with pytest.raises(ExperimentError, match=r"broken\.toml: no TOML: .*line 1"):
-        config.load(file)
+        config_file.load(file)
 
 
 def test_the_baseline_runs_again_as_the_last_arm() -> None:

@@ -21,8 +21,9 @@ from pydantic import TypeAdapter, ValidationError
 from scipy import stats
 
 from doorkeeper.cli import main
-from experiments.design.config import load, parse
+from experiments.design.config import parse
 from experiments.design.config_errors import ExperimentError
+from experiments.design.config_file import load
 from experiments.design.workload import ParetoService, Service
 from experiments.load import trace
 from experiments.load.arrivals import demands

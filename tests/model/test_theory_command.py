@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from doorkeeper.cli import main
-from experiments.design.config import load
+from experiments.design.config_file import load
 from experiments.design.points import points
 from experiments.theory.compare import PATHWISE, compare, interval
 from experiments.theory.measure import TrialMeasures, measures_of

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.design import config
+from experiments.design import config_file
 from experiments.design.capacity import in_rates
 from experiments.design.config import Experiment
 from experiments.design.workload import ConstantService
@@ -30,7 +30,7 @@ ARMS = ("planes", "priority-blind", "priority", "wfq-blind", "wfq")
 
 def quickstart(scale: float, duration_s: float) -> Experiment:
     """Return the shipped experiment where all requests cost ``scale`` times as much."""
-    built = in_rates(config.load(QUICKSTART))
+    built = in_rates(config_file.load(QUICKSTART))
     traffic = []
     for entry in built.workload.traffic:
         assert isinstance(entry.service, ConstantService)

@@ -66,7 +66,7 @@ class Model:
         """Reckon with the requests of a block, at the pace of a slow machine."""
         workload = experiment.workload
         requests = sum(
-            entry.arrivals.mean_rate_per_s() * (workload.stop_of(entry) - entry.start_s)
+            workload.mean_rate_per_s(entry) * (workload.stop_of(entry) - entry.start_s)
             for entry in workload.traffic
         )
         return requests / _REQUESTS_PER_S + _OVERHEAD_S

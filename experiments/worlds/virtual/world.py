@@ -81,10 +81,9 @@ class Virtual:
 
     def estimate_s(self, experiment: Experiment) -> float:
         """Count the requests: virtual time costs what happens in it."""
-        rate_per_s = sum(
-            entry.arrivals.mean_rate_per_s() for entry in experiment.workload.traffic
-        )
-        requests = rate_per_s * experiment.workload.duration_s
+        workload = experiment.workload
+        rate_per_s = sum(map(workload.mean_rate_per_s, workload.traffic))
+        requests = rate_per_s * workload.duration_s
         alone = experiment.cluster is None
         return requests * (_REAL_S_PER_REQUEST if alone else _REAL_S_PER_REPLICATED)
 
