@@ -60,7 +60,7 @@ LAYERS = {
         ("swarm",),
     ),
     "experiments": (
-        ("design", "processes"),
+        ("design", "processes", "traces"),
         ("load",),
         ("records",),
         ("worlds",),

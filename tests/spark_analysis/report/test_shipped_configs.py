@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from experiments.design.config import Experiment, parse
+from experiments.design.trace_windows import with_trace
 from experiments.running.launching import run_experiment
 from spark_analysis.incidents.judging import judge_incident
 from spark_analysis.judging.assembly import compare
@@ -45,14 +46,14 @@ def small(config: Path) -> Experiment:
         header["world"] = "virtual"
     else:
         header["blocks"] = BLOCKS
-    if "cluster" not in content:
+    if "cluster" not in content and "trace" not in workload:
         scale = min(1.0, DURATION_S / workload["duration_s"])
         for name in ("duration_s", "warmup_s"):
             if name in workload:
                 workload[name] *= scale
     for factor in content.get("sweep", {}).get("factors", ()):
         del factor["levels"][2:]
-    return parse(content)
+    return with_trace(parse(content), config)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=[path.stem for path in CONFIGS])
