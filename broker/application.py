@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
+from broker.authentication.authenticator import SaslAuthenticator
 from broker.config import BrokerConfig, Listener
 from broker.observation.metric import Samples
 from broker.requests.internal_tasks import Submit
@@ -35,6 +36,12 @@ class Application(Protocol):
         """Learn what others know of the cluster; asked first of all.
 
         :raises ConfigError: if they do not answer, or do not take this broker.
+        """
+
+    def authentication(self, listener: str) -> Callable[[], SaslAuthenticator] | None:
+        """Return the maker of a listener's authenticators; None: it needs none.
+
+        :raises ConfigError: if a file that it needs cannot be read.
         """
 
     def in_force(self, config: BrokerConfig) -> BrokerConfig:

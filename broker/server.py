@@ -24,6 +24,7 @@ from broker.config import (
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_READER,
     DOORKEEPER_RECORD_SAMPLES_MS,
+    DOORKEEPER_SASL_TIMEOUT_MS,
     DOORKEEPER_SLICE_MS,
     DOORKEEPER_UPKEEP_MS,
     NUM_IO_THREADS,
@@ -295,6 +296,7 @@ class BrokerServer:
             idle_ns_max=network_settings.idle_ns_max(self._config),
             debit=self.dispatcher.debit,
             ledger=self.dispatcher.ledger,
+            authentication_ns_max=self._config[DOORKEEPER_SASL_TIMEOUT_MS] * 1_000_000,
             supervisor=self.supervisor,
         )
         endpoints = [
@@ -305,6 +307,7 @@ class BrokerServer:
                 processors=route.processors,
                 request_channel=self.request_channels[route.plane],
                 entitlement=entitlement_of(self._config, route.listener.name),
+                authenticate=self._application.authentication(route.listener.name),
             )
             for route in sorted(self.topology.routes, key=self._start_order)
         ]

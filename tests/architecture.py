@@ -38,7 +38,7 @@ LAYERS = {
     "broker": (
         ("protocol", "observation"),
         ("shards",),
-        ("disk", "config", "groups.state", "client", "controller"),
+        ("disk", "config", "authentication", "groups.state", "client", "controller"),
         ("log", "requests", "groups", "zookeeper"),
         ("network", "cluster", "application"),
         (

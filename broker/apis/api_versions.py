@@ -51,6 +51,9 @@ def declare(apis: Mapping[int, Api]) -> Api:
             and _SOFTWARE.fullmatch(body.client_software_version)
         ):
             return _answer(ErrorCode.invalid_request, ())
+        authenticator = request.peer.authenticator
+        if authenticator is not None:
+            authenticator.versions_answered()
         return _answer(ErrorCode.none, apis.values())
 
     def handle_at_once(request: Request, broker: Broker) -> Response | None:

@@ -2,19 +2,28 @@
 
 Versions: 0-1.
 
-Behaviour: what comes here is on a connection that needs no authentication, so it is
-answered with ILLEGAL_SASL_STATE, as in Kafka. The connection stays open.
+Behaviour:
+- On a SASL listener the mechanism is taken, or refused with
+  UNSUPPORTED_SASL_MECHANISM and the list of those enabled; the connection is then
+  closed after a delay (`connection.failed.authentication.delay.ms`).
+- On an authenticated connection whose session ends, authentication begins anew
+  (KIP-368), at most once a second, with the mechanism of before.
+- Elsewhere: ILLEGAL_SASL_STATE. The connection stays open unless it is in the middle
+  of an exchange.
+- Never refused by admission: clients take any error for a wrong configuration.
 
-Version notes: v1 says that SaslAuthenticate will follow (KIP-152).
+Version notes: after v0 tokens come without headers; v1 announces SaslAuthenticate
+(KIP-152).
 
-Left out: SASL listeners.
+Left out: GSSAPI, and delegation tokens.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.api import Api
+from broker.apis.common.api import Answer, Api
+from broker.apis.common.authentication import final_answer
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -28,11 +37,30 @@ from broker.requests.request import Request
 
 async def handle(
     request: Request, body: SaslHandshakeRequest, broker: Broker
-) -> SaslHandshakeResponse:
-    """Refuse: the connection is past authentication."""
-    return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=())
+) -> Answer:
+    """Choose the mechanism."""
+    authenticator = request.peer.authenticator
+    if authenticator is None or not authenticator.expects_handshake:
+        answer = SaslHandshakeResponse(
+            error_code=ErrorCode.illegal_sasl_state, mechanisms=()
+        )
+        if authenticator is None or not authenticator.expects_token:
+            return answer
+        authenticator.fail()
+        return final_answer(request, answer, "a handshake amid an exchange")
+    enabled = tuple(authenticator.settings.mechanisms)
+    if authenticator.choose(body.mechanism, request.api_version):
+        return SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=enabled)
+    answer = SaslHandshakeResponse(
+        error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=enabled
+    )
+    return final_answer(request, answer, "the mechanism is not enabled")
 
 
 API: Final = Api(
-    key=ApiKey.SASL_HANDSHAKE, versions=(0, 1), request_class=METADATA, handle=handle
+    key=ApiKey.SASL_HANDSHAKE,
+    versions=(0, 1),
+    request_class=METADATA,
+    handle=handle,
+    refusable=False,
 )

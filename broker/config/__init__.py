@@ -13,6 +13,7 @@ from broker.config.doorkeeper import *  # noqa: F403 - as above
 from broker.config.listeners import Listener as Listener
 from broker.config.network import *  # noqa: F403 - as above
 from broker.config.properties import parse_properties as parse_properties
+from broker.config.sasl import *  # noqa: F403 - as above
 from broker.config.storage import *  # noqa: F403 - as above
 from broker.protocol.config_key import ConfigType as ConfigType
 from broker.protocol.config_key import Key as Key

@@ -3,7 +3,7 @@
 Kafka's ``DynamicBrokerConfig`` (KIP-226) and ``DynamicConfig.Broker``. These are the
 cluster-wide ones; a value for one broker wins over the value for all. The keys that
 Kafka alters per broker only belong to listeners and their security. Here listeners are
-opened at start and no security is served, so those keys are read-only.
+opened at start with their mechanisms, so those keys are read-only.
 
 Numbers of processors and recovery threads take effect with the next start, as their
 descriptions say; all else at once.
@@ -13,7 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.config.broker_config import OF_A_LISTENER, BrokerConfig, find_key
+from broker.config.broker_config import BrokerConfig, find_key
+from broker.config.network import (
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    NUM_NETWORK_THREADS,
+)
 from broker.protocol.errors import ConfigError
 
 _NAMES: Final = """
@@ -45,6 +50,14 @@ _NAMES: Final = """
     transaction.partition.verification.enable unclean.leader.election.enable
 """
 _ALTERABLE: Final = frozenset(_NAMES.split())
+# Behind ``listener.name.NAME.``.
+_OF_A_LISTENER: Final = frozenset(
+    {
+        MAX_CONNECTION_CREATION_RATE,
+        MAX_CONNECTIONS,
+        NUM_NETWORK_THREADS,
+    }
+)
 _THREADS: Final = (
     "background.threads",
     "log.cleaner.threads",
@@ -60,7 +73,7 @@ def is_alterable(name: str) -> bool:
     key = find_key(name)
     if key is None or key.name == name:
         return name in _ALTERABLE
-    return key in OF_A_LISTENER
+    return key in _OF_A_LISTENER
 
 
 def check_threads(before: BrokerConfig, after: BrokerConfig) -> None:

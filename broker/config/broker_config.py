@@ -22,7 +22,15 @@ from posixpath import normpath
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
-from broker.config import admission, cluster, doorkeeper, network, security, storage
+from broker.config import (
+    admission,
+    cluster,
+    doorkeeper,
+    network,
+    sasl,
+    security,
+    storage,
+)
 from broker.config.bounds import check_bounds
 from broker.config.cluster import BROKER_ID, NODE_ID
 from broker.config.doorkeeper import (
@@ -51,6 +59,8 @@ from broker.config.network import (
     SECURITY_INTER_BROKER_PROTOCOL,
 )
 from broker.config.properties import read_properties
+from broker.config.sasl import OF_A_MECHANISM, SASL_OF_A_LISTENER
+from broker.config.sasl_checks import check_sasl
 from broker.config.storage import (
     LOG_DIR,
     LOG_DIRS,
@@ -72,7 +82,12 @@ T = TypeVar("T")
 
 # Keys that a listener may set for itself, behind ``listener.name.NAME.``.
 OF_A_LISTENER: Final = frozenset(
-    {MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_NETWORK_THREADS}
+    {
+        MAX_CONNECTION_CREATION_RATE,
+        MAX_CONNECTIONS,
+        NUM_NETWORK_THREADS,
+        *SASL_OF_A_LISTENER,
+    }
 )
 
 _HOUR_MS = 3_600_000
@@ -96,7 +111,7 @@ SAME_SETTING: Final[tuple[tuple[Key[Any], ...], ...]] = (
 
 
 def _keys() -> Iterator[Key[Any]]:
-    for module in (network, storage, cluster, doorkeeper, admission):
+    for module in (network, storage, cluster, doorkeeper, admission, sasl):
         yield from (item for item in vars(module).values() if isinstance(item, Key))
     yield from (*INERT, *security.KEYS)
 
@@ -112,7 +127,7 @@ class BrokerConfig:
 
     ``written`` holds the known keys that the file and the overrides set, as text;
     ``unknown`` names the others; ``listener_values`` holds the values under the prefix
-    ``listener.name.NAME.``.
+    ``listener.name.NAME.``, also those whose names begin with a mechanism.
     """
 
     written: Mapping[str, str]
@@ -149,8 +164,9 @@ class BrokerConfig:
             if key.name == name:
                 values[name] = key.read(text)
             else:
-                listener = name.removeprefix(_LISTENER_PREFIX).partition(".")[0]
-                listener_values[listener.upper(), key.name] = key.read(text)
+                behind = name.removeprefix(_LISTENER_PREFIX)
+                listener, _, own_name = behind.partition(".")
+                listener_values[listener.upper(), own_name.lower()] = key.read(text)
         listeners, advertised = _listeners(values)
         config = cls(
             written=MappingProxyType(known),
@@ -171,6 +187,12 @@ class BrokerConfig:
         default = self.values[key.name]
         return cast(T, self.listener_values.get((name.upper(), key.name), default))
 
+    def of_mechanism(self, listener: str, mechanism: str, key: Key[T]) -> T:
+        """Return the value of ``key`` for a mechanism, the listener, or the broker."""
+        own_name = f"{mechanism.lower()}.{key.name}"
+        default = self.on_listener(listener, key)
+        return cast(T, self.listener_values.get((listener.upper(), own_name), default))
+
     def updated(self, changes: Mapping[str, str | None]) -> BrokerConfig:
         """Return this configuration with ``changes``; ``None`` unsets a key."""
         written = {**self.written, **changes}
@@ -183,7 +205,8 @@ class BrokerConfig:
     def without_effect(self) -> tuple[str, ...]:
         """The keys that are set and have no effect, in the order written.
 
-        Of the keys set for a listener, only `OF_A_LISTENER` have an effect.
+        Of the keys set for a listener, only `OF_A_LISTENER` and, behind a mechanism,
+        `OF_A_MECHANISM` have an effect.
         """
         return tuple(name for name in self.written if _is_without_effect(name))
 
@@ -240,11 +263,21 @@ class BrokerConfig:
         name = self[INTER_BROKER_LISTENER_NAME]
         return (name or self[SECURITY_INTER_BROKER_PROTOCOL]).upper()
 
+    @property
+    def inter_broker_protocol(self) -> str:
+        """The security protocol of that listener."""
+        name = self.inter_broker_listener_name
+        return next(
+            each.security_protocol for each in self.advertised if each.name == name
+        )
+
 
 def _is_without_effect(name: str) -> bool:
     key = find_key(name)
     assert key is not None, name
-    return key.inert or (key.name != name and key not in OF_A_LISTENER)
+    return key.inert or (
+        key.name != name and key not in OF_A_LISTENER and key not in OF_A_MECHANISM
+    )
 
 
 def find_key(name: str) -> Key[Any] | None:
@@ -347,6 +380,7 @@ def _check(config: BrokerConfig) -> None:
         if name.upper() not in names:
             key = DOORKEEPER_CONTROLLER_LISTENERS.name
             raise ConfigError(key, name, "listeners named in listeners, or CONTROLLER")
+    check_sasl(config)
     _check_numbers(config)
 
 

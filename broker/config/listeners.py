@@ -3,8 +3,8 @@
 Follows Kafka's ``EndPoint`` and the checks of ``KafkaConfig.validateValues``:
 ``NAME://host:port``, comma separated; names and ports differ from one another (port 0,
 any free port, may repeat; so may one port on an IPv4 and an IPv6 host); the security
-protocol is found by the name in ``listener.security.protocol.map``. Only PLAINTEXT is
-served; SSL and SASL listeners are refused at start-up.
+protocol is found by the name in ``listener.security.protocol.map``. PLAINTEXT and
+SASL_PLAINTEXT are served; SSL and SASL_SSL listeners are refused at start-up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from broker.protocol.errors import ConfigError
 from broker.protocol.host_names import can_be_encoded
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-fA-F:.%\w]*\]|[^:\[\]/]*):(\d+)")
 
 
@@ -30,6 +31,11 @@ class Listener:
     host: str
     port: int
     security_protocol: str
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Return whether its clients must authenticate by SASL."""
+        return self.security_protocol in SASL_PROTOCOLS
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

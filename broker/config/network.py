@@ -117,9 +117,8 @@ CONNECTIONS_MAX_IDLE_MS: Final = long(
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS: Final = integer(
     "connection.failed.authentication.delay.ms",
     100,
-    "Delay of closing a connection that failed authentication.",
+    "Delay of the answer to failed authentication; the connection is closed then.",
     low=0,
-    inert=True,
 )
 MAX_CONNECTIONS: Final = integer(
     "max.connections",

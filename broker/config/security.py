@@ -1,9 +1,10 @@
-"""Kafka's keys that promise security; none is served, so to set one stops the start.
+"""Kafka's keys that promise security which is not served: to set one stops the start.
 
-Listeners are PLAINTEXT, every client is ``User:ANONYMOUS``, and every client may do
-everything. An operator who names a keystore, a mechanism or an authorizer believes
-otherwise, and must not find out from an intruder. Values that promise nothing, and
-empty ones, are allowed, because Kafka's defaults are among them.
+Authentication is by SASL (`broker.config.sasl`), without Kerberos and delegation
+tokens. Listeners have no TLS, and every client may do everything. An operator who names
+a keystore or an authorizer believes otherwise, and must not find out from an intruder.
+Values that promise nothing, and empty ones, are allowed, because Kafka's defaults are
+among them.
 """
 
 from __future__ import annotations
@@ -17,18 +18,16 @@ _FEATURES: Final = {
     "authorization is not served: every client may do everything": """
         allow.everyone.if.no.acl.found* authorizer.class.name super.users*
         """,
-    "authentication is not served: every client is User:ANONYMOUS": """
-        connections.max.reauth.ms delegation.token.master.key
-        delegation.token.secret.key principal.builder.class
-        sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
-        sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-        sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
-        sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-        sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
-        sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
-        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
-        sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms
-        sasl.login.retry.backoff.ms sasl.mechanism.inter.broker.protocol
+    "it belongs to a part of authentication that is not served": """
+        delegation.token.master.key delegation.token.secret.key principal.builder.class
+        sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
+        sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class
+        sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+        sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+        sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
         sasl.oauthbearer.assertion.algorithm* sasl.oauthbearer.assertion.claim.aud*
         sasl.oauthbearer.assertion.claim.exp.seconds*
         sasl.oauthbearer.assertion.claim.iss*
@@ -40,18 +39,13 @@ _FEATURES: Final = {
         sasl.oauthbearer.assertion.template.file*
         sasl.oauthbearer.client.credentials.client.id*
         sasl.oauthbearer.client.credentials.client.secret*
-        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
-        sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode*
-        sasl.oauthbearer.jwks.endpoint.refresh.ms
+        sasl.oauthbearer.header.urlencode* sasl.oauthbearer.jwks.endpoint.refresh.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
-        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class*
-        sasl.oauthbearer.jwt.validator.class* sasl.oauthbearer.scope*
-        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-        sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
-        sasl.server.max.receive.size
+        sasl.oauthbearer.jwt.retriever.class* sasl.oauthbearer.jwt.validator.class*
+        sasl.oauthbearer.scope* sasl.oauthbearer.token.endpoint.url
         """,
-    "TLS is not served: listeners are PLAINTEXT": """
+    "TLS is not served": """
         ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
         ssl.enabled.protocols ssl.endpoint.identification.algorithm
         ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
@@ -64,7 +58,6 @@ _FEATURES: Final = {
 }
 _PROMISES_NOTHING: Final = {
     "allow.everyone.if.no.acl.found": "true",
-    "connections.max.reauth.ms": "0",
     "ssl.client.auth": "none",
 }
 # Kafka's keys of type PASSWORD: neither DescribeConfigs nor an error may return them.
@@ -72,7 +65,6 @@ _SECRETS: Final = frozenset(
     {
         "delegation.token.master.key",
         "delegation.token.secret.key",
-        "sasl.jaas.config",
         "sasl.oauthbearer.client.credentials.client.secret",
         "ssl.key.password",
         "ssl.keystore.certificate.chain",

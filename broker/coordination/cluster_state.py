@@ -39,6 +39,7 @@ class Change:
     topics: Mapping[str, Topic | None] = field(default_factory=dict)
     deleting: Mapping[str, Deletion | None] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
+    user_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +47,8 @@ class ClusterState:
     """All of it; ``broker_epoch`` counts the starts of this broker.
 
     ``broker_configs`` holds dynamic broker configs by broker id, as text, "" being the
-    default of all brokers. A state that was never written has the generation 0.
+    default of all brokers; ``user_configs`` the SCRAM credentials of users, by
+    mechanism. A state that was never written has the generation 0.
     """
 
     generation: int = 0
@@ -55,6 +57,7 @@ class ClusterState:
     topics: dict[str, Topic] = field(default_factory=dict)
     deleting: dict[str, Deletion] = field(default_factory=dict)
     broker_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    user_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def apply(self, change: Change, generation: int) -> None:
         """Make a change in place. Cost: O(change)."""
@@ -66,6 +69,7 @@ class ClusterState:
         _put(self.topics, change.topics)
         _put(self.deleting, change.deleting)
         _put(self.broker_configs, change.broker_configs)
+        _put(self.user_configs, change.user_configs)
 
     def copy(self) -> ClusterState:
         """Return a state that changes of this one do not change."""
@@ -74,6 +78,7 @@ class ClusterState:
             topics=dict(self.topics),
             deleting=dict(self.deleting),
             broker_configs=dict(self.broker_configs),
+            user_configs=dict(self.user_configs),
         )
 
 
@@ -117,6 +122,7 @@ def _mappings(it: ClusterState | Change) -> Iterator[str]:
     yield from _mapping("topics", it.topics, _topic_form)
     yield from _mapping("deleting", it.deleting, _deletion_form)
     yield from _mapping("broker_configs", it.broker_configs, dict)
+    yield from _mapping("user_configs", it.user_configs, dict)
 
 
 def _mapping(
@@ -188,6 +194,7 @@ def _read(found: dict[str, Any]) -> Change:
         broker_configs=_each(
             found.get("broker_configs", {}), lambda _, found: dict(found)
         ),
+        user_configs=_each(found.get("user_configs", {}), lambda _, found: dict(found)),
     )
 
 

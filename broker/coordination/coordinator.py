@@ -149,6 +149,10 @@ class AdminManager(Protocol):
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Dynamic broker configs by broker id; "" is every broker's default."""
 
+    @property
+    def user_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Configs by user: SCRAM credentials by mechanism, as text."""
+
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
 
@@ -199,6 +203,11 @@ class AdminManager(Protocol):
         self, broker: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Replace the dynamic configs of one broker, or of all (""), in that way."""
+
+    async def set_user_configs(
+        self, user: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace a user's configs in that way."""
 
     async def producer_id_block(self) -> range:
         """Reserve producer ids that are never given twice."""
@@ -322,6 +331,12 @@ class LocalState(Protocol):
 
         Unknown topics are added to it. Returns the logs that belong to no topic, each
         with the reason, for the broker to set aside.
+        """
+
+    def add_first_users(self, configs: Mapping[str, Configs]) -> None:
+        """Add configs of users at a start, where they have none of the name.
+
+        Raises OSError.
         """
 
     @property

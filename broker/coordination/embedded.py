@@ -26,6 +26,7 @@ from broker.coordination.adoption import reconcile
 from broker.coordination.cluster_state import Change
 from broker.coordination.commands import SoleReplicas
 from broker.coordination.coordinator import (
+    Configs,
     CoordinatedBroker,
     Coordinator,
     FoundLog,
@@ -86,6 +87,17 @@ class RegistryState:
     def load(self) -> None:
         """Read the registry; raise OSError or `MalformedCheckpoint`."""
         self._registry.load()
+
+    def add_first_users(self, configs: Mapping[str, Configs]) -> None:
+        """Add configs that users lack; raise OSError."""
+        present = self._registry.state.user_configs
+        added: dict[str, Configs] = {}
+        for user, wanted in configs.items():
+            of_user = present.get(user, {})
+            if not wanted.keys() <= of_user.keys():
+                added[user] = {**wanted, **of_user}
+        if added:
+            self._registry.change(Change(user_configs=added))
 
     def reconcile(
         self, found: Mapping[TopicPartition, FoundLog]

@@ -56,6 +56,11 @@ class EmbeddedAdmin:
         """Dynamic broker configs by broker id; "" is every broker's default."""
         return self._writes.state.broker_configs
 
+    @property
+    def user_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Configs by user: SCRAM credentials by mechanism, as text."""
+        return self._writes.state.user_configs
+
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
         found = self.topics.get(topic)
@@ -218,6 +223,18 @@ class EmbeddedAdmin:
             return False
         await self._replicas.broker.broker_configs_changed()
         return True
+
+    async def set_user_configs(
+        self, user: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace a user's configs; without any the user is forgotten."""
+
+        def decide() -> Change | None:
+            if instead_of not in (None, self.user_configs.get(user, {})):
+                return None
+            return Change(user_configs={user: dict(configs) or None})
+
+        return await self._writes.write(decide)
 
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
         """Create replicas one by one, then publish them; the lock is held."""

@@ -79,6 +79,7 @@ class KafkaApis:
         self.config_listeners = broker.config_listeners
         self.addresses = broker.hosts.addresses
         self.in_force = broker.in_force
+        self.authentication = broker.authentication.of_listener
 
     async def prepare(self) -> None:
         """Learn what others know of the cluster."""

@@ -4,7 +4,8 @@ The processor does this as soon as a frame is whole, before it asks for room in 
 queue, like Kafka's ``Processor.processCompletedReceives``. It looks at the header and
 at single fields in fixed places; the body is decoded by the handler, whose plane pays
 for it. The role of the request is checked against the connection here, so a denied
-request is never decoded.
+request is never decoded. A connection that is not authenticated yet, or whose session
+is over, is closed here unless the request belongs to authentication.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from broker.authentication.authenticator import SaslAuthenticator
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.header import RequestHeader, parse_request_header
@@ -34,6 +36,8 @@ Done: TypeAlias = Callable[[Task, Any], None]
 Deadline: TypeAlias = Callable[[RequestHeader, bytes, int], int | None]
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+# The header of a token that comes without one, after SaslHandshake version 0.
+_BARE_TOKEN: Final = RequestHeader(int(ApiKey.SASL_AUTHENTICATE), 0, 0, "", 0)
 
 
 class Intake:
@@ -66,9 +70,13 @@ class Intake:
         """Return the request that ``frame`` holds.
 
         :raises MalformedFrame: if the header does not parse, or names an API or a
-            version of it that is not served.
+            version of it that is not served, or not before authentication.
         """
-        header = parse_request_header(frame)
+        authenticator = peer.authenticator
+        if authenticator is None:
+            header = parse_request_header(frame)
+        else:
+            header = _admitted(frame, authenticator, received_ns)
         api_key, version, correlation_id, client_id, body_offset = header
         api = self._apis.get(api_key)
         if api is None:
@@ -104,3 +112,16 @@ class Intake:
             request.deadline_ns = self._deadline(header, frame, received_ns)
         request.serve = partial(self._serve_request, request)
         return request
+
+
+def _admitted(
+    frame: bytes, authenticator: SaslAuthenticator, received_ns: int
+) -> RequestHeader:
+    """Return the header of a request that the connection's state allows."""
+    if authenticator.expects_bare_token:
+        return _BARE_TOKEN
+    header = parse_request_header(frame)
+    if not authenticator.admits(header.api_key, received_ns):
+        state = authenticator.state.name
+        raise MalformedFrame(f"API {header.api_key} in the state {state}")
+    return header

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from broker.authentication.authenticator import SaslAuthenticator
 from broker.network.memory_pool import MemoryPool
 from broker.network.mute import TRANSITIONS, MuteEvent, MuteState
 from broker.network.receive import Receive
@@ -26,18 +27,22 @@ class KafkaChannel:
     ``request`` is the one that is in the broker, if any; ``send`` the rest of its
     response; ``active_ns`` the time when bytes last moved. ``reading_ns`` is the CPU
     used so far for the request that is being read. ``principal`` is the peer's, once it
-    is authenticated.
+    is authenticated; ``authenticator`` None means that it need not be.
     """
 
     __slots__ = (
+        "_frame_bytes_max",
         "_pool",
         "active_ns",
+        "authenticator",
+        "closes_after_send",
         "connection",
         "connection_id",
         "entitlement",
         "host",
         "listener",
         "mute_state",
+        "opened_ns",
         "principal",
         "reading_ns",
         "receive",
@@ -56,6 +61,7 @@ class KafkaChannel:
         frame_bytes_max: int,
         pool: MemoryPool | None,
         now_ns: int,
+        authenticator: SaslAuthenticator | None = None,
     ) -> None:
         self.connection = connection
         self.connection_id = connection_id
@@ -65,10 +71,15 @@ class KafkaChannel:
         self.principal: KafkaPrincipal = ANONYMOUS
         self.mute_state = MuteState.NOT_MUTED
         self._pool = pool
+        self._frame_bytes_max = frame_bytes_max
+        self.authenticator = authenticator
+        if authenticator is not None:
+            frame_bytes_max = authenticator.settings.frame_bytes_max
         self.receive = Receive(connection, frame_bytes_max=frame_bytes_max, pool=pool)
         self.request: Request | None = None
         self.send: Send | None = None
-        self.active_ns = now_ns
+        self.closes_after_send = False
+        self.opened_ns = self.active_ns = now_ns
         self.reading_ns = 0
 
     def __repr__(self) -> str:
@@ -79,6 +90,11 @@ class KafkaChannel:
     def has_hung_up(self) -> bool:
         """Whether the peer has finished sending."""
         return self.receive.peer_finished
+
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        """Take the peer for ``principal``, and requests of every size from it."""
+        self.principal = principal
+        self.receive.frame_bytes_max = self._frame_bytes_max
 
     def release(self, count: int) -> None:
         """Give back memory that a request was read into."""

@@ -286,6 +286,19 @@ class KafkaSelector:
             self.close(channel)
         return len(idle)
 
+    def close_unauthenticated(self, since_ns: int) -> int:
+        """Close what was opened by then and has not authenticated; return how many."""
+        late = [
+            each
+            for each in self._by_id.values()
+            if each.opened_ns <= since_ns
+            and each.authenticator is not None
+            and not each.authenticator.has_authenticated
+        ]
+        for channel in late:
+            self.close(channel)
+        return len(late)
+
     def least_recently_active(self) -> KafkaChannel | None:
         """Return the channel to close first if there are too many."""
         return min(

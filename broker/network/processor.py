@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
+from broker.authentication.authenticator import SaslAuthenticator
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.intake import Intake
 from broker.network.kafka_channel import KafkaChannel
@@ -28,10 +29,19 @@ from broker.network.transport import Connection, Selector
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import MalformedFrame
 from broker.requests.entitlement import Entitlement
-from broker.requests.request import CloseConnection, Request, Response, Throttled
+from broker.requests.request import (
+    CloseConnection,
+    FinalResponse,
+    Request,
+    Response,
+    Throttled,
+)
 from planes import Task
 from planes.clock import NowNs
 from planes.cpu_ledger import CpuLedger
+
+# Makes the authenticator of a new connection.
+Authenticate: TypeAlias = Callable[[], SaslAuthenticator]
 
 # Kafka's bound on connections that an acceptor has dealt and the processor not taken.
 NEW_CONNECTIONS_MAX: Final = 20
@@ -42,7 +52,8 @@ class ProcessorContext:
     """The shared objects of all processors of a broker.
 
     ``finished`` are called with each request whose response has been sent, or can no
-    longer be. ``idle_ns_max`` None means that idle connections are kept. ``debit``
+    longer be. ``idle_ns_max`` None means that idle connections are kept.
+    ``authentication_ns_max`` bounds the time until a peer is authenticated. ``debit``
     bills work for a request outside of its turns, ``ledger`` work for none.
     ``supervisor`` counts faults.
     """
@@ -56,13 +67,15 @@ class ProcessorContext:
     idle_ns_max: int | None
     debit: Debit
     ledger: CpuLedger
+    authentication_ns_max: int = 30_000_000_000
     supervisor: Supervisor = field(default_factory=Supervisor)
 
 
 class Processor:
     """Connections of one listener, served by one task.
 
-    ``entitlement`` is what each of them may claim.
+    ``entitlement`` is what each of them may claim. ``authenticate`` None means that
+    they need no authentication by SASL.
     """
 
     def __init__(
@@ -73,8 +86,10 @@ class Processor:
         selector: Selector,
         request_channel: RequestChannel,
         context: ProcessorContext,
+        authenticate: Authenticate | None = None,
     ) -> None:
         self.processor_id = processor_id
+        self._authenticate = authenticate
         self.listener = listener
         self._entitlement = entitlement
         self._idle_ns = 0
@@ -288,6 +303,7 @@ class Processor:
                 frame_bytes_max=context.frame_bytes_max,
                 pool=context.pool,
                 now_ns=self._now_ns(),
+                authenticator=self._authenticate and self._authenticate(),
             )
             try:
                 self._selector.register(channel)
@@ -316,10 +332,13 @@ class Processor:
             return
         # A tuple of pieces is what nearly all are.
         if type(response) is not tuple and isinstance(
-            response, (Throttled, CloseConnection)
+            response, (Throttled, CloseConnection, FinalResponse)
         ):
             if isinstance(response, CloseConnection):
                 self._selector.close(channel)
+                return
+            if isinstance(response, FinalResponse):
+                self._respond_last(channel, request, response)
                 return
             self._throttle(channel, response.throttle_ns)
             response = response.pieces
@@ -369,6 +388,10 @@ class Processor:
         self._finish(request)
         channel.request = None
         channel.active_ns = request.response_sent_ns
+        if channel.closes_after_send:
+            self._selector.close(channel)
+            self._selector.wakeup()  # to count it out
+            return
         if channel.response_sent():
             self._selector.read_on(channel)
 
@@ -425,6 +448,36 @@ class Processor:
         self._new.clear()
         self._selector.close_all()
         self._process_disconnected()
+
+    def close_unauthenticated(self, since_ns: int) -> None:
+        """Close what was opened before then and has not authenticated."""
+        if self._selector.close_unauthenticated(since_ns):
+            self._selector.wakeup()  # to count them out
+
+    # ---- failed authentication ------------------------------------------------------
+
+    def _respond_last(
+        self, channel: KafkaChannel, request: Request, response: FinalResponse
+    ) -> None:
+        """Keep the channel muted for a time, then answer and close it."""
+        assert self._nursery is not None
+        self._nursery.start_soon(
+            self._end, channel.connection_id, request, response, name="last response"
+        )
+
+    async def _end(
+        self, connection_id: int, request: Request, response: FinalResponse
+    ) -> None:
+        with self._supervisor.contained("last response"):
+            if response.delay_ns:
+                await trio.sleep(response.delay_ns / 1e9)
+            channel = self._selector.channel(connection_id)
+            if channel is None:
+                return
+            channel.closes_after_send = True
+            if not response.pieces or self._selector.send(channel, response.pieces):
+                self._sent(channel, request)
+            self._selector.wakeup()
 
     # ---- throttling (KIP-219) -------------------------------------------------------
 

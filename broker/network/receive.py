@@ -36,7 +36,8 @@ class Receive:
 
     ``readable`` is false once a ``recv`` would block; the selector's events set it.
     ``buffered`` says that another frame may lie behind the last one. Without either,
-    ``next_frame`` has nothing to return before a new event.
+    ``next_frame`` has nothing to return before a new event. ``frame_bytes_max`` bounds
+    the frames that begin from now on.
     """
 
     __slots__ = (
@@ -46,9 +47,9 @@ class Receive:
         "_buffer",
         "_connection",
         "_filled",
-        "_frame_bytes_max",
         "_pool",
         "buffered",
+        "frame_bytes_max",
         "peer_finished",
         "readable",
     )
@@ -57,7 +58,7 @@ class Receive:
         self, connection: Connection, *, frame_bytes_max: int, pool: MemoryPool | None
     ) -> None:
         self._connection = connection
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self._pool = pool
         self._buffer = b""
         self._at = 0
@@ -87,8 +88,8 @@ class Receive:
             here = len(buffer) - at
             if here >= 4:
                 size: int = _SIZE.unpack_from(buffer, at)[0]
-                if not 0 <= size <= self._frame_bytes_max:
-                    bound = self._frame_bytes_max
+                if not 0 <= size <= self.frame_bytes_max:
+                    bound = self.frame_bytes_max
                     raise MalformedFrame(f"{size} bytes, expected 0 to {bound}")
                 end = at + 4 + size
                 if here >= 4 + size:

@@ -18,13 +18,13 @@ from functools import partial
 import trio
 
 from broker.network.acceptor import Acceptor
-from broker.network.processor import Processor, ProcessorContext
+from broker.network.processor import Authenticate, Processor, ProcessorContext
 from broker.network.request_channel import RequestChannel
 from broker.network.transport import Network
 from broker.protocol.errors import ConfigError
 from broker.requests.entitlement import CLIENT, Entitlement
 
-# Precision of connections.max.idle.ms.
+# Precision of connections.max.idle.ms, and of the time to authenticate.
 _IDLE_CHECKS_PER_LIMIT = 10
 _IDLE_CHECK_NS_MIN = 100_000_000
 
@@ -33,7 +33,8 @@ _IDLE_CHECK_NS_MIN = 100_000_000
 class Endpoint:
     """A listener to open: where, how many processors, and the plane they feed.
 
-    ``entitlement`` is what its connections may claim.
+    ``entitlement`` is what its connections may claim. ``authenticate`` makes the
+    authenticator of each; None: they need not authenticate by SASL.
     """
 
     listener: str
@@ -42,6 +43,7 @@ class Endpoint:
     processors: int
     request_channel: RequestChannel
     entitlement: Entitlement = CLIENT
+    authenticate: Authenticate | None = None
 
 
 class SocketServer:
@@ -57,6 +59,7 @@ class SocketServer:
         context: ProcessorContext,
     ) -> None:
         self._context = context
+        self._authenticates = any(each.authenticate is not None for each in endpoints)
         self._accepting = trio.CancelScope()
         connection_ids = itertools.count()
         processor_ids = itertools.count()
@@ -70,6 +73,7 @@ class SocketServer:
                     network.selector(),
                     endpoint.request_channel,
                     context,
+                    endpoint.authenticate,
                 )
                 for _ in range(endpoint.processors)
             ]
@@ -114,6 +118,12 @@ class SocketServer:
                 nursery.start_soon(
                     self._context.supervisor.keep, "idle connections", watch
                 )
+            if self._authenticates:
+                nursery.start_soon(
+                    self._context.supervisor.keep,
+                    "unauthenticated connections",
+                    self._watch_unauthenticated,
+                )
             task_status.started()
             with self._accepting:
                 async with trio.open_nursery() as accepting:
@@ -137,3 +147,13 @@ class SocketServer:
             await trio.sleep(period_ns / 1e9)
             for processor in self.processors:
                 processor.expire_idle()
+
+    async def _watch_unauthenticated(self) -> None:
+        """Close connections that do not authenticate, a tenth of the time late."""
+        limit_ns = self._context.authentication_ns_max
+        period_ns = max(limit_ns // _IDLE_CHECKS_PER_LIMIT, _IDLE_CHECK_NS_MIN)
+        while True:
+            await trio.sleep(period_ns / 1e9)
+            since_ns = self._context.now_ns() - limit_ns
+            for processor in self.processors:
+                processor.close_unauthenticated(since_ns)

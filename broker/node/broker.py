@@ -39,6 +39,7 @@ from broker.log.steps import Steps, run
 from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.periodic_task import Calls, CallsHere
 from broker.node.alterations import Alterations
+from broker.node.authentication import Authentication
 from broker.node.background import Duty, PlaneDuty
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes, SharedFlush
@@ -112,6 +113,9 @@ class Broker:
         )
         self.quotas = replication_quotas(lambda: self.config, self._settings, now_ns)
         self.producer_ids = ProducerIds(coordinator.admin)
+        self.authentication = Authentication(
+            config, coordinator.admin, now_ns=now_ns, now_ms=now_ms
+        )
         self.verify_transaction: VerifyTransaction = without_coordinator
         self._connect = connect
 
@@ -176,6 +180,8 @@ class Broker:
         if self.coordinator.local is not None:
             found = found_logs(self.logs)
             self._set_aside(self.coordinator.local.reconcile(found))
+            users = self.authentication.first_users()
+            self.coordinator.local.add_first_users(users)
         self._group_flushes = QueuedFlushes(self.now_ms, self._threads, timer_moved)
         self.groups = start_groups(
             self.config,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, Protocol, TypeAlias
 
+from broker.authentication.authenticator import SaslAuthenticator
 from broker.protocol.buffer import Piece
 from broker.protocol.principal import KafkaPrincipal
 from broker.protocol.wire.header import RequestHeader
@@ -15,7 +16,7 @@ from planes import Task
 # Returns the replica id that stands in the frame of a request; below 0, a consumer's.
 ReplicaId: TypeAlias = Callable[[RequestHeader, bytes], int]
 # A whole frame, size prefix included, in pieces; empty: acks=0, nothing is sent.
-Response: TypeAlias = "Sequence[Piece] | Throttled | CloseConnection"
+Response: TypeAlias = "Sequence[Piece] | Throttled | CloseConnection | FinalResponse"
 
 
 class CloseConnection:
@@ -33,6 +34,17 @@ class Throttled:
     throttle_ns: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalResponse:
+    """A response that is sent after a delay, and then the connection is closed.
+
+    Kafka's answer to failed authentication. Without pieces nothing is sent.
+    """
+
+    pieces: Sequence[Piece]
+    delay_ns: int
+
+
 NO_RESPONSE: Final[Sequence[Piece]] = ()
 CLOSE: Final = CloseConnection()
 
@@ -45,10 +57,14 @@ class Peer(Protocol):
     listener: str
     entitlement: Entitlement
     principal: KafkaPrincipal
+    authenticator: SaslAuthenticator | None
 
     @property
     def has_hung_up(self) -> bool:
         """Whether the peer has finished sending."""
+
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        """Take the peer for ``principal`` from now on."""
 
     def release(self, count: int) -> None:
         """Give back memory that a request was read into."""

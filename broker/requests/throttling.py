@@ -9,7 +9,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from broker.requests.request import CloseConnection, Request, Response, Throttled
+from broker.requests.request import (
+    CloseConnection,
+    FinalResponse,
+    Request,
+    Response,
+    Throttled,
+)
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -27,6 +33,8 @@ def throttle_time(request: Request, now_ns: int) -> timedelta:
 def throttled(request: Request, now_ns: int, response: Response) -> Response:
     """Return ``response`` for a processor that is to hold the client back, if so."""
     left_ns = request.throttled_until_ns - now_ns
-    if left_ns <= 0 or isinstance(response, CloseConnection | Throttled):
+    if left_ns <= 0 or isinstance(
+        response, CloseConnection | FinalResponse | Throttled
+    ):
         return response
     return Throttled(pieces=response, throttle_ns=left_ns)

@@ -53,6 +53,7 @@ class ObservedApis:
         self.withdraw = apis.withdraw
         self.leave = apis.leave
         self.in_force = apis.in_force
+        self.authentication = apis.authentication
         self.open = apis.open
         self.run = apis.run
         self.next_expiry_ns = apis.next_expiry_ns

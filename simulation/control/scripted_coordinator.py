@@ -85,6 +85,7 @@ class ScriptedAdmin:
     def __init__(self, controller: Script) -> None:
         self._controller = controller
         self.broker_configs: Mapping[str, Mapping[str, str]] = {}
+        self.user_configs: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -130,6 +131,12 @@ class ScriptedAdmin:
 
     async def set_topic_configs(
         self, name: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Refuse."""
+        raise _refused()
+
+    async def set_user_configs(
+        self, user: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Refuse."""
         raise _refused()

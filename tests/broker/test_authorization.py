@@ -332,6 +332,7 @@ class Peer:
     listener = "PLAINTEXT"
     entitlement = CLIENT
     principal = ANONYMOUS
+    authenticator = None
 
     def release(self, count: int) -> None:
         """There is no pool."""

@@ -53,6 +53,9 @@ class Handlers:
     async def leave(self):
         """There is nobody to take leave of."""
 
+    def authentication(self, listener):
+        return None
+
     def in_force(self, config):
         self._hosts.learn_now(config)
         return config

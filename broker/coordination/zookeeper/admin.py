@@ -24,7 +24,7 @@ from broker.coordination.coordinator import (
     NewTopic,
 )
 from broker.coordination.zookeeper import topic_writes
-from broker.coordination.zookeeper.configs import broker_entity
+from broker.coordination.zookeeper.configs import broker_entity, user_entity
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.known_topics import KnownTopics, known_leader
 from broker.coordination.zookeeper.member import Member
@@ -61,6 +61,11 @@ class ZooKeeperAdmin:
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Dynamic broker configs by broker id; "" is every broker's default."""
         return self._member.configs.brokers
+
+    @property
+    def user_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Configs by user: SCRAM credentials by mechanism, as text."""
+        return self._member.configs.users
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
@@ -158,6 +163,14 @@ class ZooKeeperAdmin:
         done = await self._waits.write(write)
         await self._member.broker.broker_configs_changed()
         return done
+
+    async def set_user_configs(
+        self, user: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace a user's configs, and see that they take effect here."""
+        entity = user_entity(user)
+        write = partial(self._member.configs.write, entity, configs, instead_of)
+        return await self._waits.write(write)
 
     async def producer_id_block(self) -> range:
         """Reserve the next thousand ids of the cluster."""

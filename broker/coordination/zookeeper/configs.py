@@ -1,4 +1,4 @@
-"""Configs of topics and brokers, as ZooKeeper has them, and news of their changes.
+"""Configs of topics, brokers and users, from ZooKeeper, and news of their changes.
 
 A writer of an entity's configs writes its znode first and then a notification below
 /config/changes, which every broker watches (Kafka's ``ZkConfigManager``). Each
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from logging import getLogger
 from typing import Final
+from urllib.parse import quote, unquote
 
 from broker.cluster.topic_configs import TOPIC_KEYS
 from broker.coordination.zookeeper.layout import paths
@@ -36,11 +37,12 @@ _DEFAULT: Final = "<default>"
 
 
 class ClusterConfigs:
-    """Configs set for topics by name, and for brokers by id ("" for all)."""
+    """Configs set for topics and users by name, and for brokers by id ("" for all)."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Mapping[str, str]] = {}
         self.brokers: dict[str, Mapping[str, str]] = {}
+        self.users: dict[str, Mapping[str, str]] = {}
         self._seen = ""
         # Number of readings of an entity. Reads take their time and are answered in any
         # order. A reading made during another one is not older than that, or there is a
@@ -59,19 +61,23 @@ class ClusterConfigs:
         topics = await _configs(znodes, paths.TOPIC_CONFIGS)
         found = await _configs(znodes, paths.BROKER_CONFIGS)
         brokers = {_broker(name): configs for name, configs in found.items()}
+        found = await _configs(znodes, paths.USER_CONFIGS)
+        users = {unquote(name): configs for name, configs in found.items()}
         for entity in self._learned - learned:
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 topics[name] = self.topics[name]
+            elif kind == "users":
+                users[unquote(name)] = self.users[unquote(name)]
             else:
                 brokers[_broker(name)] = self.brokers[_broker(name)]
-        self.topics, self.brokers = topics, brokers
+        self.topics, self.brokers, self.users = topics, brokers, users
         return (topics, brokers) != before
 
     async def read_changes(self, znodes: RetryingZnodes, now_ms: int) -> list[str]:
         """Learn what has changed, and go on watching.
 
-        Returns the entities, as ``topics/T`` or ``brokers/N``, once each.
+        Returns the entities, as ``topics/T``, ``brokers/N`` or ``users/U``, once each.
         """
         present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
         found = await znodes.find_all(
@@ -96,7 +102,9 @@ class ClusterConfigs:
         return list(changed)
 
     async def _read(self, znodes: RetryingZnodes, entity: str) -> None:
-        if entity.startswith(("topics/", "brokers/")):
+        kind, _, name = entity.partition("/")
+        # Quotas of a user's clients lie deeper, and have no effect here.
+        if kind in ("topics", "brokers", "users") and "/" not in name:
             found = await znodes.find(f"/config/{entity}")
             self._know(entity, _read_config(entity, found and found.data))
 
@@ -105,6 +113,8 @@ class ClusterConfigs:
         kind, _, name = entity.partition("/")
         if kind == "topics":
             self.topics[name] = configs
+        elif kind == "users":
+            self.users[unquote(name)] = configs
         else:
             self.brokers[_broker(name)] = configs
 
@@ -165,6 +175,11 @@ async def _replaced(
 def broker_entity(broker_id: str) -> str:
     """Return what notifications call a broker; "" is the default of all."""
     return f"brokers/{broker_id or _DEFAULT}"
+
+
+def user_entity(user: str) -> str:
+    """Return the entity of a user: its name encoded as by Kafka's ``Sanitizer``."""
+    return f"users/{quote(user, safe='').replace('~', '%7E')}"
 
 
 def _broker(name: str) -> str:

@@ -44,6 +44,7 @@ class OnDevices:
         self.withdraw = apis.withdraw
         self.leave = apis.leave
         self.in_force = apis.in_force
+        self.authentication = apis.authentication
         self.open = apis.open
         self.run = apis.run
         self.next_expiry_ns = apis.next_expiry_ns

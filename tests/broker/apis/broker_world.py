@@ -134,6 +134,7 @@ class World:
             listener=listener,
             entitlement=entitlement_of(self.broker.config, listener),
             principal=ANONYMOUS,
+            authenticator=None,
             release=lambda count: None,
             has_hung_up=False,
         )

@@ -14,8 +14,7 @@ KAFKA = json.loads((Path(__file__).parent / "kafka-keys.json").read_text())
 OF_SECURITY = sorted(
     name
     for name in KEYS
-    if name.startswith(("ssl.", "sasl."))
-    and name != "sasl.mechanism.controller.protocol"
+    if name.startswith(("ssl.", "sasl.")) and KEYS[name].doc.startswith("Refused: ")
 )
 
 
@@ -42,7 +41,6 @@ def test_what_promises_security_stops_the_start(name: str) -> None:
     ("name", "harmless", "promise"),
     [
         ("allow.everyone.if.no.acl.found", "true", "false"),
-        ("connections.max.reauth.ms", "0", "3600000"),
         ("ssl.client.auth", "none", "required"),
     ],
 )

@@ -239,6 +239,26 @@ class CoordinatorContract:
 
         self.run(scenario)
 
+    def test_configs_of_users_are_replaced_and_stay(self) -> None:
+        """A name may hold what a path or a URL may not."""
+        user = "CN=a/b, ~é"
+
+        async def scenario(place: Place) -> None:
+            async with place.life() as coordinator:
+                admin = coordinator.admin
+                assert admin.user_configs == {}
+                assert await served(admin.set_user_configs(user, {"c": "1"}, {}))
+                assert not await served(admin.set_user_configs(user, {"c": "2"}, {}))
+                assert admin.user_configs[user] == {"c": "1"}
+                assert await served(admin.set_user_configs("v", {"d": "3"}))
+                assert await served(admin.set_user_configs("v", {}, {"d": "3"}))
+                assert not admin.user_configs.get("v")
+            async with place.life() as coordinator:
+                found = coordinator.admin.user_configs
+                assert {k: v for k, v in found.items() if v} == {user: {"c": "1"}}
+
+        self.run(scenario)
+
     def test_of_two_who_alter_the_same_configs_one_is_told_to_look_again(self) -> None:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:

@@ -18,6 +18,7 @@ CLUSTER_ID: Final = "/cluster/id"
 CONFIG_CHANGES: Final = "/config/changes"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
+USER_CONFIGS: Final = "/config/users"
 TOPICS_TO_DELETE: Final = "/admin/delete_topics"
 REASSIGNMENT: Final = "/admin/reassign_partitions"
 PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
@@ -30,7 +31,7 @@ PRODUCER_IDS: Final = "/latest_producer_id_block"
 PERSISTENT: Final = (
     *("/brokers", BROKER_IDS, TOPICS, BROKER_SEQUENCE),
     *("/config", CONFIG_CHANGES, TOPIC_CONFIGS, BROKER_CONFIGS),
-    *("/config/clients", "/config/users", "/config/ips"),
+    *("/config/clients", USER_CONFIGS, "/config/ips"),
     *("/admin", TOPICS_TO_DELETE),
     *("/cluster", "/consumers", ISR_CHANGES, LOG_DIR_EVENTS, PRODUCER_IDS),
 )

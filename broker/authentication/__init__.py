@@ -1,0 +1,1 @@
+"""Authentication of clients by SASL: mechanisms, and the states of a connection."""

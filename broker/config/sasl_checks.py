@@ -1,0 +1,103 @@
+"""Checks of SASL's keys together: every enabled mechanism has what it needs.
+
+A mechanism that would refuse every client stops the start, and so does a JAAS line that
+nothing reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from broker.config.cluster import ZOOKEEPER_CONNECT
+from broker.config.network import INTER_BROKER_LISTENER_NAME
+from broker.config.sasl import (
+    LOGIN_MODULES,
+    OAUTHBEARER,
+    PLAIN,
+    SASL_ENABLED_MECHANISMS,
+    SASL_JAAS_CONFIG,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
+    SASL_SERVER_CALLBACK_HANDLER_CLASS,
+)
+from broker.protocol.errors import ConfigError
+from broker.protocol.sasl.scram import SCRAM_MECHANISMS
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+
+_HIDDEN: Final = "[hidden]"
+
+
+def check_sasl(config: BrokerConfig) -> None:
+    """Raise `ConfigError` for a listener on which no client could authenticate."""
+    if SASL_JAAS_CONFIG.name in config.written:
+        expected = "listener.name.NAME.MECHANISM.sasl.jaas.config in its place"
+        raise ConfigError(SASL_JAAS_CONFIG.name, _HIDDEN, expected)
+    for listener in config.listeners:
+        if listener.uses_sasl:
+            _check_listener(config, listener.name)
+    if config[ZOOKEEPER_CONNECT] is not None and config.inter_broker_protocol in (
+        "SASL_PLAINTEXT",
+        "SASL_SSL",
+    ):
+        _check_inter_broker(config)
+
+
+def jaas_key(listener: str, mechanism: str) -> str:
+    """Return the name of the key that holds a mechanism's credentials."""
+    name = SASL_JAAS_CONFIG.name
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
+
+
+def _check_listener(config: BrokerConfig, listener: str) -> None:
+    mechanisms = config.on_listener(listener, SASL_ENABLED_MECHANISMS)
+    if not mechanisms or not set(mechanisms) <= set(LOGIN_MODULES):
+        expected = f"a list of {', '.join(LOGIN_MODULES)} for listener {listener}"
+        found = ",".join(mechanisms)
+        raise ConfigError(SASL_ENABLED_MECHANISMS.name, found, expected)
+    for mechanism in mechanisms:
+        _check_module(config, listener, mechanism)
+    if OAUTHBEARER in mechanisms:
+        _check_tokens(config, listener, mechanisms)
+
+
+def _check_module(config: BrokerConfig, listener: str, mechanism: str) -> None:
+    module = config.of_mechanism(listener, mechanism, SASL_JAAS_CONFIG)
+    key, wanted = jaas_key(listener, mechanism), LOGIN_MODULES[mechanism]
+    if module is not None and module.name != wanted:
+        raise ConfigError(key, f"{module.name} ...", wanted)
+    if mechanism == PLAIN and (module is None or not all(module.users.values())):
+        found = "" if module is None else _HIDDEN
+        expected = f'{wanted} required user_NAME="PASSWORD" ...; without empty ones'
+        raise ConfigError(key, found, expected)
+    if (
+        mechanism in SCRAM_MECHANISMS
+        and module is not None
+        and module.users
+        and config[ZOOKEEPER_CONNECT] is not None
+    ):
+        expected = (
+            "no user_NAME: in a cluster, kafka-configs.sh --zookeeper adds the first "
+            "credential"
+        )
+        raise ConfigError(key, _HIDDEN, expected)
+
+
+def _check_tokens(
+    config: BrokerConfig, listener: str, mechanisms: Sequence[str]
+) -> None:
+    handler = config.of_mechanism(
+        listener, OAUTHBEARER, SASL_SERVER_CALLBACK_HANDLER_CLASS
+    )
+    keys = config.on_listener(listener, SASL_OAUTHBEARER_JWKS_ENDPOINT_URL)
+    if handler is not None and keys is None:
+        expected = f"a file: URL, as {SASL_SERVER_CALLBACK_HANDLER_CLASS.name} is set"
+        raise ConfigError(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL.name, "", expected)
+
+
+def _check_inter_broker(config: BrokerConfig) -> None:
+    """Refuse: brokers authenticate to no other broker."""
+    expected = "a listener with PLAINTEXT between brokers"
+    name = config.inter_broker_listener_name
+    raise ConfigError(INTER_BROKER_LISTENER_NAME.name, name, expected)

@@ -1,0 +1,1 @@
+"""SASL as messages and formulas, for brokers and clients: JAAS, SCRAM, OAUTHBEARER."""
