@@ -21,7 +21,6 @@ from broker.groups.state.records import (
     GroupKey,
     GroupValue,
     OffsetKey,
-    UnreadableRecord,
     is_plain_commit,
     partition_in,
     read_key,
@@ -34,6 +33,7 @@ from broker.observation.logs import fields
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Instant
 from broker.shards.loading import OBJECTS_PER_STEP
+from broker.shards.record_fields import UnreadableRecord
 from broker.shards.shard import Shard, Steps
 from broker.shards.shard_log import (
     Replayed,

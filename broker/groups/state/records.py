@@ -18,9 +18,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker.groups.state.messages import OffsetCommit
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.wire.varint import decode_varint
 from broker.shards.effects import Record
+from broker.shards.record_fields import (
+    RecordReader,
+    UnreadableRecord,
+    classic_string,
+)
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
@@ -33,8 +36,6 @@ _PLAIN_COMMIT: Final = struct.Struct(">hqihq")
 _PLAIN_VERSION: Final = b"\0\3"
 _NEWEST_VALUE: Final = 4
 _FLEXIBLE_FROM: Final = 4
-# Rewritten records have a version whose lengths are 16 bits.
-_STRING_BYTES_MAX: Final = 32_767
 
 
 class OffsetKey(NamedTuple):
@@ -82,7 +83,7 @@ class GroupValue:
 
 def offset_record(key: OffsetKey, commit: OffsetCommit) -> Record:
     """Return the record of a commit."""
-    metadata = _string(commit.metadata)
+    metadata = classic_string(commit.metadata)
     if commit.expire_ms >= 0:
         times = struct.pack(">qq", commit.commit_ms, commit.expire_ms)
         value = struct.pack(">hq", 1, commit.offset) + metadata + times
@@ -108,10 +109,10 @@ def group_record(
         rows = [(member_row(member), member.assignment) for member in value.members]
     parts = [
         struct.pack(">h", 3),
-        _string(value.protocol_type),
+        classic_string(value.protocol_type),
         struct.pack(">i", value.generation),
-        _string(value.protocol_name),
-        _string(value.leader),
+        classic_string(value.protocol_name),
+        classic_string(value.leader),
         struct.pack(">qi", value.since_ms, len(rows)),
     ]
     size = struct.Struct(">i").pack
@@ -124,10 +125,10 @@ def member_row(member: MemberValue) -> bytes:
     """Return all that a group's record holds of a member before its assignment."""
     return b"".join(
         (
-            _string(member.member_id),
-            _string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            classic_string(member.member_id),
+            classic_string(member.instance_id),
+            classic_string(member.client_id),
+            classic_string(member.client_host),
             struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
             _bytes(member.subscription),
         )
@@ -140,19 +141,12 @@ def group_tombstone(group_id: str) -> Record:
 
 
 def _offset_key(key: OffsetKey) -> bytes:
-    names = _string(key.group_id) + _string(key.topic)
+    names = classic_string(key.group_id) + classic_string(key.topic)
     return b"\0\1" + names + struct.pack(">i", key.partition)
 
 
 def _group_key(group_id: str) -> bytes:
-    return b"\0\2" + _string(group_id)
-
-
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return b"\xff\xff"
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
+    return b"\0\2" + classic_string(group_id)
 
 
 def _bytes(data: bytes) -> bytes:
@@ -162,13 +156,9 @@ def _bytes(data: bytes) -> bytes:
 # ---- reading ------------------------------------------------------------------------
 
 
-class UnreadableRecord(Exception):
-    """A record is not in a version, or not of a shape, that this broker knows."""
-
-
 def read_key(data: bytes) -> OffsetKey | GroupKey | None:
     """Return whose record it is; None: a kind that is passed over."""
-    reader = _Reader(data)
+    reader = RecordReader(data)
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:
         return OffsetKey(reader.string(), reader.string(), reader.int32())
@@ -183,7 +173,11 @@ def shared_part(data: bytes, key: OffsetKey) -> bytes | None:
     The keys of all partitions of the topic share it. None: the partition is not last.
     """
     shared = data[:-PARTITION_BYTES]
-    return shared if shared[2:] == _string(key.group_id) + _string(key.topic) else None
+    return (
+        shared
+        if shared[2:] == classic_string(key.group_id) + classic_string(key.topic)
+        else None
+    )
 
 
 def partition_in(data: bytes) -> int:
@@ -206,8 +200,8 @@ def read_offset(data: bytes) -> OffsetCommit:
     if is_plain_commit(data):
         _, offset, leader_epoch, _, commit_ms = _PLAIN_COMMIT.unpack(data)
         return OffsetCommit(offset, leader_epoch, "", commit_ms)
-    reader = _Reader(data)
-    version = reader.value_version()
+    reader = RecordReader(data)
+    version = reader.value_version(_NEWEST_VALUE, _FLEXIBLE_FROM)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
     metadata = reader.string()
@@ -230,11 +224,14 @@ def read_group(data: bytes) -> GroupValue:
 
 def reading_group(data: bytes) -> Generator[None, None, GroupValue]:
     """Return the same, read some members at a time."""
-    reader = _Reader(data)
-    version = reader.value_version()
+    reader = RecordReader(data)
+    version = reader.value_version(_NEWEST_VALUE, _FLEXIBLE_FROM)
     protocol_type = reader.string()
     generation = reader.int32()
-    protocol_name, leader = reader.nullable_string(), reader.nullable_string()
+    protocol_name, leader = (
+        reader.nullable_string(),
+        reader.nullable_string(),
+    )
     since_ms = reader.int64() if version >= 2 else -1
     members: dict[str, MemberValue] = {}
     instances: set[str] = set()
@@ -258,7 +255,7 @@ def reading_group(data: bytes) -> Generator[None, None, GroupValue]:
     )
 
 
-def _member(reader: _Reader, version: int) -> MemberValue:
+def _member(reader: RecordReader, version: int) -> MemberValue:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
@@ -279,79 +276,3 @@ def _member(reader: _Reader, version: int) -> MemberValue:
         subscription=subscription,
         assignment=assignment,
     )
-
-
-class _Reader:
-    """Kafka's primitive types, classic or compact as the value's version says."""
-
-    __slots__ = ("_at", "_data", "_flexible")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-        self._flexible = False
-
-    def value_version(self) -> int:
-        version = self.int16()
-        if not 0 <= version <= _NEWEST_VALUE:
-            raise UnreadableRecord(f"found value version {version}, expected 0 to 4")
-        self._flexible = version >= _FLEXIBLE_FROM
-        return version
-
-    def int16(self) -> int:
-        return int.from_bytes(self._take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self._take(4), "big", signed=True)
-
-    def int64(self) -> int:
-        return int.from_bytes(self._take(8), "big", signed=True)
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise UnreadableRecord("found null, expected a string")
-        return text
-
-    def nullable_string(self) -> str | None:
-        size = self._varint() - 1 if self._flexible else self.int16()
-        if size < 0:
-            return None
-        if size > _STRING_BYTES_MAX:
-            raise UnreadableRecord(f"found a string of {size} bytes")
-        try:
-            return self._take(size).decode()
-        except UnicodeDecodeError as fault:
-            raise UnreadableRecord(str(fault)) from fault
-
-    def blob(self) -> bytes:
-        return self._take(self.length())
-
-    def length(self) -> int:
-        size = self._varint() - 1 if self._flexible else self.int32()
-        if not 0 <= size <= len(self._data):
-            raise UnreadableRecord(f"found length {size}, expected 0 or more")
-        return size
-
-    def tags(self) -> None:
-        """Pass over tagged fields: none is known in these versions."""
-        if not self._flexible:
-            return
-        for _ in range(self._varint()):
-            self._varint()
-            self._take(self._varint())
-
-    def _varint(self) -> int:
-        try:
-            value, self._at = decode_varint(self._data, self._at)
-        except (IndexError, MalformedFrame) as fault:
-            raise UnreadableRecord(f"found no varint: {fault}") from fault
-        return value
-
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
-        if end > len(self._data):
-            raise UnreadableRecord(f"found {len(self._data)} bytes, expected {end}")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken

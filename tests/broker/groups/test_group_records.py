@@ -18,7 +18,6 @@ from broker.groups.state.records import (
     GroupValue,
     MemberValue,
     OffsetKey,
-    UnreadableRecord,
     group_record,
     group_tombstone,
     offset_record,
@@ -28,6 +27,7 @@ from broker.groups.state.records import (
     read_offset,
 )
 from broker.shards.effects import Record
+from broker.shards.record_fields import UnreadableRecord
 
 
 def bytes_of(*fields: str) -> bytes:

@@ -15,13 +15,13 @@ from broker.groups.state.messages import OffsetCommit
 from broker.groups.state.offset_store import OffsetStore
 from broker.groups.state.records import (
     OffsetKey,
-    UnreadableRecord,
     offset_record,
     read_key,
     read_offset,
 )
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Instant
+from broker.shards.record_fields import UnreadableRecord
 from broker.shards.shard import Shard
 from broker.shards.shard_log import Records
 
