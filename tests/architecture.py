@@ -39,7 +39,7 @@ LAYERS = {
         ("protocol", "observation"),
         ("shards",),
         ("disk", "config", "authentication", "groups.state", "client", "controller"),
-        ("log", "requests", "groups", "zookeeper"),
+        ("log", "requests", "groups", "transactions", "zookeeper"),
         ("network", "cluster", "application"),
         (
             "observation.recording",

@@ -1,17 +1,15 @@
-"""FindCoordinator (10): which broker coordinates a group.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
 Versions: 0-4.
 
-Behaviour: the leader of the group's partition of ``__consumer_offsets``. If that topic
-does not exist its creation is begun, and the answer is COORDINATOR_NOT_AVAILABLE, as in
-Kafka; the client asks again.
+Behaviour: the leader of the group's partition of ``__consumer_offsets``, or of the id's
+in ``__transaction_state``. If that topic does not exist its creation is begun, and the
+answer is COORDINATOR_NOT_AVAILABLE, as in Kafka; the client asks again.
 
 Version notes: v1 asks for groups (0) or transactions (1), v3 is flexible, v4 asks for
 several keys at once (KIP-699).
 
-Left out: transaction coordinators, for which TRANSACTIONAL_ID_AUTHORIZATION_FAILED is
-answered, since that alone ends librdkafka's attempts; share coordinators
-(INVALID_REQUEST).
+Left out: share coordinators (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from typing import Final, NamedTuple
 
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.topic_creation import auto_create
-from broker.apis.common.transactions import transactions_not_served
-from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -96,29 +93,32 @@ async def _coordinator(
     )
 
 
-async def _find(group: str, kind: int, listener: str, broker: Broker) -> _Coordinator:
+async def _find(key: str, kind: int, listener: str, broker: Broker) -> _Coordinator:
     if kind == _TRANSACTION:
-        raise transactions_not_served()
-    if kind != _GROUP:
+        name, index = TRANSACTION_STATE_TOPIC, broker.transactions.partition_for(key)
+    elif kind == _GROUP:
+        name, index = GROUP_METADATA_TOPIC, broker.groups.partition_for(key)
+    else:
         raise KafkaError(
-            ErrorCode.invalid_request, f"coordinator type {kind}, only groups are here"
+            ErrorCode.invalid_request,
+            f"coordinator type {kind}, only groups and transactions are here",
         )
     cache = broker.metadata_cache
-    topic = cache.topic(GROUP_METADATA_TOPIC)
+    topic = cache.topic(name)
     if topic is None:
-        await _begin_offsets_topic(broker)
+        await _begin_topic(name, broker)
     state = None
     if topic is not None:
-        state = topic.partitions.get(broker.groups.partition_for(group))
+        state = topic.partitions.get(index)
     if state is None or not cache.is_reachable(state.leader, listener):
         raise KafkaError(ErrorCode.coordinator_not_available)
     host, port = cache.brokers[state.leader].endpoints[listener]
     return _Coordinator(state.leader, host, port)
 
 
-async def _begin_offsets_topic(broker: Broker) -> None:
+async def _begin_topic(name: str, broker: Broker) -> None:
     try:
-        await auto_create(GROUP_METADATA_TOPIC, broker)
+        await auto_create(name, broker)
     except KafkaError as error:
         # Someone else is creating it just now, or it cannot be created yet.
         raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error

@@ -7,22 +7,26 @@ is given, so that none is ever given twice; a stopped broker loses the rest of a
 A producer that asks to have its epoch raised (v3, KIP-360) is given a new id with epoch
 0, as Kafka's broker does for producers without a transactional id.
 
+With a transactional id, its coordinator raises the epoch, which fences all earlier
+producers of the id. An ongoing transaction is aborted first: the answer is
+CONCURRENT_TRANSACTIONS until its markers are written.
+
 A producer id without an epoch, or the reverse, is INVALID_REQUEST, and so is an empty
 transactional id.
 
 Version notes: v2 is flexible, v3 takes the producer's id and epoch, v4 may answer
 PRODUCER_FENCED, v5 TRANSACTION_ABORTABLE (KIP-890).
 
-Left out: transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-which ends the attempts of every client.
+Left out: v6, which keeps prepared transactions (KIP-939).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.transactions import transactions_not_served
+from broker.apis.common.group_common import answer_to
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -32,8 +36,11 @@ from broker.protocol.messages.init_producer_id import (
 )
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
+from broker.transactions.transaction import ProducerIdAndEpoch
+from broker.transactions.transaction_coordinator import InitRequest
 
 _NONE: Final = -1
+_FENCED_SINCE: Final = 4
 
 
 async def handle(
@@ -45,16 +52,42 @@ async def handle(
             raise KafkaError(ErrorCode.invalid_request, "half a producer id and epoch")
         if body.transactional_id == "":
             raise KafkaError(ErrorCode.invalid_request, "an empty transactional id")
-        if body.transactional_id is not None:
-            raise transactions_not_served()
-        producer_id = await broker.producer_ids.next()
+        if body.transactional_id is None:
+            given = ProducerIdAndEpoch(await broker.producer_ids.next(), 0)
+        else:
+            given = await _init(body.transactional_id, body, broker)
     except KafkaError as error:
+        code = error.code
+        if code is ErrorCode.producer_fenced and request.api_version < _FENCED_SINCE:
+            code = ErrorCode.invalid_producer_epoch
         return InitProducerIdResponse(
-            error_code=error.code, producer_id=-1, producer_epoch=-1
+            error_code=code, producer_id=_NONE, producer_epoch=_NONE
         )
     return InitProducerIdResponse(
-        error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0
+        error_code=ErrorCode.none,
+        producer_id=given.producer_id,
+        producer_epoch=given.epoch,
     )
+
+
+async def _init(
+    transactional_id: str, body: InitProducerIdRequest, broker: Broker
+) -> ProducerIdAndEpoch:
+    known = None
+    if body.producer_id != _NONE:
+        known = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+    init = InitRequest(
+        transactional_id=transactional_id,
+        timeout_ms=to_ms(body.transaction_timeout),
+        known=known,
+    )
+    new_id = None
+    if broker.transactions.needs_producer_id(init):
+        new_id = await broker.producer_ids.next()
+    answer = await answer_to(broker.transactions.init_producer_id(init, new_id))
+    if answer.error is not ErrorCode.none:
+        raise KafkaError(answer.error)
+    return answer.producer
 
 
 def _is_whole(body: InitProducerIdRequest) -> bool:

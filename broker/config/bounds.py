@@ -21,6 +21,7 @@ from broker.config.cluster import (
     REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SOCKET_TIMEOUT_MS,
+    TRANSACTION_STATE_LOG_NUM_PARTITIONS,
 )
 from broker.config.network import (
     NUM_NETWORK_THREADS,
@@ -79,7 +80,11 @@ def _check_cleaner(config: _Values) -> None:
 def _check_counts(
     config: _Values, listener_values: Mapping[tuple[str, str], Any]
 ) -> None:
-    for partitions in (NUM_PARTITIONS, OFFSETS_TOPIC_NUM_PARTITIONS):
+    for partitions in (
+        NUM_PARTITIONS,
+        OFFSETS_TOPIC_NUM_PARTITIONS,
+        TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+    ):
         _check_at_most(partitions.name, config[partitions], PARTITIONS_MAX)
     processors = NUM_NETWORK_THREADS
     _check_at_most(processors.name, config[processors], PROCESSORS_MAX)

@@ -332,28 +332,24 @@ TRANSACTIONAL_ID_EXPIRATION_MS: Final = integer(
     604_800_000,
     "Retention time of an idle transactional id.",
     low=1,
-    inert=True,
 )
 TRANSACTION_MAX_TIMEOUT_MS: Final = integer(
     "transaction.max.timeout.ms",
     900_000,
     "The longest time-out that a transaction may ask for.",
     low=1,
-    inert=True,
 )
 TRANSACTION_STATE_LOG_MIN_ISR: Final = integer(
     "transaction.state.log.min.isr",
     2,
     "min.insync.replicas of __transaction_state.",
     low=1,
-    inert=True,
 )
 TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE: Final = integer(
     "transaction.state.log.load.buffer.size",
     5_242_880,
     "Bytes read at once when transactions are loaded.",
     low=1,
-    inert=True,
 )
 TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = integer(
     "transaction.state.log.replication.factor",
@@ -362,33 +358,28 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = integer(
     low=1,
     high=32_767,
     type=ConfigType.SHORT,
-    inert=True,
 )
 TRANSACTION_STATE_LOG_NUM_PARTITIONS: Final = integer(
     "transaction.state.log.num.partitions",
     50,
     "Partitions of __transaction_state.",
     low=1,
-    inert=True,
 )
 TRANSACTION_STATE_LOG_SEGMENT_BYTES: Final = integer(
     "transaction.state.log.segment.bytes",
     104_857_600,
     "Segment size of __transaction_state.",
     low=1,
-    inert=True,
 )
 TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS: Final = integer(
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     10_000,
     "Period of aborting timed-out transactions.",
     low=1,
-    inert=True,
 )
 TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS: Final = integer(
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     3_600_000,
     "Period of removing expired transactional ids.",
     low=1,
-    inert=True,
 )

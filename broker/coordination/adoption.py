@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic, check_name
+from broker.cluster.topics import INTERNAL_TOPICS, Topic, check_name
 from broker.coordination.cluster_state import ClusterState, Deletion
 from broker.coordination.coordinator import FoundLog
 from broker.protocol.errors import KafkaError
@@ -141,7 +141,7 @@ class _Reconciliation:
             else:
                 ours.append(index)
         if ours:
-            configs = _COMPACTED if name == GROUP_METADATA_TOPIC else KEPT
+            configs = _COMPACTED if name in INTERNAL_TOPICS else KEPT
             self.topics[name] = self.adopted[name] = Topic(
                 name=name,
                 topic_id=topic_id,

@@ -156,9 +156,8 @@ class AdminManager(Protocol):
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
 
-    @property
-    def offsets_partitions(self) -> int | None:
-        """The partition count of ``__consumer_offsets``; None if there is none."""
+    def internal_partitions(self, topic: str) -> int | None:
+        """Return an internal topic's partition count at the start; None: no topic."""
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
         """Begin to create a topic, without waiting for others.

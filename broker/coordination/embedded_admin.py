@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from broker.cluster.blocking import in_turns
-from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
+from broker.cluster.topics import Topic
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import SoleReplicas
 from broker.coordination.coordinator import (
@@ -66,10 +66,9 @@ class EmbeddedAdmin:
         found = self.topics.get(topic)
         return found.configs if found else None
 
-    @property
-    def offsets_partitions(self) -> int | None:
-        """The partition count of ``__consumer_offsets``; None if there is none."""
-        found = self.topics.get(GROUP_METADATA_TOPIC)
+    def internal_partitions(self, topic: str) -> int | None:
+        """Return an internal topic's partition count; None if there is no topic."""
+        found = self.topics.get(topic)
         return None if found is None else len(found.leader_epochs)
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -29,7 +30,7 @@ from broker.apis.common.api import Api
 from broker.log.steps import Steps
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode
-from broker.protocol.messages.message import Message
+from broker.protocol.messages.message import NO_TIME, Message
 from broker.protocol.wire.codec import (
     encode_in_steps,
     request_type,
@@ -57,6 +58,8 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType(
         "int16": -1,
         "int32": -1,
         "int64": -1,
+        "timedelta_i32": NO_TIME,
+        "datetime_i64": datetime(1970, 1, 1, tzinfo=UTC),
     }
 )
 

@@ -43,6 +43,7 @@ from broker.replication.metrics import isr_metrics, replica_fetcher_metrics
 from broker.requests.internal_tasks import Submit
 from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time, throttled
+from broker.transactions.transaction_metrics import transaction_metrics
 from planes.task import BrokenRule
 
 _MESSAGES: Final = (ResponseMessage, Versioned)
@@ -154,7 +155,10 @@ class KafkaApis:
         """Take part in the cluster and keep followers up, until cancelled."""
         broker = self.broker
         await side_by_side(
-            billed, broker.coordinator.membership.run, broker.replication.run
+            billed,
+            broker.coordinator.membership.run,
+            broker.replication.run,
+            broker.calls.run,
         )
 
     async def withdraw(self) -> None:
@@ -186,6 +190,8 @@ class KafkaApis:
         yield from log_dir_metrics(self.broker.log_dirs)
         yield from duty_metrics((*self.broker.duties, self.broker.upkeep_duty))
         yield from group_metrics(self.broker.groups)
+        yield from transaction_metrics(self.broker.transactions)
+        yield from self.broker.calls.supervisor.metrics()
         yield from self.failures.metrics()
 
     def close(self) -> None:

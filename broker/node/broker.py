@@ -21,12 +21,15 @@ from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.replication_quota import replication_quotas
 from broker.cluster.topic_configs import DescribedConfig, describe_topic_configs
 from broker.cluster.topic_settings import TopicSettings
+from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.config import (
     BROKER_RACK,
     DOORKEEPER_LOCK_INHERITANCE,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     NUM_RECOVERY_THREADS_PER_DATA_DIR,
     OFFSETS_TOPIC_NUM_PARTITIONS,
+    REQUEST_TIMEOUT_MS,
+    TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     BrokerConfig,
     Listener,
 )
@@ -41,6 +44,7 @@ from broker.log.upkeep.periodic_task import Calls, CallsHere
 from broker.node.alterations import Alterations
 from broker.node.authentication import Authentication
 from broker.node.background import Duty, PlaneDuty
+from broker.node.broker_calls_shell import BrokerCalls
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes, SharedFlush
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
@@ -49,8 +53,14 @@ from broker.node.hosts import Hosts, LookUp, look_up_here
 from broker.node.maintenance import Maintenance
 from broker.node.producer_ids import ProducerIds
 from broker.node.replication_shell import Replication, connect_nowhere
+from broker.node.transaction_coordination import (
+    Verification,
+    connect_markers,
+    start_transactions,
+    transaction_duties,
+)
 from broker.node.transaction_markers import TransactionMarkers
-from broker.node.verification import VerifyTransaction, without_coordinator
+from broker.node.verification import VerifyTransaction
 from broker.protocol.errors import ErrorCode, LogDirsLost
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
@@ -116,7 +126,6 @@ class Broker:
         self.authentication = Authentication(
             config, coordinator.admin, now_ns=now_ns, now_ms=now_ms
         )
-        self.verify_transaction: VerifyTransaction = without_coordinator
         self._connect = connect
 
     # ---- start and stop ---------------------------------------------------------
@@ -182,14 +191,15 @@ class Broker:
             self._set_aside(self.coordinator.local.reconcile(found))
             users = self.authentication.first_users()
             self.coordinator.local.add_first_users(users)
+        clock = self._clock
         self._group_flushes = QueuedFlushes(self.now_ms, self._threads, timer_moved)
         self.groups = start_groups(
             self.config,
             self.replicas,
             self._group_flushes,
-            partitions=self.coordinator.admin.offsets_partitions
+            partitions=self.coordinator.admin.internal_partitions(GROUP_METADATA_TOPIC)
             or config[OFFSETS_TOPIC_NUM_PARTITIONS],
-            clock=lambda: Instant(self.now_ns(), self.now_ms()),
+            clock=clock,
             rng=self.rng,
             on_earlier_deadline=timer_moved,
         )
@@ -197,8 +207,9 @@ class Broker:
             self.replicas,
             self._group_flushes,
             self.groups,
-            lambda: Instant(self.now_ns(), self.now_ms()),
+            clock,
         )
+        self._start_transactions(timer_moved)
         flush = self.flush.by_handler
         self.deletions = Deletions(
             self.logs, self.groups, flush, self.blocking, timer_moved
@@ -218,6 +229,40 @@ class Broker:
         )
         self.coordinator.membership.open(self)
         self.groups.load_all()
+        self.transactions.load_all()
+
+    def _start_transactions(self, timer_moved: Callable[[], None]) -> None:
+        config, node_id = self.config, self._static_config.node_id
+        self.calls = BrokerCalls(
+            f"broker-{node_id}-transactions",
+            partial(self.metadata_cache.endpoint, config.inter_broker_listener_name),
+            self._connect,
+            self.rng,
+        )
+        self.transactions = start_transactions(
+            config,
+            self.replicas,
+            self._group_flushes,
+            partitions=self.coordinator.admin.internal_partitions(
+                TRANSACTION_STATE_TOPIC
+            )
+            or config[TRANSACTION_STATE_LOG_NUM_PARTITIONS],
+            clock=self._clock,
+            on_earlier_deadline=timer_moved,
+        )
+        connect_markers(
+            self.transactions,
+            self.markers,
+            self.metadata_cache,
+            self.calls,
+            config[REQUEST_TIMEOUT_MS],
+        )
+        self.verify_transaction: VerifyTransaction = Verification(
+            self.transactions, self.metadata_cache, self.calls
+        )
+
+    def _clock(self) -> Instant:
+        return Instant(self.now_ns(), self.now_ms())
 
     def _make_replicas(
         self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
@@ -311,6 +356,12 @@ class Broker:
             *group_duties(
                 self.groups,
                 self.deletions,
+                submit=submit,
+                now_ns=self.now_ns,
+                moved=timer_moved,
+            ),
+            *transaction_duties(
+                self.transactions,
                 submit=submit,
                 now_ns=self.now_ns,
                 moved=timer_moved,
@@ -454,3 +505,4 @@ class Broker:
         self.replicas.check()
         self.metadata_cache.check()
         self.groups.check()
+        self.transactions.check()

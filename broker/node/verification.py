@@ -2,7 +2,7 @@
 
 A leader asks the coordinator before a transaction begins in a partition, since a late
 batch would otherwise begin one that nobody ends. The broker's transaction coordinator
-answers it; without one there are no transactions, and none begins.
+answers it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,3 @@ class VerifyTransaction(Protocol):
         partitions: Sequence[TopicPartition],
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Verify the partitions."""
-
-
-async def without_coordinator(
-    transactional_id: str,
-    producer_id: int,
-    producer_epoch: int,
-    partitions: Sequence[TopicPartition],
-) -> Mapping[TopicPartition, ErrorCode]:
-    """Answer for a broker without a transaction coordinator."""
-    return dict.fromkeys(partitions, ErrorCode.transaction_abortable)

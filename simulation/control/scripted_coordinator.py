@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
+from broker.cluster.topics import Topic
 from broker.coordination.coordinator import (
     BrokerRack,
     Configs,
@@ -97,10 +97,9 @@ class ScriptedAdmin:
         found = self.topics.get(topic)
         return found.configs if found else None
 
-    @property
-    def offsets_partitions(self) -> int | None:
-        """Number of partitions of ``__consumer_offsets``; None if there is none."""
-        found = self.topics.get(GROUP_METADATA_TOPIC)
+    def internal_partitions(self, topic: str) -> int | None:
+        """Return an internal topic's partition count; None if there is no topic."""
+        found = self.topics.get(topic)
         return None if found is None else len(found.leader_epochs)
 
     async def producer_id_block(self) -> range:

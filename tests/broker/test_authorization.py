@@ -176,7 +176,8 @@ def claimed(key: ApiKey, version: int, replica_id: int) -> Role | None:
         return Role.CONTROLLER
     first = 3 if key is ApiKey.OFFSET_FOR_LEADER_EPOCH else 0
     by_id = key in WITH_REPLICA_ID and version >= first and replica_id >= 0
-    return Role.BROKER if by_id or key in OF_BROKERS else None
+    batched = key is ApiKey.ADD_PARTITIONS_TO_TXN and version >= 4
+    return Role.BROKER if by_id or batched or key in OF_BROKERS else None
 
 
 def has_whole_error(key: ApiKey, version: int) -> bool:
@@ -293,7 +294,8 @@ def test_the_apis_that_kafka_guards_claim_a_role() -> None:
     claiming = {key for key, api in APIS.items() if api.role is not None}
     assert claiming == GUARDED_BY_KAFKA & APIS.keys()
     by_id = {key for key, api in APIS.items() if api.replica_id is not None}
-    assert by_id == set(WITH_REPLICA_ID)
+    # Its later versions are for brokers only.
+    assert by_id == {*WITH_REPLICA_ID, ApiKey.ADD_PARTITIONS_TO_TXN}
     urgent = {key for key, api in APIS.items() if api.request_class == "control"}
     assert urgent == {*COMMANDS, *OF_BROKERS} - {ApiKey.WRITE_TXN_MARKERS}
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from broker.apis.common.placement import place
 from broker.cluster.topics import (
     GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
     check_collision,
     check_name,
 )
@@ -16,6 +17,10 @@ from broker.config import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    TRANSACTION_STATE_LOG_MIN_ISR,
+    TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+    TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+    TRANSACTION_STATE_LOG_SEGMENT_BYTES,
 )
 from broker.coordination.coordinator import NewTopic
 from broker.node.broker import Broker
@@ -38,13 +43,25 @@ async def auto_create(name: str, broker: Broker) -> KafkaError:
     """Begin to create a topic with the broker's defaults; raise `KafkaError`.
 
     Returns the error that Kafka answers meanwhile: the client finds the topic when it
-    asks again. The offsets topic has no more replicas than there are brokers; Kafka
-    refuses, and a single broker without a configuration file would have no groups.
+    asks again. Topics of coordinators have no more replicas than there are brokers;
+    Kafka refuses, and a single broker without a configuration file would have no
+    groups. The same holds of the replicas in sync that transactions need.
     """
     config = broker.config
     live = broker.coordinator.membership.live_brokers()
     configs: Mapping[str, str] = {}
     partitions, replicas = config[NUM_PARTITIONS], config[DEFAULT_REPLICATION_FACTOR]
+    if name == TRANSACTION_STATE_TOPIC:
+        partitions = config[TRANSACTION_STATE_LOG_NUM_PARTITIONS]
+        replicas = min(config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR], len(live))
+        min_insync = min(config[TRANSACTION_STATE_LOG_MIN_ISR], max(replicas, 1))
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min_insync),
+            "segment.bytes": str(config[TRANSACTION_STATE_LOG_SEGMENT_BYTES]),
+            "unclean.leader.election.enable": "false",
+        }
     if name == GROUP_METADATA_TOPIC:
         partitions = config[OFFSETS_TOPIC_NUM_PARTITIONS]
         replicas = min(config[OFFSETS_TOPIC_REPLICATION_FACTOR], len(live))

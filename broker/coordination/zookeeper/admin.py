@@ -71,10 +71,9 @@ class ZooKeeperAdmin:
         """Return a topic's own configs; None if it is unknown."""
         return self._member.configs.topics.get(topic)
 
-    @property
-    def offsets_partitions(self) -> int | None:
-        """The partition count of ``__consumer_offsets`` at the start; None if none."""
-        return self._member.offsets_partitions
+    def internal_partitions(self, topic: str) -> int | None:
+        """Return an internal topic's partition count at the start; None: no topic."""
+        return self._member.internal_partitions.get(topic)
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
         """Start the creation of a topic; a client's retry begins a failed one again."""

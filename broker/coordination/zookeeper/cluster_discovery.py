@@ -7,14 +7,14 @@ generated here, too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import trio
 
 from broker.client.background import background
-from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.cluster.topics import INTERNAL_TOPICS
 from broker.config import (
     RESERVED_BROKER_MAX_ID,
     ZOOKEEPER_CONNECT,
@@ -41,7 +41,8 @@ class Cluster(NamedTuple):
     """The cluster's id, and how many partitions ``__consumer_offsets`` has, if any."""
 
     cluster_id: str
-    offsets_partitions: int | None
+    # Partition counts of internal topics, as far as they exist.
+    internal_partitions: Mapping[str, int | None]
 
 
 async def join(
@@ -107,9 +108,10 @@ async def _read(
     await znodes.ensure(paths.CLUSTER_ID, write_cluster_id(kafka_uuid(new_id())))
     data, _ = await znodes.get(paths.CLUSTER_ID)
     await configs.read_all(znodes)
-    return Cluster(
-        read_cluster_id(data), await partition_count(znodes, GROUP_METADATA_TOPIC)
-    )
+    counts = {
+        topic: await partition_count(znodes, topic) for topic in sorted(INTERNAL_TOPICS)
+    }
+    return Cluster(read_cluster_id(data), counts)
 
 
 async def prepare_znodes(znodes: RetryingZnodes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from logging import getLogger
 from typing import Any, Final
@@ -71,8 +71,8 @@ class Member:
         self._is_unclean_by_default = False
         self.configs = ClusterConfigs()
         self.governing: Governing | None = None
-        # Of ``__consumer_offsets`` when the broker started; None if there was none.
-        self.offsets_partitions: int | None = None
+        # Of internal topics when the broker started; None if there was no topic.
+        self.internal_partitions: Mapping[str, int | None] = {}
         self.meters = ControllerMeters(now_ns)
         # Entered for all work that is done for no request.
         self.billed: AbstractContextManager[object] = nullcontext()

@@ -59,7 +59,7 @@ class ZooKeeperMembership:
 
     async def prepare(self) -> None:
         """Read the cluster's id and its configs; raise `ConfigError`."""
-        self.cluster_id, self._member.offsets_partitions = await self._join()
+        self.cluster_id, self._member.internal_partitions = await self._join()
 
     def open(self, broker: CoordinatedBroker) -> None:
         """Command nothing: the controller will."""

@@ -66,6 +66,11 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.OFFSET_COMMIT: {"group_id": "g", "member_id": ""},
     ApiKey.OFFSET_FETCH: {"group_id": "g", "groups": [{"group_id": "g"}]},
     ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {
+        "v3_and_below_topics": [{"name": "t", "partitions": [0, 9]}],
+        "transactions": [{"transactional_id": "x", "topics": [{"name": "t"}]}],
+    },
+    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
     ApiKey.DESCRIBE_CLUSTER: {"endpoint_type": 1},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"response_partition_limit": 10},
 }

@@ -137,7 +137,7 @@ def test_without_verification_nobody_is_asked() -> None:
 def test_without_a_coordinator_no_transaction_begins() -> None:
     world = World()
     world.create("t")
-    code = ErrorCode.transaction_abortable
+    code = ErrorCode.not_enough_replicas
     assert produce(world, {("t", 0): sent()}) == {0: code}
     stable: Any = world.fetch("t").last_stable_offset
     assert stable == 0

@@ -1,0 +1,156 @@
+"""AddPartitionsToTxn (24): add partitions to a transaction, or verify that they are.
+
+Versions: 0-5.
+
+Behaviour:
+- The first partition begins the transaction. Answered when ``__transaction_state`` has
+  the partitions, with the same code for each of them.
+- If one partition does not exist nothing is added: it gets UNKNOWN_TOPIC_OR_PARTITION,
+  and all others OPERATION_NOT_ATTEMPTED.
+- Versions 4 and 5 are for brokers only: they name several transactions, and mostly ask
+  whether partitions belong to one (KIP-890).
+
+Version notes: v2 may answer PRODUCER_FENCED, v3 is flexible, v4 is batched, v5 may
+answer TRANSACTION_ABORTABLE.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import answer_to, by_topic
+from broker.node.broker import Broker
+from broker.node.transaction_coordination import verify_here
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire.header import RequestHeader
+from broker.requests.classifier import GROUP
+from broker.requests.request import Request
+from broker.transactions.transaction import ProducerIdAndEpoch
+from planes.slices import Pace, in_steps, preempt
+
+_BATCHED: Final = 4
+_FENCED_SINCE: Final = 2
+
+Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+async def handle(
+    request: Request, body: AddPartitionsToTxnRequest, broker: Broker
+) -> AddPartitionsToTxnResponse:
+    """Add, or verify, the partitions of each transaction."""
+    version = request.api_version
+    if version < _BATCHED:
+        only = AddPartitionsToTxnTransaction(
+            transactional_id=body.v3_and_below_transactional_id,
+            producer_id=body.v3_and_below_producer_id,
+            producer_epoch=body.v3_and_below_producer_epoch,
+            topics=body.v3_and_below_topics,
+        )
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=await _rows(only, version, broker)
+        )
+    results: list[AddPartitionsToTxnResult] = []
+    for transaction in body.transactions:
+        if results:
+            await preempt()
+        results.append(
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=await _rows(transaction, version, broker),
+            )
+        )
+    return AddPartitionsToTxnResponse(
+        error_code=ErrorCode.none, results_by_transaction=results
+    )
+
+
+async def _rows(
+    transaction: AddPartitionsToTxnTransaction, version: int, broker: Broker
+) -> Sequence[AddPartitionsToTxnTopicResult]:
+    outcomes = await _outcomes(transaction, version, broker)
+    return [
+        AddPartitionsToTxnTopicResult(name=name, results_by_partition=rows)
+        for name, rows in (await by_topic(outcomes.items(), _row)).items()
+    ]
+
+
+async def _outcomes(
+    transaction: AddPartitionsToTxnTransaction, version: int, broker: Broker
+) -> Outcomes:
+    named = await _partitions(transaction.topics)
+    missing = {
+        key: ErrorCode.unknown_topic_or_partition
+        async for key in in_steps(named)
+        if not broker.metadata_cache.knows(key)
+    }
+    if missing:
+        return dict.fromkeys(named, ErrorCode.operation_not_attempted) | missing
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return verify_here(
+            broker.transactions, transaction.transactional_id, producer, named
+        )
+    try:
+        waiting = broker.transactions.add_partitions(
+            transaction.transactional_id, producer, frozenset(named)
+        )
+        error = await answer_to(waiting)
+    except KafkaError as refused:
+        error = refused.code
+    if error is ErrorCode.producer_fenced and version < _FENCED_SINCE:
+        error = ErrorCode.invalid_producer_epoch
+    return dict.fromkeys(named, error)
+
+
+async def _partitions(
+    topics: Sequence[AddPartitionsToTxnTopic],
+) -> tuple[TopicPartition, ...]:
+    pace = Pace()
+    named: dict[TopicPartition, None] = {}
+    async for topic in pace.over(topics):
+        async for partition in pace.over(topic.partitions):
+            named[TopicPartition(topic.name, partition)] = None
+    return tuple(named)
+
+
+def _row(index: int, error: ErrorCode) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(
+        partition_index=index, partition_error_code=error
+    )
+
+
+def _of_a_broker(header: RequestHeader, frame: bytes) -> int:
+    """Claim a broker's role for the versions that only brokers send."""
+    return 0 if header.api_version >= _BATCHED else -1
+
+
+API: Final = Api(
+    key=ApiKey.ADD_PARTITIONS_TO_TXN,
+    versions=(0, 5),
+    request_class=GROUP,
+    handle=handle,
+    replica_id=_of_a_broker,
+    error_answer=ErrorAnswer(
+        try_again=ErrorCode.coordinator_not_available,
+        rows={
+            "results_by_topic_v3_and_below": ("v3_and_below_topics",),
+            "results_by_partition": ("partitions",),
+        },
+        rows_last=3,
+    ),
+)

@@ -1,0 +1,83 @@
+"""ListTransactions (66): the transactional ids that this broker coordinates (KIP-664).
+
+Versions: 0-1.
+
+Behaviour:
+- COORDINATOR_LOAD_IN_PROGRESS while partitions of ``__transaction_state`` are read.
+- Unknown states of a filter are returned, and match nothing.
+
+Version notes: v1 filters by the time for which a transaction has been open (KIP-994).
+
+Left out: v2, which filters by a pattern of the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
+from broker.transactions.transaction import TransactionValue
+from broker.transactions.transaction_state import BY_LABEL
+from planes.slices import in_steps
+
+
+async def handle(
+    request: Request, body: ListTransactionsRequest, broker: Broker
+) -> ListTransactionsResponse:
+    """List the ids that pass the filters."""
+    try:
+        found = broker.transactions.all()
+    except KafkaError as refused:
+        return ListTransactionsResponse(error_code=refused.code, transaction_states=())
+    unknown = [it async for it in in_steps(body.state_filters) if it not in BY_LABEL]
+    passes = await _filter(body, broker.now_ms())
+    return ListTransactionsResponse(
+        error_code=ErrorCode.none,
+        unknown_state_filters=unknown,
+        transaction_states=[
+            TransactionState(
+                transactional_id=each.name,
+                producer_id=each.value.producer_id,
+                transaction_state=each.state.label,
+            )
+            async for each in in_steps(found)
+            if passes(each.value)
+        ],
+    )
+
+
+async def _filter(
+    body: ListTransactionsRequest, now_ms: int
+) -> Callable[[TransactionValue], bool]:
+    labels = frozenset([it async for it in in_steps(body.state_filters)])
+    producer_ids = frozenset([it async for it in in_steps(body.producer_id_filters)])
+    open_ms = body.duration_filter
+
+    def passes(value: TransactionValue) -> bool:
+        return (
+            (not labels or value.state.label in labels)
+            and (not producer_ids or value.producer_id in producer_ids)
+            and (open_ms < 0 or now_ms - value.started_ms > open_ms)
+        )
+
+    return passes
+
+
+API: Final = Api(
+    key=ApiKey.LIST_TRANSACTIONS,
+    versions=(0, 1),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
+)

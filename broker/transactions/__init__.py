@@ -1,0 +1,1 @@
+"""Transactions: the coordinator that begins and ends them, and its state machine."""

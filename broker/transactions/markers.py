@@ -1,0 +1,271 @@
+"""Markers of decided transactions on their way to the leaders of the partitions.
+
+Kafka: ``TransactionMarkerChannelManager``. A transaction whose outcome is in the log
+owes every partition a marker. ``work`` does a piece: it looks up the leaders of some
+partitions and hands their markers to ``send``, or takes in the outcome of some. An
+outcome that may change is tried again after a pause, with the leader of that time. When
+no partition is left, ``complete`` writes that the transaction is over.
+
+- A partition of a topic that is gone needs no marker any more.
+- A marker that a leader refuses, since it knows a later coordinator or producer, ends
+  the attempts: another coordinator is in charge.
+- Nothing is kept here over a restart: the load of a shard begins anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from logging import getLogger
+from typing import Final, NamedTuple
+
+from broker.observation.logs import fields
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import NS_PER_MS
+from broker.shards.shard import Shard
+from broker.shards.shards import Clock
+from broker.transactions.transaction import ProducerIdAndEpoch, Transaction
+from broker.transactions.transaction_state import PREPARED, TransactionState
+
+logger = getLogger(__name__)
+
+# Partitions of one transaction in one request, and looked at in one step.
+PARTITIONS_PER_ROW: Final = 64
+# Kafka's pause of the client that sends markers.
+RETRY_MS: Final = 50
+_DONE: Final = frozenset(
+    {
+        ErrorCode.none,
+        ErrorCode.unsupported_for_message_format,
+        ErrorCode.unsupported_version,
+    }
+)
+_FENCED: Final = frozenset(
+    {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced}
+)
+# All others are logged when they are tried again.
+_EXPECTED: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.request_timed_out,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.network_exception,
+        ErrorCode.broker_not_available,
+    }
+)
+
+# The broker that leads a partition, None if none does at the moment.
+LeaderOf = Callable[[TopicPartition], "int | None"]
+
+
+@dataclass(eq=False, slots=True)
+class Ending:
+    """A transaction whose markers are being written, and its shard."""
+
+    shard: Shard[Transaction]
+    transaction: Transaction
+    producer: ProducerIdAndEpoch
+    is_commit: bool
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """The epoch by which leaders order coordinators."""
+        return self.shard.epoch
+
+
+class MarkerRow(NamedTuple):
+    """A marker of one transaction for some partitions."""
+
+    ending: Ending
+    partitions: Sequence[TopicPartition]
+
+
+class _Outcome(NamedTuple):
+    row: MarkerRow
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+class _Resting(NamedTuple):
+    due_ns: int
+    # None: the end is to be written again.
+    row: MarkerRow | None
+    ending: Ending
+
+
+class Markers:
+    """Markers that are owed.
+
+    ``is_current`` returns whether an ending transaction is still coordinated here.
+    ``exists`` returns whether a partition does. ``send`` receives a broker and a row,
+    and calls `answered` once. ``moved`` is called when `next_ns` has come nearer.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        is_current: Callable[[Ending], bool],
+        complete: Callable[[Ending], None],
+        moved: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._is_current = is_current
+        self._complete = complete
+        self._moved = moved
+        self._loaded: deque[tuple[Shard[Transaction], deque[Transaction]]] = deque()
+        self._ready: deque[MarkerRow] = deque()
+        self._outcomes: deque[_Outcome] = deque()
+        self._resting: deque[_Resting] = deque()
+        # Of rows whose leader is unknown, in the last attempt.
+        self.unknown_destinations = 0
+        self.leader_of: LeaderOf = lambda _: None
+        self.exists: Callable[[TopicPartition], bool] = lambda _: True
+        self.send: Callable[[int, MarkerRow], None] | None = None
+
+    def add(self, shard: Shard[Transaction], transaction: Transaction) -> None:
+        """Write the markers of a transaction that has just been decided."""
+        value = transaction.value
+        ending = Ending(
+            shard,
+            transaction,
+            ProducerIdAndEpoch(value.producer_id, value.epoch),
+            value.state is TransactionState.PREPARE_COMMIT,
+        )
+        rest = iter(value.partitions)
+        while row := tuple(islice(rest, PARTITIONS_PER_ROW)):
+            self._ready.append(MarkerRow(ending, row))
+        if not value.partitions:
+            self._complete(ending)
+        self._moved()
+
+    def add_loaded(self, shard: Shard[Transaction]) -> None:
+        """Write those of the transactions that a load has found decided."""
+        if shard.by_id:
+            self._loaded.append((shard, deque(shard.by_id.values())))
+            self._moved()
+
+    def answered(
+        self, row: MarkerRow, errors: Mapping[TopicPartition, ErrorCode]
+    ) -> None:
+        """Note the outcome of a row."""
+        self._outcomes.append(_Outcome(row, errors))
+        self._moved()
+
+    def failed(self, row: MarkerRow, error: ErrorCode) -> None:
+        """Note that nothing is known of a row."""
+        self.answered(row, dict.fromkeys(row.partitions, error))
+
+    def complete_later(self, ending: Ending) -> None:
+        """Write the end of a transaction again: its log had too few replicas."""
+        self._rest(None, ending)
+
+    @property
+    def resting_ends(self) -> int:
+        """Count the ends that are to be written again."""
+        return sum(1 for each in self._resting if each.row is None)
+
+    def next_ns(self) -> int | None:
+        """Return when `work` has something to do; 0 is always due."""
+        if self._loaded or self._ready or self._outcomes:
+            return 0
+        return self._resting[0].due_ns if self._resting else None
+
+    def work(self) -> bool:
+        """Do one piece; return whether there was one."""
+        if self._outcomes:
+            self._take(*self._outcomes.popleft())
+        elif self._ready:
+            self._route(self._ready.popleft())
+        elif self._loaded:
+            self._revive()
+        elif self._resting and self._resting[0].due_ns <= self._clock().ns:
+            _, row, ending = self._resting.popleft()
+            if row is not None:
+                self._ready.append(row)
+            elif self._is_current(ending):
+                self._complete(ending)
+        else:
+            return False
+        return True
+
+    def _revive(self) -> None:
+        shard, transactions = self._loaded[0]
+        for _ in range(min(PARTITIONS_PER_ROW, len(transactions))):
+            transaction = transactions.popleft()
+            if transaction.state in PREPARED:
+                self.add(shard, transaction)
+        if not transactions:
+            self._loaded.popleft()
+
+    def _route(self, row: MarkerRow) -> None:
+        """Send a row to the leaders of its partitions."""
+        ending = row.ending
+        if not self._is_current(ending):
+            return
+        gone: list[TopicPartition] = []
+        unknown: list[TopicPartition] = []
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for key in row.partitions:
+            leader = self.leader_of(key)
+            if leader is not None:
+                by_leader.setdefault(leader, []).append(key)
+            elif self.exists(key):
+                unknown.append(key)
+            else:
+                gone.append(key)
+        self.unknown_destinations = len(unknown)
+        if unknown:
+            self._rest(MarkerRow(ending, unknown), ending)
+        for leader, keys in by_leader.items():
+            assert self.send is not None, "markers are routed before they can be sent"
+            self.send(leader, MarkerRow(ending, keys))
+        if gone:
+            self._mark(ending, gone)
+
+    def _take(self, row: MarkerRow, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        """Take in the outcome of a row."""
+        ending = row.ending
+        if not self._is_current(ending):
+            return
+        written: list[TopicPartition] = []
+        again: list[TopicPartition] = []
+        for key in row.partitions:
+            error = errors.get(key, ErrorCode.unknown_server_error)
+            if error in _FENCED:
+                logger.warning(
+                    "a transaction is not completed here, its marker is refused",
+                    extra=fields(
+                        transactional_id=ending.transaction.name,
+                        partition=str(key),
+                        error=error.name,
+                    ),
+                )
+                return
+            if error in _DONE:
+                written.append(key)
+                continue
+            again.append(key)
+            if error not in _EXPECTED:
+                logger.error(
+                    "a marker is written again after an unexpected error",
+                    extra=fields(partition=str(key), error=error.name),
+                )
+        if again:
+            self._rest(MarkerRow(ending, again), ending)
+        if written:
+            self._mark(ending, written)
+
+    def _mark(self, ending: Ending, written: Iterable[TopicPartition]) -> None:
+        if ending.transaction.mark(frozenset(written)):
+            self._complete(ending)
+
+    def _rest(self, row: MarkerRow | None, ending: Ending) -> None:
+        due_ns = self._clock().ns + RETRY_MS * NS_PER_MS
+        self._resting.append(_Resting(due_ns, row, ending))
+        self._moved()

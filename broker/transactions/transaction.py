@@ -1,0 +1,348 @@
+"""A transactional id: its producer, its transaction, and the rules of both.
+
+Kafka: ``TransactionMetadata``, and the decisions of ``TransactionCoordinator``. Pure:
+times are handed in, and every decision is a new `TransactionValue`, which counts when
+it is in the log.
+
+    Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ...
+                     -> PrepareAbort  -> CompleteAbort
+
+- A decision is *pending* while it is being written. Meanwhile every other one is
+  refused with CONCURRENT_TRANSACTIONS, so values follow each other in the log.
+- The epoch fences: a second producer of the same id gets a higher one, and requests
+  with a lower one are PRODUCER_FENCED. If a transaction is ongoing it is aborted under
+  the higher epoch first (PrepareEpochFence, which is never written).
+- An epoch of 32,766 is exhausted: the next producer gets a new producer id. The last
+  number is left for fencing.
+- InitProducerId with the present id and epoch (KIP-360) raises the epoch of the same
+  producer. ``last_epoch`` recognises its repetition. It is not in the log, as in Kafka.
+- A prepared outcome is final: the markers follow, whatever happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+from broker.transactions.transaction_state import (
+    BEFORE,
+    IDLE,
+    PREPARED,
+    TransactionState,
+)
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+EPOCH_MAX: Final = 32_767
+# Clients of this transaction.version and later have their epoch raised by EndTxn.
+_EPOCH_PER_TRANSACTION: Final = 2
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer, as it identifies itself."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionValue:
+    """A transactional id as the log keeps it, and ``last_epoch``.
+
+    ``next_producer_id`` and ``client_version`` are written by Kafka 4 for clients of
+    ``transaction.version`` 2; they are obeyed here, and never begun.
+    """
+
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    updated_ms: int
+    started_ms: int = -1
+    last_epoch: int = NO_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: int = 0
+
+
+def is_exhausted(epoch: int) -> bool:
+    """Return whether an epoch can only be fenced."""
+    return epoch >= EPOCH_MAX - 1
+
+
+class Transaction:
+    """A transactional id.
+
+    ``value`` is in the log, but for partitions whose markers are written already, and
+    for an epoch that was raised to fence a producer. ``pending`` is being written.
+    """
+
+    __slots__ = ("_has_failed_fence", "_is_fencing", "name", "pending", "value")
+
+    def __init__(self, name: str, value: TransactionValue) -> None:
+        self.name = name
+        self.value = value
+        self.pending: TransactionValue | None = None
+        self._is_fencing = self._has_failed_fence = False
+
+    def __repr__(self) -> str:
+        return f"<transaction {self.name!r} {self.value} pending {self.pending}>"
+
+    @property
+    def state(self) -> TransactionState:
+        """Its state, without a pending one."""
+        return self.value.state
+
+    # ---- decisions: each returns the value to write, or raises `KafkaError` ----
+
+    def needs_new_id(self, known: ProducerIdAndEpoch | None) -> bool:
+        """Return whether `init` will need a new producer id."""
+        value = self.value
+        return (
+            self.pending is None
+            and value.state in IDLE
+            and is_exhausted(value.epoch)
+            and (known is None or known.epoch == value.epoch)
+        )
+
+    def init(
+        self,
+        known: ProducerIdAndEpoch | None,
+        timeout_ms: int,
+        new_id: int | None,
+        now_ms: int,
+    ) -> TransactionValue:
+        """InitProducerId: a new epoch, or a new producer id; or the abort before it.
+
+        ``known`` is what the producer takes itself for. A value in state PrepareAbort
+        is answered with CONCURRENT_TRANSACTIONS once it is written.
+        """
+        value = self.value
+        self._check_free()
+        if known is not None and not self._may_be(known):
+            raise KafkaError(ErrorCode.producer_fenced)
+        if value.state in PREPARED:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        if value.state is TransactionState.ONGOING:
+            return self.fence(now_ms)
+        producer_id, epoch, last_epoch = self._next_epoch(known, new_id)
+        return self._decide(
+            replace(
+                value,
+                producer_id=producer_id,
+                previous_producer_id=value.producer_id,
+                epoch=epoch,
+                last_epoch=last_epoch,
+                timeout_ms=timeout_ms,
+                state=TransactionState.EMPTY,
+                partitions=frozenset(),
+                started_ms=-1,
+                updated_ms=now_ms,
+                client_version=0,
+            )
+        )
+
+    def _next_epoch(
+        self, known: ProducerIdAndEpoch | None, new_id: int | None
+    ) -> tuple[int, int, int]:
+        """Return producer id, epoch, and the epoch before."""
+        value = self.value
+        is_first = value.epoch == NO_EPOCH
+        if known is not None and not is_first and known.epoch != value.epoch:
+            if known.epoch != value.last_epoch:
+                raise KafkaError(ErrorCode.producer_fenced)
+            # The answer to the same request was lost.
+            return value.producer_id, value.epoch, value.last_epoch
+        last_epoch = NO_EPOCH if known is None else value.epoch
+        if is_exhausted(value.epoch):
+            if new_id is None:
+                raise KafkaError(ErrorCode.concurrent_transactions)
+            return new_id, 0, last_epoch
+        return value.producer_id, value.epoch + 1, last_epoch
+
+    def _may_be(self, known: ProducerIdAndEpoch) -> bool:
+        value = self.value
+        return (
+            value.epoch == NO_EPOCH
+            or known.producer_id == value.producer_id
+            or (
+                known.producer_id == value.previous_producer_id
+                and is_exhausted(known.epoch)
+            )
+        )
+
+    def add(
+        self,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        now_ms: int,
+    ) -> TransactionValue | None:
+        """Add partitions, which begins a transaction; None: they are in it already."""
+        self._check_producer(producer)
+        self._check_free()
+        value = self.value
+        if value.state in PREPARED:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        is_ongoing = value.state is TransactionState.ONGOING
+        if is_ongoing and partitions <= value.partitions:
+            return None
+        return self._decide(
+            replace(
+                value,
+                state=TransactionState.ONGOING,
+                partitions=value.partitions | partitions if is_ongoing else partitions,
+                started_ms=value.started_ms if is_ongoing else now_ms,
+                updated_ms=now_ms,
+                client_version=0,
+            )
+        )
+
+    def verify(self, producer: ProducerIdAndEpoch) -> frozenset[TopicPartition]:
+        """Return the partitions of the transaction, for a leader that was sent a batch.
+
+        Before the transaction is ended no decision changes the answer, so a pending one
+        is of no concern.
+        """
+        self._check_producer(producer)
+        if self.value.state in PREPARED:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        return self.value.partitions
+
+    def end(
+        self, producer: ProducerIdAndEpoch, is_commit: bool, now_ms: int
+    ) -> TransactionValue | None:
+        """Decide the outcome; None: it was decided and completed like this before."""
+        self._check_producer(producer)
+        self._check_free()
+        state = self.value.state
+        wanted, reached = (
+            (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+            if is_commit
+            else (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+        )
+        if state is TransactionState.ONGOING:
+            return self._decide(replace(self.value, state=wanted, updated_ms=now_ms))
+        if state is reached:
+            return None
+        if state is wanted:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        raise KafkaError(
+            ErrorCode.invalid_txn_state, f"the transaction is in state {state.label}"
+        )
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        """Return whether the transaction has been open for too long."""
+        value = self.value
+        return (
+            self.pending is None
+            and value.state is TransactionState.ONGOING
+            and value.started_ms + value.timeout_ms < now_ms
+        )
+
+    def fence(self, now_ms: int) -> TransactionValue:
+        """Abort the ongoing transaction under a higher epoch.
+
+        The epoch counts at once. If the write fails it is not raised again: nobody was
+        given it.
+        """
+        value = self.value
+        if not self._has_failed_fence:
+            value = replace(value, epoch=value.epoch + 1, last_epoch=NO_EPOCH)
+        assert value.epoch <= EPOCH_MAX, self
+        self.value = value
+        self._is_fencing = True
+        return self._decide(
+            replace(value, state=TransactionState.PREPARE_ABORT, updated_ms=now_ms)
+        )
+
+    def mark(self, written: frozenset[TopicPartition]) -> bool:
+        """Take out partitions whose marker is written; return whether none is left."""
+        assert self.value.state in PREPARED, self
+        rest = self.value.partitions - written
+        self.value = replace(self.value, partitions=rest)
+        return not rest
+
+    def end_markers(self, now_ms: int) -> TransactionValue:
+        """Complete the transaction, whose markers are all written."""
+        value = self.value
+        is_commit = value.state is TransactionState.PREPARE_COMMIT
+        state = (
+            TransactionState.COMPLETE_COMMIT
+            if is_commit
+            else TransactionState.COMPLETE_ABORT
+        )
+        self._has_failed_fence = False
+        completed = replace(
+            value, state=state, partitions=frozenset(), updated_ms=now_ms
+        )
+        if value.client_version >= _EPOCH_PER_TRANSACTION:
+            completed = replace(
+                completed,
+                previous_producer_id=value.producer_id,
+                last_epoch=value.epoch,
+                next_producer_id=NO_PRODUCER_ID,
+            )
+            if value.next_producer_id != NO_PRODUCER_ID:
+                completed = replace(
+                    completed, producer_id=value.next_producer_id, epoch=0
+                )
+        return self._decide(completed)
+
+    def may_expire(self, before_ms: int) -> bool:
+        """Return whether nothing is open, and nothing happened since a time."""
+        value = self.value
+        return (
+            self.pending is None
+            and value.state in IDLE
+            and value.updated_ms <= before_ms
+        )
+
+    def expire(self) -> None:
+        """Decide to forget the id; nothing else is decided until it is gone."""
+        self._decide(replace(self.value, state=TransactionState.DEAD))
+
+    # ---- outcomes ----
+
+    def written(self) -> None:
+        """Take the pending value: it is in the log."""
+        assert self.pending is not None, self
+        self.value, self.pending = self.pending, None
+        self._is_fencing = False
+
+    def refused(self) -> None:
+        """Drop the pending value: the log did not take it."""
+        assert self.pending is not None, self
+        self._has_failed_fence = self._has_failed_fence or self._is_fencing
+        self.pending, self._is_fencing = None, False
+
+    # ---- checks ----
+
+    def _check_producer(self, producer: ProducerIdAndEpoch) -> None:
+        if producer.producer_id != self.value.producer_id:
+            raise KafkaError(ErrorCode.invalid_producer_id_mapping)
+        if producer.epoch != self.value.epoch:
+            raise KafkaError(ErrorCode.producer_fenced)
+
+    def _check_free(self) -> None:
+        if self.pending is not None:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+
+    def _decide(self, value: TransactionValue) -> TransactionValue:
+        assert self.pending is None, self
+        assert self.value.state in BEFORE[value.state], (self, value)
+        assert value.state is TransactionState.DEAD or value.epoch >= 0, value
+        self.pending = value
+        return value
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        value = self.value
+        assert value.producer_id >= 0, self
+        assert NO_EPOCH <= value.epoch <= EPOCH_MAX, self
+        assert not value.partitions or value.state not in IDLE, self
+        assert value.state not in IDLE or not self._is_fencing, self
+        if self.pending is not None:
+            assert value.state in BEFORE[self.pending.state], self

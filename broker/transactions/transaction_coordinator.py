@@ -1,0 +1,392 @@
+"""The transaction coordinator of one broker: one method a verb.
+
+Kafka: ``TransactionCoordinator`` and ``TransactionStateManager``. A verb finds the
+transactional id, lets it decide (`broker.transactions.transaction`), and writes the
+decision to ``__transaction_state``; the answer is given when all in-sync replicas have
+it. Verbs never wait: an answer that is not there yet is returned as `Waiting`. ``work``
+does a piece of the due work: aborting transactions that are open for too long, and
+forgetting ids that nobody uses.
+
+Refuses: everything on ids of partitions that this broker does not lead or has not read
+yet (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from logging import getLogger
+from typing import Final, NamedTuple
+
+from broker.observation.logs import fields
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import NS_PER_MS, Effects, Instant, Write
+from broker.shards.shard import Shard
+from broker.shards.shard_log import ShardLog
+from broker.shards.shards import Clock, Shards
+from broker.shards.timers import Timers
+from broker.shards.waiting import Waiting
+from broker.transactions.markers import Ending, Markers
+from broker.transactions.transaction import (
+    NO_EPOCH,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionValue,
+)
+from broker.transactions.transaction_config import TransactionConfig
+from broker.transactions.transaction_loading import TransactionLoading
+from broker.transactions.transaction_records import (
+    transaction_record,
+    transaction_tombstone,
+)
+from broker.transactions.transaction_state import PREPARED, TransactionState
+
+logger = getLogger(__name__)
+
+# Transactional ids that are looked at in one step.
+IDS_PER_STEP: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitRequest:
+    """InitProducerId with a transactional id; ``known`` is what the producer has."""
+
+    transactional_id: str
+    timeout_ms: int
+    known: ProducerIdAndEpoch | None = None
+
+
+class InitAnswer(NamedTuple):
+    """The producer's id and epoch from now on, or an error."""
+
+    error: ErrorCode
+    producer: ProducerIdAndEpoch = ProducerIdAndEpoch(-1, -1)
+
+
+class _Chore(enum.Enum):
+    ABORT = "abort transactions that are open for too long"
+    EXPIRE = "forget ids that nobody uses"
+
+
+class _Task(NamedTuple):
+    chore: _Chore
+    partition: int
+
+
+class TransactionCoordinator:
+    """Coordinates the ids of the partitions of ``__transaction_state`` led here.
+
+    ``on_earlier_deadline`` is called when ``next_event_ns`` has come nearer.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        *,
+        log: ShardLog,
+        clock: Clock,
+        on_earlier_deadline: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._shards = Shards[Transaction](config.partitions, log, clock)
+        self._chores = Timers[_Task](on_earlier_deadline)
+        # Ids that a chore has still to look at.
+        self._to_look_at: deque[tuple[_Chore, Iterator[Transaction]]] = deque()
+        self.markers = Markers(
+            clock,
+            is_current=self._is_current,
+            complete=self._complete,
+            moved=on_earlier_deadline,
+        )
+        self.loading = TransactionLoading(
+            self._shards, on_loaded=self._loaded, on_work=on_earlier_deadline
+        )
+        self.aborted_by_time_out = self.expired_ids = 0
+
+    # ---- partitions -------------------------------------------------------------
+
+    def partition_for(self, transactional_id: str) -> int:
+        """Return the partition of ``__transaction_state`` that an id belongs to."""
+        return self._shards.partition(transactional_id)
+
+    def elect(self, partition: int, epoch: int) -> None:
+        """Begin to coordinate a partition's ids, once ``loading`` has read them."""
+        self.loading.elect(partition, epoch)
+
+    def resign(self, partition: int) -> None:
+        """Stop coordinating a partition's ids."""
+        for chore in _Chore:
+            self._chores.cancel(_Task(chore, partition))
+        self.loading.resign(partition)
+
+    def load_all(self) -> None:
+        """Load every elected partition now: for a start, before anyone is served."""
+        while self.loading.work():
+            pass
+
+    def _loaded(self, shard: Shard[Transaction]) -> None:
+        for chore in _Chore:
+            self._schedule(_Task(chore, shard.partition))
+        self.markers.add_loaded(shard)
+
+    # ---- what has come due ------------------------------------------------------
+
+    def next_event_ns(self) -> int | None:
+        """Return when to call ``work`` next; None: not before the next verb.
+
+        An unfinished step is always due.
+        """
+        return 0 if self._to_look_at else self._chores.next_ns()
+
+    def work(self) -> bool:
+        """Do a small piece of due work; return whether there was any."""
+        if self._to_look_at:
+            self._look_at_some()
+            return True
+        task = self._chores.pop_due(self._clock().ns)
+        if task is None:
+            return False
+        self._schedule(task)
+        shard = self._shards.by_partition.get(task.partition)
+        if shard is not None and not shard.loading:
+            ids = iter(tuple(shard.by_id.values()))
+            self._to_look_at.append((task.chore, ids))
+        return True
+
+    def _schedule(self, task: _Task) -> None:
+        config = self._config
+        interval_ms = (
+            config.abort_timed_out_interval_ms
+            if task.chore is _Chore.ABORT
+            else config.remove_expired_interval_ms
+        )
+        self._chores.schedule(task, self._clock().ns + interval_ms * NS_PER_MS)
+
+    def _look_at_some(self) -> None:
+        chore, ids = self._to_look_at[0]
+        now = self._clock()
+        look_at = self._abort_if_late if chore is _Chore.ABORT else self._expire_if_old
+        for _ in range(IDS_PER_STEP):
+            transaction = next(ids, None)
+            if transaction is None:
+                self._to_look_at.popleft()
+                return
+            if self._shards.has(transaction.name, transaction):
+                look_at(transaction, now)
+
+    def _abort_if_late(self, transaction: Transaction, now: Instant) -> None:
+        if not transaction.is_timed_out(now.wall_ms):
+            return
+
+        def then(error: ErrorCode) -> None:
+            if error is ErrorCode.none:
+                self.aborted_by_time_out += 1
+
+        logger.info(
+            "a transaction is aborted by its time-out",
+            extra=fields(transactional_id=transaction.name),
+        )
+        self._write(transaction, transaction.fence(now.wall_ms), then)
+
+    def _expire_if_old(self, transaction: Transaction, now: Instant) -> None:
+        before_ms = now.wall_ms - self._config.transactional_id_expiration_ms
+        if not transaction.may_expire(before_ms):
+            return
+        transaction.expire()
+        name = transaction.name
+
+        def done(error: ErrorCode, _: Instant) -> Effects:
+            if error is ErrorCode.none:
+                self.expired_ids += 1
+                self._shards.remove(name, transaction)
+            else:
+                transaction.refused()
+            return Effects()
+
+        self._shards.append(name, Write((transaction_tombstone(name),), done))
+
+    # ---- verbs ------------------------------------------------------------------
+
+    def needs_producer_id(self, request: InitRequest) -> bool:
+        """Return whether `init_producer_id` will need a new id; raise `KafkaError`."""
+        if not request.transactional_id:
+            raise KafkaError(ErrorCode.invalid_request, "an empty transactional id")
+        if not 0 < request.timeout_ms <= self._config.transaction_max_timeout_ms:
+            raise KafkaError(ErrorCode.invalid_transaction_timeout)
+        transaction = self._shards.find(request.transactional_id)
+        return transaction is None or transaction.needs_new_id(request.known)
+
+    def init_producer_id(
+        self, request: InitRequest, new_id: int | None
+    ) -> Waiting[InitAnswer]:
+        """InitProducerId: a producer id and epoch that fence all others of this id.
+
+        ``new_id`` is used if `needs_producer_id` is true. Raises `KafkaError`.
+        """
+        now = self._clock()
+        transaction = self._find_or_new(request, new_id, now)
+        value = transaction.init(request.known, request.timeout_ms, new_id, now.wall_ms)
+        waiting = Waiting[InitAnswer]()
+
+        def then(error: ErrorCode) -> None:
+            if error is ErrorCode.none and value.state in PREPARED:
+                error = ErrorCode.concurrent_transactions
+            if error is ErrorCode.none:
+                producer = ProducerIdAndEpoch(value.producer_id, value.epoch)
+                waiting.settle(InitAnswer(error, producer))
+            else:
+                waiting.settle(InitAnswer(error))
+
+        self._write(transaction, value, then)
+        return waiting
+
+    def _find_or_new(
+        self, request: InitRequest, new_id: int | None, now: Instant
+    ) -> Transaction:
+        name = request.transactional_id
+        ids = self._shards.shard(name).by_id
+        if name not in ids:
+            if new_id is None:
+                # The id has expired since `needs_producer_id`.
+                raise KafkaError(ErrorCode.concurrent_transactions)
+            ids[name] = Transaction(
+                name,
+                TransactionValue(
+                    producer_id=new_id,
+                    epoch=NO_EPOCH,
+                    timeout_ms=request.timeout_ms,
+                    updated_ms=now.wall_ms,
+                ),
+            )
+        return ids[name]
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+    ) -> Waiting[ErrorCode]:
+        """AddPartitionsToTxn and AddOffsetsToTxn; raise `KafkaError`."""
+        transaction = self._known(transactional_id)
+        value = transaction.add(producer, partitions, self._clock().wall_ms)
+        waiting = Waiting[ErrorCode]()
+        if value is None:
+            waiting.settle(ErrorCode.none)
+        else:
+            self._write(transaction, value, waiting.settle)
+        return waiting
+
+    def verify(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> frozenset[TopicPartition]:
+        """Return the partitions of the producer's transaction; raise `KafkaError`."""
+        return self._known(transactional_id).verify(producer)
+
+    def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool
+    ) -> Waiting[ErrorCode]:
+        """EndTxn: answered when the outcome is decided; raise `KafkaError`."""
+        transaction = self._known(transactional_id)
+        value = transaction.end(producer, is_commit, self._clock().wall_ms)
+        waiting = Waiting[ErrorCode]()
+        if value is None:
+            waiting.settle(ErrorCode.none)
+        else:
+            self._write(transaction, value, waiting.settle)
+        return waiting
+
+    def _known(self, transactional_id: str) -> Transaction:
+        if not transactional_id:
+            raise KafkaError(ErrorCode.invalid_request, "an empty transactional id")
+        transaction = self._shards.find(transactional_id)
+        if transaction is None:
+            raise KafkaError(ErrorCode.invalid_producer_id_mapping)
+        return transaction
+
+    # ---- writing ----------------------------------------------------------------
+
+    def _write(
+        self,
+        transaction: Transaction,
+        value: TransactionValue,
+        then: Callable[[ErrorCode], None],
+    ) -> None:
+        """Write a pending value; its outcome counts if the id is still ours."""
+        name = transaction.name
+        shard = self._shards.by_partition[self.partition_for(name)]
+
+        def done(error: ErrorCode, _: Instant) -> Effects:
+            if error is ErrorCode.none and not self._shards.has(name, transaction):
+                error = ErrorCode.not_coordinator
+            if error is ErrorCode.none:
+                transaction.written()
+            else:
+                transaction.refused()
+            then(error)
+            if error is ErrorCode.none and value.state in PREPARED:
+                self.markers.add(shard, transaction)
+            return Effects()
+
+        self._shards.append(name, Write((transaction_record(name, value),), done))
+
+    def _is_current(self, ending: Ending) -> bool:
+        transaction = ending.transaction
+        return (
+            self._shards.has(transaction.name, transaction)
+            and transaction.state in PREPARED
+        )
+
+    def _complete(self, ending: Ending) -> None:
+        transaction = ending.transaction
+
+        def then(error: ErrorCode) -> None:
+            if error not in (ErrorCode.none, ErrorCode.not_coordinator):
+                self.markers.complete_later(ending)
+
+        value = transaction.end_markers(self._clock().wall_ms)
+        self._write(transaction, value, then)
+
+    # ---- questions --------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """Return the id to read from; raise `KafkaError`."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.invalid_request, "an empty transactional id")
+        transaction = self._shards.find(transactional_id)
+        if transaction is None or _is_dead(transaction):
+            raise KafkaError(ErrorCode.transactional_id_not_found)
+        return transaction
+
+    def all(self) -> Iterator[Transaction]:
+        """Iterate over all ids; raise COORDINATOR_LOAD_IN_PROGRESS during a load."""
+        if self._shards.is_loading():
+            raise KafkaError(ErrorCode.coordinator_load_in_progress)
+        return (each for each in self._shards.all() if not _is_dead(each))
+
+    @property
+    def unreadable_batches(self) -> int:
+        """Count the batches that loads passed over."""
+        return self._shards.log.unreadable_batches
+
+    @property
+    def partition_loads(self) -> int:
+        """Count the partitions that were loaded."""
+        return self._shards.partition_loads
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self._chores.check()
+        for partition, shard in self._shards.by_partition.items():
+            for name, transaction in shard.by_id.items():
+                assert transaction.name == name, (name, transaction)
+                assert self.partition_for(name) == partition, transaction
+                transaction.check()
+
+
+def _is_dead(transaction: Transaction) -> bool:
+    pending = transaction.pending
+    return pending is not None and pending.state is TransactionState.DEAD

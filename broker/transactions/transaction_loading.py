@@ -1,0 +1,75 @@
+"""Loading of partitions of ``__transaction_state``, in bounded steps.
+
+The last record of each id is its state. An id whose outcome was decided and whose
+markers were not all written is completed after the load, by writing all of them again:
+a marker that ends no transaction changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from logging import getLogger
+from typing import Final
+
+from broker.observation.logs import fields
+from broker.shards.effects import Effects
+from broker.shards.loading import Loading
+from broker.shards.record_fields import UnreadableRecord
+from broker.shards.shard import Shard, Steps
+from broker.shards.shards import Shards
+from broker.transactions.transaction import Transaction
+from broker.transactions.transaction_records import read_name, read_value
+
+logger = getLogger(__name__)
+
+_RECORDS_PER_STEP: Final = 32
+_BYTES_PER_STEP: Final = 16 << 10
+
+
+class TransactionLoading(Loading[Transaction]):
+    """The partitions of ``__transaction_state`` that begin and end to be led here."""
+
+    def __init__(
+        self,
+        shards: Shards[Transaction],
+        *,
+        on_loaded: Callable[[Shard[Transaction]], None],
+        on_work: Callable[[], None],
+    ) -> None:
+        super().__init__("transactions", shards, on_loaded=on_loaded, on_work=on_work)
+
+    def _end(self, one: Transaction) -> Iterable[Effects]:
+        # Its requests wait for writes, which fail or succeed without it.
+        return ()
+
+    def _read(self, shard: Shard[Transaction]) -> Steps:
+        number = size = 0
+        for records in self._shards.log.replay(shard.partition):
+            for key, value in records:
+                try:
+                    self._take(shard, key, value)
+                except UnreadableRecord as fault:
+                    # One bad record must not cost all transactions.
+                    logger.error(
+                        "a record of __transaction_state is passed over",
+                        extra=fields(partition=shard.partition, fault=fault),
+                    )
+                number += 1
+                size += len(key) + len(value or b"")
+                if number >= _RECORDS_PER_STEP or size >= _BYTES_PER_STEP:
+                    yield
+                    number = size = 0
+            number += 1
+        yield
+
+    @staticmethod
+    def _take(shard: Shard[Transaction], key: bytes, value: bytes | None) -> None:
+        name = read_name(key)
+        if name is None:
+            return
+        if not shard.owns(name):
+            raise UnreadableRecord(f"id {name!r} is another partition's")
+        if value is None:
+            shard.by_id.pop(name, None)
+        else:
+            shard.by_id[name] = Transaction(name, read_value(value))

@@ -1,0 +1,158 @@
+"""A transaction coordinator with a log in memory, and leaders that a test plays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import NS_PER_MS, Instant, Record
+from broker.shards.shard_log import Records
+from broker.shards.waiting import Waiting
+from broker.transactions.markers import MarkerRow
+from broker.transactions.transaction import ProducerIdAndEpoch
+from broker.transactions.transaction_config import TransactionConfig
+from broker.transactions.transaction_coordinator import (
+    InitRequest,
+    TransactionCoordinator,
+)
+from broker.transactions.transaction_state import TransactionState
+from tests.broker.groups.conftest import MemoryGroupLog
+
+START_MS = 1_700_000_000_000
+TIMEOUT_MS = 60_000
+LEADER = 7
+
+
+class MemoryTransactionLog(MemoryGroupLog):
+    """A log in memory of records that belong to no transaction themselves."""
+
+    def replay(self, partition: int) -> Iterator[Records]:
+        for record in list(self.partitions.get(partition, ())):
+            assert isinstance(record, Record)
+            yield (record,)
+
+
+class TransactionWorld:
+    """The coordinator of all partitions, its log, the time, and markers on the way."""
+
+    def __init__(self, **settings: int) -> None:
+        self.config = replace(TransactionConfig(partitions=2), **settings)
+        self.log = MemoryTransactionLog()
+        self.now_ms = 0
+        self.last_id = 1_000
+        self.epoch = 0
+        self.gone: set[TopicPartition] = set()
+        self.leaderless: set[TopicPartition] = set()
+        self.start()
+
+    def start(self) -> None:
+        """Start a coordinator anew over the same log, as after a restart."""
+        self.sent: list[MarkerRow] = []
+        self.epoch += 1
+        self.coordinator = TransactionCoordinator(
+            self.config, log=self.log, clock=self.instant
+        )
+        markers = self.coordinator.markers
+        markers.leader_of = lambda key: (
+            None if key in self.gone | self.leaderless else LEADER
+        )
+        markers.exists = lambda key: key not in self.gone
+        markers.send = lambda _, row: self.sent.append(row)
+        for partition in range(self.config.partitions):
+            self.coordinator.elect(partition, self.epoch)
+        self.coordinator.load_all()
+
+    def instant(self) -> Instant:
+        return Instant(self.now_ms * NS_PER_MS, START_MS + self.now_ms)
+
+    def advance(self, ms: int) -> None:
+        """Advance the clock from one due piece of work to the next."""
+        end_ms = self.now_ms + ms
+        coordinator = self.coordinator
+        while True:
+            due = [
+                at_ns
+                for at_ns in (
+                    coordinator.next_event_ns(),
+                    coordinator.markers.next_ns(),
+                    coordinator.loading.next_ns(),
+                )
+                if at_ns is not None
+            ]
+            if not due or min(due) > end_ms * NS_PER_MS:
+                break
+            self.now_ms = max(self.now_ms, min(due) // NS_PER_MS)
+            worked = [
+                coordinator.loading.work(),
+                coordinator.markers.work(),
+                coordinator.work(),
+            ]
+            assert any(worked), "woken for nothing"
+            coordinator.check()
+        self.now_ms = end_ms
+
+    # ---- verbs ----
+
+    def init(
+        self, name: str = "x", known: ProducerIdAndEpoch | None = None
+    ) -> ProducerIdAndEpoch | ErrorCode:
+        request = InitRequest(transactional_id=name, timeout_ms=TIMEOUT_MS, known=known)
+        try:
+            new_id = None
+            if self.coordinator.needs_producer_id(request):
+                self.last_id += 1
+                new_id = self.last_id
+            answer = self.coordinator.init_producer_id(request, new_id).answer()
+        except KafkaError as refused:
+            return refused.code
+        return answer.error if answer.error is not ErrorCode.none else answer.producer
+
+    def producer(self, name: str = "x") -> ProducerIdAndEpoch:
+        producer = self.init(name)
+        assert isinstance(producer, ProducerIdAndEpoch), producer
+        return producer
+
+    def add(
+        self, producer: ProducerIdAndEpoch, *partitions: int, name: str = "x"
+    ) -> ErrorCode:
+        keys = frozenset(TopicPartition("t", each) for each in partitions)
+        return self._code(lambda: self.coordinator.add_partitions(name, producer, keys))
+
+    def end(
+        self, producer: ProducerIdAndEpoch, is_commit: bool = True, name: str = "x"
+    ) -> ErrorCode:
+        return self._code(lambda: self.coordinator.end(name, producer, is_commit))
+
+    @staticmethod
+    def _code(verb) -> ErrorCode:  # type: ignore[no-untyped-def]
+        try:
+            waiting: Waiting[ErrorCode] = verb()
+            return waiting.answer()
+        except KafkaError as refused:
+            return refused.code
+
+    def state(self, name: str = "x") -> TransactionState:
+        return self.coordinator.describe(name).state
+
+    def answer(self, error: ErrorCode = ErrorCode.none) -> list[MarkerRow]:
+        """Answer all markers that are on the way."""
+        self.advance(0)
+        rows, self.sent = self.sent, []
+        for row in rows:
+            self.coordinator.markers.failed(row, error)
+        self.advance(0)
+        return rows
+
+    def finish(self, name: str = "x") -> None:
+        """Write all markers."""
+        self.answer()
+        assert self.state(name).label.startswith("Complete"), self.state(name)
+
+
+def marked(rows: list[MarkerRow]) -> dict[int, bool]:
+    """Return the outcomes by partition."""
+    return {
+        key.partition: row.ending.is_commit for row in rows for key in row.partitions
+    }
