@@ -22,7 +22,13 @@ import trio
 
 from broker.client.failures import disconnected
 from broker.client.signals import Signal
-from broker.client.versions import HANDSHAKE, chosen_versions, decode_handshake
+from broker.client.versions import (
+    HANDSHAKE,
+    SPOKEN,
+    Versions,
+    chosen_versions,
+    decode_handshake,
+)
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from broker.protocol.messages.api_versions import ApiVersionsResponse
@@ -67,9 +73,12 @@ class _InFlight(NamedTuple):
 class Connection:
     """A stream to one broker, and the requests in flight over it."""
 
-    def __init__(self, stream: Stream, client_id: str) -> None:
+    def __init__(
+        self, stream: Stream, client_id: str, spoken: Versions = SPOKEN
+    ) -> None:
         self._stream = stream
         self._client_id = client_id
+        self._spoken = spoken
         self._in_flight: deque[_InFlight] = deque()
         self._outgoing: list[bytes] = []
         # Of requests without an answer, those that are not written yet.
@@ -145,7 +154,7 @@ class Connection:
             answer = await self._ask_versions(0, timeout_s)
         if answer is None:
             raise KafkaError(ErrorCode.unsupported_version, "no version of ApiVersions")
-        self.versions = chosen_versions(answer)
+        self.versions = chosen_versions(answer, self._spoken)
 
     async def _ask_versions(
         self, version: int, timeout_s: float

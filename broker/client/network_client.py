@@ -25,6 +25,7 @@ from broker.client.config import (
 from broker.client.connection import Connection, Done, R, Stream, Written
 from broker.client.failures import disconnected, timed_out
 from broker.client.signals import Changes
+from broker.client.versions import SPOKEN, Versions
 from broker.protocol.errors import KafkaError
 from broker.protocol.messages.message import NO_TIME, AnyRequest
 from broker.protocol.messages.produce import ProduceRequest
@@ -137,7 +138,7 @@ class Node:
         except OSError as error:
             self._failed(disconnected(str(error)))
             return
-        connection = Connection(stream, self._client.client_id)
+        connection = Connection(stream, self._client.client_id, self._client.spoken)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.run)
             try:
@@ -170,13 +171,19 @@ class NetworkClient:
     """All connections of one client.
 
     ``on_change`` is called when one comes or goes; ``on_disconnect`` when one has ended
-    or has failed, since the broker may lead nothing any more.
+    or has failed, since the broker may lead nothing any more. ``spoken`` are the
+    versions to choose from.
     """
 
     def __init__(
-        self, config: ClientConfig, connect: Connect, rng: random.Random
+        self,
+        config: ClientConfig,
+        connect: Connect,
+        rng: random.Random,
+        spoken: Versions = SPOKEN,
     ) -> None:
         self.connect = connect
+        self.spoken = spoken
         self.client_id = config[CLIENT_ID]
         self.setup_timeout_s = config.seconds(CONNECTION_SETUP_TIMEOUT_MS)
         self.request_timeout_s = config.seconds(REQUEST_TIMEOUT_MS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
@@ -14,7 +14,8 @@ from broker.protocol.messages.api_versions import (
 )
 from broker.protocol.wire.codec import decode_response
 
-SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
+Versions: TypeAlias = Mapping[ApiKey, tuple[int, int]]
+SPOKEN: Final[Versions] = MappingProxyType(
     {
         ApiKey.PRODUCE: (3, 11),
         ApiKey.FETCH: (4, 12),
@@ -36,17 +37,28 @@ SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.ALTER_PARTITION: (2, 2),
     }
 )
+# A broker sends others what no client does.
+SPOKEN_BETWEEN_BROKERS: Final[Versions] = MappingProxyType(
+    {
+        **SPOKEN,
+        # Those that verify partitions (KIP-890).
+        ApiKey.ADD_PARTITIONS_TO_TXN: (4, 5),
+        ApiKey.WRITE_TXN_MARKERS: (1, 1),
+    }
+)
 HANDSHAKE: Final = ApiVersionsRequest(
     client_software_name="doorkeeper", client_software_version="0.1.0"
 )
 _ERROR_AT: Final = slice(4, 6)
 
 
-def chosen_versions(answer: ApiVersionsResponse) -> dict[ApiKey, int]:
+def chosen_versions(
+    answer: ApiVersionsResponse, spoken: Versions = SPOKEN
+) -> dict[ApiKey, int]:
     """Return the newest version of each API that both sides speak."""
     offered = {each.api_key: each for each in answer.api_keys}
     chosen = {}
-    for key, (low, high) in SPOKEN.items():
+    for key, (low, high) in spoken.items():
         theirs = offered.get(key)
         if theirs is not None:
             newest = min(high, theirs.max_version)

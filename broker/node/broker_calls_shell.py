@@ -17,6 +17,7 @@ import trio
 from broker.client.config import COMMON, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
+from broker.client.versions import SPOKEN_BETWEEN_BROKERS
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.message import RequestMessage
@@ -59,7 +60,9 @@ class BrokerCalls:
 
     async def _run(self, billed: AbstractContextManager[object]) -> None:
         settings = read_settings(COMMON, {"client_id": self._client_id})
-        client = NetworkClient(settings, self._connect, self._rng)
+        client = NetworkClient(
+            settings, self._connect, self._rng, SPOKEN_BETWEEN_BROKERS
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(client.run)
             while True:
