@@ -119,6 +119,9 @@ def test_what_fails_in_the_background_is_a_metric() -> None:
         "groups",
         "group loading",
         "group deletions",
+        "transactions",
+        "transaction loading",
+        "transaction markers",
         "isr expiration",
         "upkeep",
     }
