@@ -1,37 +1,116 @@
-"""Planes under Trio: workers that run handlers, one slice at a time.
+"""Planes under Trio: handlers run one slice at a time on one CPU.
 
-Trio has no priorities, polls sockets once per batch of runnable tasks and shuffles the
-batch. If several handlers were runnable, Trio's random order would schedule them, not
-the scheduler. So there is one CPU token. Its holder runs slices of the tasks that
-``Cpu`` picks, back to back and without a Trio checkpoint, until a quantum has passed.
-Then it lets Trio poll the sockets and goes on. A worker whose handler waits for a
-device (any of Trio's own traps) passes the token on; that handler waits for the token
-again afterwards, in its scheduler, like everything that resumes work.
+Theory
+======
 
-The dispatcher decides nothing: ``Cpu`` picks the next task, ``Stepper`` runs a handler
-up to its next trap, and ``Room`` admits requests that wait for a full queue.
+Problem. Trio has no priorities. It polls sockets once per batch of runnable tasks and
+shuffles the batch. If several handlers were runnable Trio tasks, Trio's random order
+would schedule requests, not the policy.
+
+Model. A *plane* (`PlaneCore`) has a policy and *seats*; a task in service has a seat.
+The *CPU token* exists once. Its holder is a *worker*, a Trio task. A *slice* is the
+work of a handler between two traps. A *turn* is the sequence of slices of one task from
+its pick to its suspension. The worker with the token repeats::
+
+    pick a task -> run its turn -> pick a task -> ...          no Trio checkpoint
+
+and polls the sockets through Trio whenever a *quantum* has passed. Without work the
+worker frees the token and sleeps; any event that makes a task ready wakes a worker.
+
+Every decision is made elsewhere, without a clock and without Trio. The plane's policy
+says which task is next and whether it must yield, `Cpu` which plane is next, admission
+which request enters. This shell carries the decisions out and charges the time.
+
+A slice ends with a *trap*, a value that the handler's coroutine yields:
+
+=================  =====================================================================
+trap               effect
+=================  =====================================================================
+`PREEMPT`          The task goes on, unless `must_yield` says that another comes first.
+                   Then it returns to its scheduler and gives up its seat.
+`Park`             The task leaves its seat until `wake` is called (purgatory, groups).
+`Acquire`          The task takes a lock, or waits for it (see below).
+`Release`          The task frees a lock; a preemption point as well.
+a trap of Trio's   The handler waits for a device. Its worker passes the token on and
+                   yields the trap to Trio; the task keeps its seat. Afterwards it waits
+                   in its scheduler again, and goes on in this same worker.
+`Finished`         The handler has returned; `done` receives the result.
+=================  =====================================================================
+
+Preemption, locks and time slices meet at one question, `must_yield`, asked after every
+trap that is not a wait:
+
+* The policy preempts: another task outranks this one. The seat is free meanwhile.
+* Another plane's turn has come (`planes.cpu`), or a lender needs its seat back
+  (`planes.lending`). The seat is free meanwhile, as above.
+* The time slice is over (`planes.time_slices`), under policies that never preempt. The
+  task keeps its seat and is *aside*, since Kafka's thread keeps its request as well.
+
+A task that waits for a lock with inheritance stays among its scheduler's waiting tasks.
+When it is picked, its turn is *lent*: slices of the holder at the end of the chain of
+holders run in it, billed to the waiter (`planes.lock`). The holder stays in its own
+scheduler and may go on in either turn. In a lent turn the holder's own waits are not
+carried out; a lock holder may neither park nor wait for a device.
+
+Invariants
+----------
+
+1. At most one worker runs handlers: the one with the token.
+2. A coroutine is resumed by `_step` only, so every slice is billed exactly once, to the
+   owner of the turn. The ledger's `until_ns` separates billed time from unbilled time.
+   Time from there to the start of a turn is billed to that turn (`prior_ns`).
+3. A task in `_suspended` has a coroutine that no worker is inside of. At the end of
+   `run` these coroutines are closed.
+4. A plane is in `_wanted` from a refused offer until its waiting requests are in.
+   Waiting requests enter in order of arrival, before any later one.
+5. A handler suspends outside all cancel scopes (`CancelStatusGuard`): it may be resumed
+   by another Trio task.
+6. `_served_at_once` bills as `_begin`, `_step` and `_finish` do. Most requests await
+   nothing, so these are written out there once more, without their calls.
+
+Shape. Turns, locks, room and workers share the token, the ledger and the poll time;
+apart, they would have to reach into each other. Hence one class with four sections.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, Final, NamedTuple
 
 import trio
 
 from planes.clock import NowNs
 from planes.cpu import Cpu
 from planes.cpu_ledger import CpuLedger
-from planes.lock import LockError, LockTrap, expect_none_held, locking_of
-from planes.lock_turns import LockTurns
+from planes.lock import (
+    LOCK_TRAPS,
+    Acquire,
+    LockError,
+    LockTrap,
+    Release,
+    TaskLock,
+    expect_none_held,
+    lend,
+    locking_of,
+)
 from planes.plane import PlaneCore
-from planes.room import Room
 from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled, reseat, stay
-from planes.stepping import OWN_TRAPS, Spend, Step, Stepper, unserved
-from planes.task import Task
-from planes.upkeep import Upkeep, no_upkeep
-from planes.workers import Alarm, Workers
+from planes.task import BrokenRule, Task
+from planes.upkeep import Spend, Upkeep, no_upkeep
+
+# Traps other than ``PREEMPT`` that are not Trio's.
+_OWN_TRAPS: Final = frozenset({Park, *LOCK_TRAPS})
+
+# The next step of a coroutine: its ``send`` or its ``throw``.
+_Step = Callable[[Any], Any]
+
+
+class Finished(NamedTuple):
+    """The end of a handler, in place of a trap."""
+
+    result: Any
 
 
 class Dispatcher:
@@ -56,20 +135,35 @@ class Dispatcher:
         self._cpu = Cpu(planes, quantum_ns=quantum_ns)
         # To one plane a CPU adds nothing.
         self._turns = self._cpu if len(planes) > 1 else planes[0]
-        self._stepper = Stepper(self._turns, now_ns, spend)
-        self._locks = LockTurns(self._cpu, self._stepper)
-        self._room, self._workers = Room(planes, now_ns), Workers(self._work)
+        self._charge = self._turns.charge
         self.ledger = CpuLedger(now_ns)
         self._quantum_ns = quantum_ns
-        self._token_free, self._closed = True, False
+        self._token_free = True
+        self._closed = False
         self._suspended: dict[Task, None] = {}
         self._back_from_device: set[Task] = set()
-        self._alarm = Alarm(self._workers, now_ns, self._awaken)
         self._sources: list[Callable[[], None]] = []
         self._after_poll: list[Callable[[], None]] = []
-        self._upkeep, self._spend = upkeep or no_upkeep(), spend
-        # By the worker with the token; served since it last looked for more to serve.
-        self._poll_due_ns = self._served = 0
+        self._upkeep = upkeep or no_upkeep()
+        self._spend = spend
+        # Of the worker with the token: the time of its next poll, and the tasks served
+        # since it last looked for more.
+        self._poll_due_ns = 0
+        self._served = 0
+        # Workers without the token, and the nursery of all once `run` has begun.
+        self._idle: deque[trio.lowlevel.Task] = deque()
+        self._nursery: trio.Nursery | None = None
+        # The earliest time for which an alarm is set.
+        self._alarm_ns: int | None = None
+        # Requests that wait in front of a full queue, and listeners for room in it.
+        self._waiting: dict[PlaneCore, dict[Task, trio.lowlevel.Task]] = {
+            plane: {} for plane in planes
+        }
+        self._listeners: dict[PlaneCore, list[Callable[[], None]]] = {
+            plane: [] for plane in planes
+        }
+        # Planes that have refused a task.
+        self._wanted: set[PlaneCore] = set()
 
     # ---- what the broker calls --------------------------------------------------
 
@@ -78,7 +172,7 @@ class Dispatcher:
     ) -> None:
         """Run until cancelled; then close every handler that is not finished."""
         try:
-            async with trio.open_nursery() as self._workers.nursery:
+            async with trio.open_nursery() as self._nursery:
                 task_status.started()
                 try:
                     await trio.sleep_forever()
@@ -92,7 +186,7 @@ class Dispatcher:
     def offer(self, plane: PlaneCore, task: Task) -> bool:
         """Put a new task into ``plane``; False if its queue is full."""
         if not plane.offer(task, self.now_ns()):
-            self._room.wanted.add(plane)
+            self._wanted.add(plane)
             return False
         # As in `enter`, without a call for each request.
         if plane is not self._turns:
@@ -117,7 +211,9 @@ class Dispatcher:
     async def put(self, plane: PlaneCore, task: Task) -> None:
         """Put a new task into ``plane``, waiting while its queue is full."""
         if not self.offer(plane, task):
-            await self._room.wait(plane, task)
+            waiting = self._waiting[plane]
+            waiting[task] = trio.lowlevel.current_task()
+            await rescheduled(lambda: waiting.pop(task))
 
     def resize(self, plane: PlaneCore, seats: int) -> None:
         """Give a plane another number of seats (`PlaneCore.resize`)."""
@@ -131,7 +227,7 @@ class Dispatcher:
 
     def on_room(self, plane: PlaneCore, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever there is room again after ``offer`` refused."""
-        self._room.listen(plane, listener)
+        self._listeners[plane].append(listener)
 
     def on_empty(self, look: Callable[[], None]) -> None:
         """Call ``look``, which may offer tasks, where the planes ran empty under load.
@@ -145,13 +241,40 @@ class Dispatcher:
         self._upkeep.begin(self.now_ns())
         self._awaken()
 
-    # ---- the token --------------------------------------------------------------
+    # ---- workers and the token --------------------------------------------------
 
     def _awaken(self) -> None:
         """See that a worker holds the token: an idle one, or a new one."""
         if self._token_free and not self._closed:
             self._token_free = False
-            self._workers.wake()
+            self._wake_worker()
+
+    def _wake_worker(self) -> None:
+        """Resume an idle worker, or start a new one: only as many as it takes."""
+        if self._idle:
+            trio.lowlevel.reschedule(self._idle.popleft())
+        else:
+            assert self._nursery is not None, "the dispatcher does not run"
+            self._nursery.start_soon(self._work, name="worker")
+
+    async def _sleep(self) -> None:
+        """Wait, as a worker without the token, until woken."""
+        worker = trio.lowlevel.current_task()
+        self._idle.append(worker)
+        await rescheduled(lambda: self._idle.remove(worker))
+
+    def _set_alarm(self, due_ns: int | None) -> None:
+        """Wake a worker at ``due_ns`` (None: never), unless an alarm comes earlier."""
+        if due_ns is not None and (self._alarm_ns is None or due_ns < self._alarm_ns):
+            self._alarm_ns = due_ns
+            assert self._nursery is not None, "the dispatcher does not run"
+            self._nursery.start_soon(self._ring, due_ns, name="alarm")
+
+    async def _ring(self, due_ns: int) -> None:
+        await trio.sleep(max(0, due_ns - self.now_ns()) / 1e9)
+        if self._alarm_ns == due_ns:
+            self._alarm_ns = None
+        self._awaken()
 
     async def _work(self) -> None:
         """Hold the token while there is work; sleep without it otherwise."""
@@ -159,7 +282,8 @@ class Dispatcher:
         while True:
             self.ledger.begin_ns()
             now_ns = self.now_ns()
-            self._poll_due_ns, self._served = now_ns + self._quantum_ns, 0
+            self._poll_due_ns = now_ns + self._quantum_ns
+            self._served = 0
             task = await self._serve(guard, now_ns)
             if task is not None:
                 # Back from a device: it goes on in the worker that waited for it.
@@ -172,16 +296,16 @@ class Dispatcher:
             else:
                 self._token_free = True
                 if not self._closed:
-                    self._alarm.set(self._turns.next_event_ns(self.now_ns()))
-            await self._workers.sleep()
+                    self._set_alarm(self._turns.next_event_ns(self.now_ns()))
+            await self._sleep()
 
     async def _serve(self, guard: CancelStatusGuard, now_ns: int) -> Task | None:
         """Take turns until nothing is left, or a task that has its own worker."""
-        ledger, pick, wanted = self.ledger, self._turns.pick, self._room.wanted
+        ledger, pick, wanted = self.ledger, self._turns.pick, self._wanted
         while not self._closed:
             task = pick(now_ns) or self._look_for_more()
             if wanted and task is not None and task.plane in wanted:
-                self._room.made(task.plane)
+                self._made_room(task.plane)
             if task is None or task.go_on is not None:
                 return task
             try:
@@ -241,13 +365,36 @@ class Dispatcher:
         self.ledger.until_ns = began_ns
         return began_ns
 
+    def _step(
+        self, owner: Task, runner: Task, step: _Step, argument: object, began_ns: int
+    ) -> tuple[Any, int]:
+        """Run ``runner`` in the turn of ``owner`` until its next trap.
+
+        Returns the trap, or `Finished`, and the time. The step is billed from
+        ``began_ns`` on, however it ends. Where the turn goes on, that is the end of the
+        last step, so a task pays for its own traps. ``spend`` is not called at a lock's
+        traps: in virtual time, work before such a trap is paid for with the work after
+        it.
+        """
+        trap = None
+        try:
+            trap = step(argument)
+        except StopIteration as stop:
+            trap = Finished(stop.value)
+        finally:
+            if self._spend is not None and type(trap) not in LOCK_TRAPS:
+                self._spend(runner)
+            ended_ns = self.now_ns()
+            self._charge(owner, ended_ns - began_ns, ended_ns)
+        return trap, ended_ns
+
     def _served_at_once(self, task: Task) -> bool:
         """Begin a task; return whether it finished without awaiting anything."""
         # Drop the reference: it may refer to the task, and cycles cost a collection.
         serve, task.serve, done = task.serve, None, task.done
         assert serve is not None
         assert done is not None
-        # `_begin`, `_finish` and all bills, written out for what most requests are.
+        # `_begin`, `_step` and `_finish`, written out (invariant 6).
         ledger, now_ns = self.ledger, self.now_ns
         began_ns = now_ns()
         task.prior_ns += began_ns - ledger.until_ns
@@ -273,19 +420,17 @@ class Dispatcher:
         """
         assert task.coroutine is not None
         self._suspended.pop(task, None)
-        step: Step = task.coroutine.send
+        step: _Step = task.coroutine.send
         argument: object = None
-        stepper = self._stepper
         began_ns = self._begin(task)
         while True:
-            try:
-                trap = stepper.step(task, task, step, argument, began_ns)
-            except StopIteration as stop:
-                self._finish(task, stepper.ended_ns, stop.value)
+            trap, now_ns = self._step(task, task, step, argument, began_ns)
+            if type(trap) is Finished:
+                self._finish(task, now_ns, trap.result)
                 return
-            began_ns = now_ns = self.ledger.until_ns = stepper.ended_ns
+            began_ns = self.ledger.until_ns = now_ns
             step, argument = task.coroutine.send, None
-            if trap is PREEMPT or type(trap) in OWN_TRAPS:
+            if trap is PREEMPT or type(trap) in _OWN_TRAPS:
                 breach = guard.breach(task)
                 if breach is None and trap is not PREEMPT:
                     waits, breach = self._obey(task, trap, now_ns)
@@ -303,7 +448,7 @@ class Dispatcher:
             else:
                 step, argument = yield from self._wait_for_device(task, trap, now_ns)
                 if self._closed:
-                    yield from unserved(task.coroutine, step, argument)
+                    yield from _unserved(task.coroutine, step, argument)
                     return
                 self.ledger.begin_ns()
                 began_ns = self._begin(task)
@@ -320,30 +465,12 @@ class Dispatcher:
                 expect_none_held(task)
                 self._park(task, trap, now_ns)
                 return True, None
-            waits = self._locks.obey(task, trap, now_ns)
+            waits = self._obey_lock(task, trap, now_ns)
         except LockError as error:
             return False, error
         if waits:
             self._suspended[task] = None
         return waits, None
-
-    @types.coroutine
-    def _turn_with_locks(
-        self, task: Task, guard: CancelStatusGuard
-    ) -> Generator[Any, Any, None]:
-        """Run the holders of the lock that a task waits for; then the task."""
-        lock = locking_of(task).waits_for
-        while lock is not None and (runner := lock.runner(task)) is not task:
-            began_ns = self._begin(task)
-            now_ns = self._locks.slice(task, runner, guard, began_ns)
-            self.ledger.until_ns = now_ns
-            if now_ns >= self._poll_due_ns:
-                yield from self._poll()
-                self._begin(task)
-            if self._closed or self._turns.must_yield(task, now_ns):
-                self._suspend(task)
-                return
-        yield from self._turn(task, guard)
 
     def _suspend(self, task: Task) -> None:
         """Send a preempted task back to its scheduler."""
@@ -386,7 +513,7 @@ class Dispatcher:
     @types.coroutine
     def _wait_for_device(
         self, task: Task, trap: Any, now_ns: int
-    ) -> Generator[Any, Any, tuple[Step, object]]:
+    ) -> Generator[Any, Any, tuple[_Step, object]]:
         """Hand one of Trio's traps to Trio, without the token; then wait for both.
 
         Returns how the handler goes on: by ``send`` of the trap's answer, or by
@@ -399,8 +526,8 @@ class Dispatcher:
             return task.coroutine.throw, error
         plane = task.plane
         plane.block(task, now_ns)
-        self._workers.wake()
-        step: Step = task.coroutine.send
+        self._wake_worker()
+        step: _Step = task.coroutine.send
         argument: object
         try:
             argument = yield trap
@@ -415,3 +542,116 @@ class Dispatcher:
             # At shutdown too: a cancellation must reach the handler while it runs.
             yield from rescheduled()
         return step, argument
+
+    # ---- turns at locks, and lent turns -----------------------------------------
+
+    def _obey_lock(self, task: Task, trap: LockTrap, now_ns: int) -> bool:
+        """Carry out a task's trap in its own turn; return whether it has to wait.
+
+        :raises LockError: if a rule of locks forbids it.
+        """
+        lock = trap.lock
+        if type(trap) is Release:
+            self._release(task, lock, now_ns)
+            return False
+        if lock.ask(task):
+            return False
+        if lock.inherits:
+            task.plane.step_back(task, now_ns)
+            self._cpu.wake(task.plane)
+        else:
+            lock.sleepers.append(task)
+            task.plane.sleep(task, now_ns)
+        return True
+
+    @types.coroutine
+    def _turn_with_locks(
+        self, task: Task, guard: CancelStatusGuard
+    ) -> Generator[Any, Any, None]:
+        """Run the holders of the lock that a task waits for; then the task."""
+        lock = locking_of(task).waits_for
+        while lock is not None and (runner := lock.runner(task)) is not task:
+            began_ns = self._begin(task)
+            now_ns = self._lent_slice(task, runner, guard, began_ns)
+            self.ledger.until_ns = now_ns
+            if now_ns >= self._poll_due_ns:
+                yield from self._poll()
+                self._begin(task)
+            if self._closed or self._turns.must_yield(task, now_ns):
+                self._suspend(task)
+                return
+        yield from self._turn(task, guard)
+
+    def _lent_slice(
+        self, owner: Task, runner: Task, guard: CancelStatusGuard, now_ns: int
+    ) -> int:
+        """Run a slice of ``runner`` in the turn of ``owner``; return the time."""
+        assert runner.coroutine is not None
+        step: _Step = runner.coroutine.send
+        argument: object = None
+        while True:
+            before_ns = owner.attained_ns
+            trap, now_ns = self._step(owner, runner, step, argument, now_ns)
+            # It holds a lock, which it gives back before it ends.
+            assert type(trap) is not Finished, runner
+            lend(owner, runner, owner.attained_ns - before_ns)
+            breach: BrokenRule | None
+            try:
+                self._obey_lent(runner, trap, now_ns)
+                breach = guard.breach(runner)
+            except LockError as error:
+                breach = error
+            if breach is None:
+                return now_ns
+            step, argument = runner.coroutine.throw, breach
+
+    def _obey_lent(self, runner: Task, trap: object, now_ns: int) -> None:
+        """Carry out a holder's trap in a lent turn; a wait keeps its own turn."""
+        if type(trap) is Acquire:
+            trap.lock.ask(runner)
+        elif type(trap) is Release:
+            self._release(runner, trap.lock, now_ns)
+        elif trap is not PREEMPT:
+            expect_none_held(runner)
+
+    def _release(self, task: Task, lock: TaskLock, now_ns: int) -> None:
+        heir = lock.give_back(task)
+        if heir is not None:
+            heir.plane.resume(heir, now_ns)
+            self._cpu.wake(heir.plane)
+
+    # ---- room in full queues ----------------------------------------------------
+
+    def _made_room(self, plane: PlaneCore) -> None:
+        """Admit waiting requests, and call the listeners if room is left."""
+        waiting = self._waiting[plane]
+        for task in list(waiting):
+            if plane.offer(task, self.now_ns()):
+                trio.lowlevel.reschedule(waiting.pop(task))
+        if not waiting:
+            self._wanted.discard(plane)
+        for listener in self._listeners[plane]:
+            listener()
+
+
+@types.coroutine
+def _unserved(
+    coroutine: Coroutine[Any, Any, Any], step: _Step, argument: object
+) -> Generator[Any, Any, None]:
+    """Run a handler to its end, or to a trap of ours, after the dispatcher has closed.
+
+    Its scheduler released it when it went to wait for a device, so no flow is billed.
+    An exception of the handler is its worker's, as Trio's cancellation must be.
+    """
+    while True:
+        try:
+            trap = step(argument)
+        except StopIteration:
+            return
+        if trap is PREEMPT or type(trap) in _OWN_TRAPS:
+            coroutine.close()
+            return
+        try:
+            step, argument = coroutine.send, (yield trap)
+        except BaseException as error:  # it is the handler's to deal with
+            step, argument = coroutine.throw, error

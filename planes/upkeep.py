@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from planes.cpu_ledger import CpuLedger
-from planes.stepping import Spend
 from planes.task import Task
 
 HOUSEKEEPING: Final = "housekeeping"
 _NEVER_NS: Final = 1 << 62
+
+# Called after the slice of a task; the virtual world moves its clock there.
+Spend: TypeAlias = Callable[[Task], None]
 
 
 class Upkeep:

@@ -28,9 +28,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 ALLOWED_IMPORTS = {
     "trio": (
         "planes/dispatcher.py",
-        "planes/room.py",
         "planes/slices.py",
-        "planes/workers.py",
         "broker/client/*.py",
         "broker/observation/busy_time.py",
         "broker/observation/supervisor.py",
