@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planes.plane import PlaneCore
-from planes.task import Task
+from planes.task import Task, TaskPlane
 
 
 class Cpu:
@@ -31,13 +31,13 @@ class Cpu:
         self.planes = tuple(planes)
         self._alone = planes[0] if len(planes) == 1 else None
         self._quantum_ns = quantum_ns
-        self._received_ns = dict.fromkeys(self.planes, 0)
+        self._received_ns: dict[TaskPlane, int] = dict.fromkeys(self.planes, 0)
         # Planes that were ready at the last look, and the least service that the ready
         # ones have received. A waking plane is measured against it. Never decreases.
-        self._active: set[PlaneCore] = set()
+        self._active: set[TaskPlane] = set()
         self._base_ns = 0
 
-    def wake(self, plane: PlaneCore) -> None:
+    def wake(self, plane: TaskPlane) -> None:
         """Note that a task has come to wait in ``plane``."""
         if self._alone is not None or plane in self._active or not plane.can_pick():
             return

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Final, TypeAlias
 
-from planes.task import BrokenRule, Task
+from planes.task import AwaitedLock, BrokenRule, Locking, Task
 
 
 class LockError(BrokenRule):
@@ -92,7 +92,7 @@ class TaskLock:
         if locking is None:
             locking = task.locking = Locking()
         if self.holder is None:
-            self._grant(task)
+            self.grant(task)
             return True
         other: Task = self.holder
         while other is not task:
@@ -116,10 +116,11 @@ class TaskLock:
         if not self.sleepers:
             return None
         heir = self.sleepers.popleft()
-        self._grant(heir)
+        self.grant(heir)
         return heir
 
-    def _grant(self, task: Task) -> None:
+    def grant(self, task: Task) -> None:
+        """Give the lock, which is free, to ``task``, which no longer waits for it."""
         self.holder = task
         locking = locking_of(task)
         locking.held += 1
@@ -131,29 +132,14 @@ class TaskLock:
         It is the end of the chain of holders; a lock that has become free on the way is
         taken. Cost: O(length of the chain).
         """
-        lock: TaskLock | None = self
+        lock: AwaitedLock | None = self
         while lock is not None:
             if lock.holder is None:
-                lock._grant(task)
+                lock.grant(task)
                 return task
             task = lock.holder
             lock = locking_of(task).waits_for
         return task
-
-
-class Locking:
-    """Lock state of a task: the number of locks held, and the lock waited for.
-
-    ``lent_ns`` is the CPU of its turns that was lent to holders, less the CPU that it
-    received in the turns of others.
-    """
-
-    __slots__ = ("held", "lent_ns", "waits_for")
-
-    def __init__(self) -> None:
-        self.held = 0
-        self.lent_ns = 0
-        self.waits_for: TaskLock | None = None
 
 
 def locking_of(task: Task) -> Locking:

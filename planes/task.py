@@ -13,13 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from planes.admission import AdmissionJob
-
-if TYPE_CHECKING:
-    from planes.lock import Locking
-    from planes.plane import PlaneCore
 
 # Returns the handler's coroutine, or its result if nothing had to be awaited.
 Serve = Callable[[], Any]
@@ -28,6 +24,79 @@ GoOn = Callable[[], None]
 
 class BrokenRule(AssertionError):
     """A handler broke a rule that planes rest on: nothing may contain this."""
+
+
+class TaskPlane(Protocol):
+    """The verbs of a plane towards a task that it took in (`planes.PlaneCore`)."""
+
+    def admits(self, task: Task) -> bool:
+        """Return whether ``offer`` would take the task now."""
+
+    def offer(self, task: Task, now_ns: int) -> bool:
+        """Admit a new task, or refuse it because the queue is full."""
+
+    def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill CPU time to a seated task."""
+
+    def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill CPU that was used for a task outside of its turns to its flow."""
+
+    def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill the rest of a turn and let a finished task go."""
+
+    def can_pick(self) -> bool:
+        """Return whether a task waits for the CPU: in a seat, or with a seat free."""
+
+    def must_yield(self, task: Task, now_ns: int) -> bool:
+        """Return whether another task is to be served before this seated one."""
+
+    def suspend(self, task: Task, now_ns: int) -> None:
+        """Return a seated task that must yield to the waiting ones."""
+
+    def step_back(self, task: Task, now_ns: int) -> None:
+        """Return a seated task to the waiting ones, as one that waits for a lock."""
+
+    def sleep(self, task: Task, now_ns: int) -> None:
+        """Send a seated task away until ``resume``, amid its local work."""
+
+    def park(self, task: Task, now_ns: int) -> None:
+        """Send a seated task away until ``resume``: its local work is done."""
+
+    def block(self, task: Task, now_ns: int) -> None:
+        """Take a seated task that waits for a device out of service."""
+
+    def unblock(self, task: Task, now_ns: int) -> None:
+        """Queue a blocked task for the CPU."""
+
+    def resume(self, task: Task, now_ns: int) -> None:
+        """Take back a parked task."""
+
+
+class AwaitedLock(Protocol):
+    """A lock, as far as its waiters know it (`planes.lock.TaskLock`)."""
+
+    holder: Task | None
+
+    def grant(self, task: Task) -> None:
+        """Give the lock, which is free, to a task."""
+
+    def runner(self, task: Task) -> Task:
+        """Return the task that runs in the turn of ``task``, which waits for this."""
+
+
+class Locking:
+    """Lock state of a task: the number of locks held, and the lock waited for.
+
+    ``lent_ns`` is the CPU of its turns that was lent to holders, less the CPU that it
+    received in the turns of others.
+    """
+
+    __slots__ = ("held", "lent_ns", "waits_for")
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.lent_ns = 0
+        self.waits_for: AwaitedLock | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
@@ -46,7 +115,7 @@ class Task(AdmissionJob):
     # Lets the handler, back from a device, go on where it waited for it.
     go_on: GoOn | None = None
     # The plane that took it in.
-    plane: PlaneCore = field(init=False)
+    plane: TaskPlane = field(init=False)
     # Locks held and waited for; None until the first one.
     locking: Locking | None = None
 

@@ -2,13 +2,14 @@
 
 ``python tests/architecture.py`` writes docs/map.md anew.
 
-An arrow is an import, wherever it stands in a file, but for those under
-``TYPE_CHECKING``. A name that a face hands on (an ``__init__.py`` of nothing but
-imports) counts as an import of the module that defines it.
+An arrow is an import, wherever it stands in a file. Those under ``TYPE_CHECKING`` count
+for circles of files only, where none is allowed either. A name that a face hands on (an
+``__init__.py`` of nothing but imports) counts as an import of the module that defines
+it.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,15 +131,19 @@ class SourceTree:
         """Return the folder that ``module`` lies in, as a dotted name."""
         return ".".join(self.paths[module].relative_to(ROOT).parent.parts)
 
-    def arrows(self) -> Iterator[tuple[str, str]]:
-        """Yield (importer, imported), once each; what a face imports is not yielded."""
+    def arrows(self, *, for_types: bool = False) -> Iterator[tuple[str, str]]:
+        """Yield (importer, imported), once each; what a face imports is not yielded.
+
+        With ``for_types``, imports below ``TYPE_CHECKING`` count as well.
+        """
         for name, tree in self.trees.items():
             if name not in self.faces:
-                yield from ((name, it) for it in sorted(self._imported(name, tree)))
+                nodes = ast.walk(tree) if for_types else walk(tree)
+                yield from ((name, it) for it in sorted(self._imported(name, nodes)))
 
-    def _imported(self, module: str, tree: ast.Module) -> set[str]:
+    def _imported(self, module: str, nodes: Iterable[ast.AST]) -> set[str]:
         found = set()
-        for node in walk(tree):
+        for node in nodes:
             if isinstance(node, ast.ImportFrom):
                 assert node.module is not None, f"{module}: relative import"
                 found |= {self._definer(node.module, it.name) for it in node.names}

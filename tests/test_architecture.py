@@ -67,6 +67,13 @@ def test_no_files_import_each_other_in_a_circle(source: SourceTree) -> None:
     assert circles(arrows) == []
 
 
+def test_no_files_refer_to_each_other_in_a_circle_for_types(source: SourceTree) -> None:
+    arrows = defaultdict(set)
+    for a, b in source.arrows(for_types=True):
+        arrows[a].add(b)
+    assert circles(arrows) == []
+
+
 def test_no_folders_import_each_other_in_a_circle(source: SourceTree) -> None:
     """A composition root, which has a row of its own in the table, is a folder here."""
     roots = {

@@ -133,7 +133,7 @@ def test_everything_is_answered_in_the_order_of_its_connection(capacity, class_a
 
 
 def test_a_processor_with_room_is_let_in_past_one_without():
-    """Bounds by class: the broker's blind readers are let in so, too (`Dispatcher.put`)."""
+    """Bounds by class: `Dispatcher.put` lets in the broker's blind readers so, too."""
     bounds = OwnQueue(capacity=1, own_capacity=1, owners=frozenset({"control"}))
     requests = [
         # One in service until 10 that nothing outranks, then a full queue of each kind.

@@ -15,6 +15,7 @@ from broker.requests.request import Request
 from planes import PlaneCore
 from planes.clock import NowNs
 from planes.laws import Laws, Tolerance, total
+from planes.task import TaskPlane
 from schedulers import Job
 
 
@@ -35,7 +36,9 @@ class LawBook:
             weight=weight,
         )
         self._now_ns = now_ns
-        self.by_plane = {plane: Laws(plane, tolerance) for plane in planes}
+        self.by_plane: dict[TaskPlane, Laws] = {
+            plane: Laws(plane, tolerance) for plane in planes
+        }
 
     def observe(self, request: Request) -> None:
         """Judge a request whose response has been sent."""
@@ -52,12 +55,12 @@ class LawBook:
         return list(self._metrics())
 
     def _metrics(self) -> Iterator[Metric]:
-        for plane, laws in self.by_plane.items():
+        for laws in self.by_plane.values():
             for law, count in laws.totals(self._now_ns()).items():
                 yield Metric(
                     name="doorkeeper_law_violations",
                     kind="counter",
                     value=count,
-                    labels={"plane": plane.name, "law": law},
+                    labels={"plane": laws.plane.name, "law": law},
                     suffix="_total",
                 )

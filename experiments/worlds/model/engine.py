@@ -26,7 +26,7 @@ from experiments.worlds.model.locks import Locks
 from experiments.worlds.model.site import NEVER_NS, Site
 from experiments.worlds.model.task import ModelTask
 from experiments.worlds.model.threads import Threads
-from planes import PlaneCore
+from planes.task import TaskPlane
 
 
 class Arrivals(Protocol):
@@ -45,7 +45,7 @@ class Arrivals(Protocol):
     def done(self, task: ModelTask) -> None:
         """Take a task that has just been served."""
 
-    def room(self, plane: PlaneCore, now_ns: int) -> None:
+    def room(self, plane: TaskPlane, now_ns: int) -> None:
         """Called when a task has left a queue."""
 
 
@@ -61,7 +61,7 @@ class Engine:
         self.now_ns = 0
         self.sites = tuple(sites)
         # Threads manage themselves: of a site's methods, only `wake` is called.
-        self._site_of = {
+        self._site_of: dict[TaskPlane, Site] = {
             plane: cast(Site, it) for it in self.sites for plane in it.planes
         }
         # Time, serial number, and subject; the last event never comes.
@@ -72,7 +72,7 @@ class Engine:
         self._locks = Locks(self._stir)
         # The callbacks of the run's source.
         self._done: Callable[[ModelTask], None]
-        self._room: Callable[[PlaneCore, int], None]
+        self._room: Callable[[TaskPlane, int], None]
         self._hears_room = False
         for site in self.sites:
             site.begin(self)
@@ -129,7 +129,7 @@ class Engine:
         plane = task.plane
         if not plane.offer(task, now_ns):
             return False
-        site = task.site = self._site_of[plane]
+        site = self._site_of[plane]
         if site.wake is not None:
             site.wake(plane)
         if site.free:
@@ -143,7 +143,7 @@ class Engine:
 
     def _stir(self, task: ModelTask, now_ns: int) -> None:
         """A task waits for a server again: see to it once this event is over."""
-        site = task.site
+        site = self._site_of[task.plane]
         if site.wake is not None:
             site.wake(task.plane)
         self._push(now_ns, partial(self._serve, site))
@@ -220,7 +220,7 @@ class Engine:
 
     def _end(self, task: ModelTask, now_ns: int) -> None:
         """Finish a task that has had its demand, and start the next."""
-        site = task.site
+        site = self._site_of[task.plane]
         used_ns = now_ns - task.charged_ns
         if task.runner is not None:
             site.charge(task, used_ns, now_ns)
@@ -259,7 +259,7 @@ class Engine:
 
     def _ask(self, task: ModelTask, now_ns: int) -> None:
         """Ask at a preemption point whether the task must give way."""
-        site = task.site
+        site = self._site_of[task.plane]
         site.charge(task, now_ns - task.charged_ns, now_ns)
         task.charged_ns = now_ns
         task.check_serial = 0

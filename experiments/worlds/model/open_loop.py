@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from experiments.worlds.model.engine import Engine
 from experiments.worlds.model.task import ModelTask
-from planes import PlaneCore
+from planes.task import TaskPlane
 
 
 class OpenLoop:
@@ -28,5 +28,5 @@ class OpenLoop:
         self.done = done
         self.arrive = engine.offer
 
-    def room(self, plane: PlaneCore, now_ns: int) -> None:
+    def room(self, plane: TaskPlane, now_ns: int) -> None:
         """Do nothing: no task waits outside."""

@@ -20,6 +20,7 @@ from functools import partial
 from experiments.worlds.model.engine import Engine
 from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
+from planes.task import TaskPlane
 
 
 class Connection:
@@ -75,8 +76,8 @@ class Readers:
         self._route = route
         self._done = done
         self._class_aware = class_aware
-        self._blocked: dict[PlaneCore, deque[Processor]] = {}
-        self._aside: dict[PlaneCore, list[tuple[int, int, ModelTask]]] = {}
+        self._blocked: dict[TaskPlane, deque[Processor]] = {}
+        self._aside: dict[TaskPlane, list[tuple[int, int, ModelTask]]] = {}
 
     def arrive(self, task: ModelTask, now_ns: int) -> bool:
         """Put a request into its connection's socket."""
@@ -97,7 +98,7 @@ class Readers:
         else:
             processor.responses.append(task)
 
-    def room(self, plane: PlaneCore, now_ns: int) -> None:
+    def room(self, plane: TaskPlane, now_ns: int) -> None:
         """Admit requests that wait for room: first those put aside, by urgency."""
         aside = self._aside.get(plane)
         while aside:
@@ -146,7 +147,7 @@ class Readers:
                 processor.blocked_since_ns = now_ns
                 self._blocked.setdefault(plane, deque()).append(processor)
 
-    def _offer(self, plane: PlaneCore, task: ModelTask, now_ns: int) -> None:
+    def _offer(self, plane: TaskPlane, task: ModelTask, now_ns: int) -> None:
         task.plane = plane
         admitted = self._engine.offer(task, now_ns)
         assert admitted, (plane, task)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from planes import Task
 from planes.lock import TaskLock
-
-if TYPE_CHECKING:
-    from experiments.worlds.model.site import Site
 
 
 @dataclass(slots=True, eq=False, init=False, repr=False)
@@ -42,7 +38,6 @@ class ModelTask(Task):
     section_ns: int
     runner: ModelTask | None
     turn_began_ns: int
-    site: Site
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ from typing import Final, Protocol
 from experiments.worlds.model.site import NEVER_NS, Overheads
 from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
+from planes.task import TaskPlane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ class Threads:
         self._kernel = kernel
         self._overheads = overheads
         self._events: Events
-        self._idle = {
+        self._idle: dict[TaskPlane, deque[Thread]] = {
             plane: deque(Thread(plane) for _ in range(plane.seats))
             for plane in self.planes
         }
@@ -117,7 +118,7 @@ class Threads:
         """Take part in a run."""
         self._events = events
 
-    def wake(self, plane: PlaneCore) -> None:
+    def wake(self, plane: TaskPlane) -> None:
         """Wake idle threads of a plane for its waiting requests."""
         now_ns, idle = self._events.now_ns, self._idle[plane]
         while idle:
