@@ -6,10 +6,11 @@ nothing reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 from broker.config.cluster import ZOOKEEPER_CONNECT
+from broker.config.listeners import Listener
 from broker.config.network import INTER_BROKER_LISTENER_NAME
 from broker.config.sasl import (
     LOGIN_MODULES,
@@ -20,16 +21,45 @@ from broker.config.sasl import (
     SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
     SASL_SERVER_CALLBACK_HANDLER_CLASS,
 )
+from broker.protocol.config_key import Key
 from broker.protocol.errors import ConfigError
 from broker.protocol.sasl.scram import SCRAM_MECHANISMS
 
-if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
+T = TypeVar("T")
 
 _HIDDEN: Final = "[hidden]"
 
 
-def check_sasl(config: BrokerConfig) -> None:
+class SaslConfig(Protocol):
+    """The part of a `BrokerConfig` that these checks read."""
+
+    @property
+    def written(self) -> Mapping[str, str]:
+        """The keys that are set, as text."""
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        """The listeners that the broker opens."""
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """The listener that other brokers use."""
+
+    @property
+    def inter_broker_protocol(self) -> str:
+        """The security protocol of that listener."""
+
+    def __getitem__(self, key: Key[T]) -> T:
+        """Return the value of a key."""
+
+    def on_listener(self, name: str, key: Key[T]) -> T:
+        """Return the value of ``key`` for one listener, or the broker's own."""
+
+    def of_mechanism(self, listener: str, mechanism: str, key: Key[T]) -> T:
+        """Return the value of ``key`` for a mechanism, the listener, or the broker."""
+
+
+def check_sasl(config: SaslConfig) -> None:
     """Raise `ConfigError` for a listener on which no client could authenticate."""
     if SASL_JAAS_CONFIG.name in config.written:
         expected = "listener.name.NAME.MECHANISM.sasl.jaas.config in its place"
@@ -50,7 +80,7 @@ def jaas_key(listener: str, mechanism: str) -> str:
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
 
 
-def _check_listener(config: BrokerConfig, listener: str) -> None:
+def _check_listener(config: SaslConfig, listener: str) -> None:
     mechanisms = config.on_listener(listener, SASL_ENABLED_MECHANISMS)
     if not mechanisms or not set(mechanisms) <= set(LOGIN_MODULES):
         expected = f"a list of {', '.join(LOGIN_MODULES)} for listener {listener}"
@@ -62,7 +92,7 @@ def _check_listener(config: BrokerConfig, listener: str) -> None:
         _check_tokens(config, listener, mechanisms)
 
 
-def _check_module(config: BrokerConfig, listener: str, mechanism: str) -> None:
+def _check_module(config: SaslConfig, listener: str, mechanism: str) -> None:
     module = config.of_mechanism(listener, mechanism, SASL_JAAS_CONFIG)
     key, wanted = jaas_key(listener, mechanism), LOGIN_MODULES[mechanism]
     if module is not None and module.name != wanted:
@@ -84,9 +114,7 @@ def _check_module(config: BrokerConfig, listener: str, mechanism: str) -> None:
         raise ConfigError(key, _HIDDEN, expected)
 
 
-def _check_tokens(
-    config: BrokerConfig, listener: str, mechanisms: Sequence[str]
-) -> None:
+def _check_tokens(config: SaslConfig, listener: str, mechanisms: Sequence[str]) -> None:
     handler = config.of_mechanism(
         listener, OAUTHBEARER, SASL_SERVER_CALLBACK_HANDLER_CLASS
     )
@@ -96,7 +124,7 @@ def _check_tokens(
         raise ConfigError(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL.name, "", expected)
 
 
-def _check_inter_broker(config: BrokerConfig) -> None:
+def _check_inter_broker(config: SaslConfig) -> None:
     """Refuse: brokers authenticate to no other broker."""
     expected = "a listener with PLAINTEXT between brokers"
     name = config.inter_broker_listener_name
