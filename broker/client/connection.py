@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
@@ -36,7 +36,14 @@ from broker.protocol.messages.message import AnyRequest, AnyResponse
 from broker.protocol.messages.produce import ProduceRequest
 from broker.protocol.schemas import RESPONSES
 from broker.protocol.schemas.message import Versioned
-from broker.protocol.wire.codec import decode_response, encode_request
+from broker.protocol.wire.codec import (
+    ONE_STEP_BYTES,
+    decode_response,
+    decode_response_in_steps,
+    encode_body_in_steps,
+    encode_request,
+    request_frame,
+)
 
 # Kafka's socket.request.max.bytes, for the other direction.
 FRAME_MAX: Final = 104_857_600
@@ -44,6 +51,7 @@ _RECEIVE_BYTES: Final = 1 << 18
 _ID_MASK: Final = 0x7FFFFFFF
 
 R = TypeVar("R", bound=AnyResponse)
+_T = TypeVar("_T")
 # Takes the response or the error.
 Done: TypeAlias = Callable[[R | KafkaError], None]
 Written: TypeAlias = Callable[[KafkaError | None], None]
@@ -60,6 +68,13 @@ class Stream(Protocol):
 
     async def aclose(self) -> None:
         """Close the stream."""
+
+
+class Body(NamedTuple):
+    """The body of a request, encoded for one version."""
+
+    version: int
+    encoded: bytes
 
 
 class _InFlight(NamedTuple):
@@ -95,7 +110,24 @@ class Connection:
         """Return the number of requests that await an answer or their writing."""
         return len(self._in_flight) + len(self._unwritten)
 
-    def submit(self, request: AnyRequest[R], timeout_s: float, done: Done[R]) -> None:
+    async def encoded(self, request: AnyRequest[R]) -> Body | None:
+        """Return the body of a large request, encoded in steps.
+
+        None: the broker speaks no version of it.
+        """
+        version = self.versions.get(request.api_key)
+        if version is None:
+            return None
+        steps = encode_body_in_steps(request.api_key, version, request)
+        return Body(version, await _in_steps(steps))
+
+    def submit(
+        self,
+        request: AnyRequest[R],
+        timeout_s: float,
+        done: Done[R],
+        body: Body | None = None,
+    ) -> None:
         """Send a request; ``done`` is called once, with the answer or the error."""
         api_key = request.api_key
         version = self.versions.get(api_key)
@@ -105,7 +137,7 @@ class Connection:
         elif not self.is_open:
             done(disconnected(self._why))
         else:
-            self._send(request, version, timeout_s, done)
+            self._send(request, version, timeout_s, done, body)
 
     def submit_unanswered(self, request: ProduceRequest, done: Written) -> None:
         """Send a request that has no answer: a Produce with acks=0.
@@ -176,21 +208,31 @@ class Connection:
     # ---- writing --------------------------------------------------------------------
 
     def _send(
-        self, request: AnyRequest[R], version: int, timeout_s: float, done: Done[R]
+        self,
+        request: AnyRequest[R],
+        version: int,
+        timeout_s: float,
+        done: Done[R],
+        body: Body | None = None,
     ) -> None:
-        number = self._write(request, version)
+        number = self._write(request, version, body)
         deadline_s = trio.current_time() + timeout_s
         self._in_flight.append(
             _InFlight(number, request.api_key, version, deadline_s, done)
         )
         self._mind_deadlines()
 
-    def _write(self, request: AnyRequest[R], version: int) -> int:
+    def _write(
+        self, request: AnyRequest[R], version: int, body: Body | None = None
+    ) -> int:
         number, self._next_id = self._next_id, (self._next_id + 1) & _ID_MASK
+        api_key = request.api_key
         # Of the versions that are spoken here all have the fields of the request.
-        frame = encode_request(
-            request.api_key, version, number, self._client_id, request
-        )
+        if body is not None and body.version == version:
+            pieces = (body.encoded,)
+            frame = request_frame(api_key, version, number, self._client_id, pieces)
+        else:
+            frame = encode_request(api_key, version, number, self._client_id, request)
         self._outgoing.append(frame)
         self._written.notify()
         return number
@@ -218,13 +260,13 @@ class Connection:
                 if not chunk:
                     return self.close("the broker closed the connection")
                 received += chunk
-                self._take_frames(received)
+                await self._take_frames(received)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.close(f"the connection broke: {error}")
         except (MalformedFrame, KafkaError) as error:
             self.close(f"the broker answers nonsense: {error}")
 
-    def _take_frames(self, received: bytearray) -> None:
+    async def _take_frames(self, received: bytearray) -> None:
         """Answer requests with the whole frames in ``received``, and take them out."""
         start = 0
         while len(received) - start >= 4:
@@ -234,11 +276,12 @@ class Connection:
             end = start + 4 + size
             if len(received) < end:
                 break
-            self._answer(bytes(memoryview(received)[start + 4 : end]))
+            await self._answer(bytes(memoryview(received)[start + 4 : end]))
             start = end
         del received[:start]
 
-    def _answer(self, frame: bytes) -> None:
+    async def _answer(self, frame: bytes) -> None:
+        """Answer the first request in flight; a large frame is decoded in steps."""
         if not self._in_flight:
             raise MalformedFrame("an answer to nothing")
         asked = self._in_flight[0]
@@ -246,9 +289,13 @@ class Connection:
             answer: Any
             correlation_id, answer = decode_handshake(asked.version, frame)
         else:
-            correlation_id, answer = decode_response(
-                asked.api_key, asked.version, frame
-            )
+            api_key, version = asked.api_key, asked.version
+            if len(frame) <= ONE_STEP_BYTES:
+                correlation_id, answer = decode_response(api_key, version, frame)
+            else:
+                correlation_id, answer = await _in_steps(
+                    decode_response_in_steps(api_key, version, frame)
+                )
             if isinstance(answer, Versioned):
                 answer = RESPONSES[asked.api_key].from_wire(answer)
         if correlation_id != asked.correlation_id:
@@ -265,3 +312,14 @@ class Connection:
 
     def _mind_deadlines(self) -> None:
         self._scope.deadline = self._next_deadline_s()
+
+
+async def _in_steps(work: Generator[None, None, _T]) -> _T:
+    """Return the result of ``work``; other tasks run between its steps."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: _T = done.value
+            return result
+        await trio.lowlevel.checkpoint()

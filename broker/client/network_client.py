@@ -22,7 +22,7 @@ from broker.client.config import (
     REQUEST_TIMEOUT_MS,
     ClientConfig,
 )
-from broker.client.connection import Connection, Done, R, Stream, Written
+from broker.client.connection import Body, Connection, Done, R, Stream, Written
 from broker.client.failures import disconnected, timed_out
 from broker.client.signals import Changes
 from broker.client.versions import SPOKEN, Versions
@@ -93,7 +93,13 @@ class Node:
         """Until when the broker has asked to be left alone."""
         return self._throttled_until_s
 
-    def submit(self, request: AnyRequest[R], done: Done[R], timeout_s: float) -> None:
+    def submit(
+        self,
+        request: AnyRequest[R],
+        done: Done[R],
+        timeout_s: float,
+        body: Body | None = None,
+    ) -> None:
         """Send a request over a connection that is `ready`."""
         assert self._connection is not None
 
@@ -104,7 +110,7 @@ class Node:
                 self._throttled_until_s = max(self._throttled_until_s, until_s)
             done(answer)
 
-        self._connection.submit(request, timeout_s, answered)
+        self._connection.submit(request, timeout_s, answered, body)
 
     def submit_unanswered(self, request: ProduceRequest, done: Written) -> None:
         """Send a request that is not answered, over a connection that is `ready`."""
@@ -215,9 +221,16 @@ class NetworkClient:
         return self._nodes[address]
 
     async def call(
-        self, address: Address, request: AnyRequest[R], timeout_s: float = 0.0
+        self,
+        address: Address,
+        request: AnyRequest[R],
+        timeout_s: float = 0.0,
+        *,
+        is_large: bool = False,
     ) -> R:
         """Ask and wait for the answer; raises `KafkaError`.
+
+        A request that ``is_large`` is encoded in steps, and must not change meanwhile.
 
         Cancelled, the request may have been sent; its answer is then ignored.
         """
@@ -231,8 +244,12 @@ class NetworkClient:
             replied.set()
 
         with trio.move_on_after(timeout_s):
-            await node.connected()
-            node.submit(request, done, timeout_s)
+            connection = await node.connected()
+            body = None
+            if is_large:
+                body = await connection.encoded(request)
+                await node.connected()
+            node.submit(request, done, timeout_s, body)
             await replied.wait()
         if not found:
             raise timed_out(f"{request.api_key.name}: no answer within {timeout_s} s")

@@ -46,7 +46,9 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.replication.replica_fetcher import (
     EARLIEST,
     LATEST,
+    PARTITIONS_PER_STEP,
     Following,
+    InSteps,
     ReplicaFetcher,
     Watchers,
 )
@@ -66,6 +68,7 @@ _PAUSE_MIN_NS: Final = 10_000_000
 _PARTITIONS_AT_ONCE: Final = 100
 
 _R = TypeVar("_R", bound=AnyResponse)
+_S = TypeVar("_S")
 
 
 class FetcherId(NamedTuple):
@@ -236,7 +239,7 @@ class ReplicaFetcherManager:
             nursery.start_soon(self._end_when_idle, name, task)
             while self._running.get(name) is running:
                 if not await self._contained(task):
-                    await running.changed.wait(task.pause_until_s(self._now_ns()))
+                    await running.changed.wait(await task.pause_until_s(self._now_ns))
                 if not running.fetcher.following:
                     # Released without a command, where a directory has failed.
                     running.left.notify()
@@ -263,7 +266,7 @@ class ReplicaFetcherManager:
         except Exception as fault:  # whatever it is, the next round begins anew
             self._supervisor.note("replica fetcher", fault)
             self.failures += 1
-            task.give_up()
+            await task.give_up()
             return False
 
     def _settings(self, name: FetcherId) -> ClientConfig:
@@ -308,44 +311,53 @@ class _Task:
         self._over = True
         self._calling.cancel()
 
-    def pause_until_s(self, now_ns: int) -> float:
+    async def pause_until_s(self, now_ns: Callable[[], int]) -> float:
         """Return when there may be something to do, on Trio's clock."""
-        next_ns = self._fetcher.next_ns()
+        next_ns = await self._in_steps(self._fetcher.next_ns())
         if next_ns is None:
             return float("inf")
-        return trio.current_time() + max(next_ns - now_ns, _PAUSE_MIN_NS) / 1e9
+        return trio.current_time() + max(next_ns - now_ns(), _PAUSE_MIN_NS) / 1e9
 
-    def give_up(self) -> None:
+    async def give_up(self) -> None:
         """Leave all partitions alone for a while."""
-        for each in self._fetcher.following.values():
-            self._fetcher.leave_alone(each)
+        fetcher = self._fetcher
+        await self._in_steps(fetcher.leave_all_alone(tuple(fetcher.following.values())))
 
     async def round(self) -> bool:
         """Ask what may be asked, and take the answer in; False if there is none."""
         fetcher = self._fetcher
-        for each in fetcher.out_of_range():
+        for each in await self._in_steps(fetcher.out_of_range()):
             await self._realign(each)
         await self._cut_all()
         # Records of another fetcher may have to be durable first.
         await self._flush_all()
-        asked = fetcher.request()
+        asked = await self._in_steps(fetcher.request())
         if asked is None:
             return False
         try:
-            answer = await self._call(asked.request)
+            is_large = len(asked.offsets) > PARTITIONS_PER_STEP
+            answer = await self._call(asked.request, is_large=is_large)
         except KafkaError:
-            fetcher.failed(asked)
+            await self._in_steps(fetcher.failed(asked))
             return False
         finally:
             fetcher.note_request()
-        steps = fetcher.take(asked, answer)
-        more = True
-        while more:
-            with self._billed:
-                more = next(steps, self) is not self
-            await trio.lowlevel.checkpoint()
+        await self._in_steps(fetcher.take(asked, answer))
         await self._flush_all()
+        # A leader in memory may answer without a pause.
+        await trio.lowlevel.checkpoint()
         return True
+
+    async def _in_steps(self, work: InSteps[_S]) -> _S:
+        """Return the result of work on partitions, which is billed step by step."""
+        while True:
+            try:
+                with self._billed:
+                    next(work)
+            except StopIteration as done:
+                result: _S = done.value
+                return result
+            await trio.lowlevel.checkpoint()
 
     async def _flush_all(self) -> None:
         while self._fetcher.to_flush:
@@ -362,7 +374,7 @@ class _Task:
 
         Where a flush moved a recovery point meanwhile, it is lowered once more.
         """
-        while to_cut := self._fetcher.to_cut():
+        while to_cut := await self._in_steps(self._fetcher.to_cut()):
             ends = {
                 key: each.cut.kept_below for key, each in to_cut.items() if each.cut
             }
@@ -409,10 +421,11 @@ class _Task:
             raise KafkaError(found.error_code, f"no end of {each.partition!r}")
         return found.offset
 
-    async def _call(self, request: AnyRequest[_R]) -> _R:
+    async def _call(self, request: AnyRequest[_R], *, is_large: bool = False) -> _R:
         if not self._over:
             with trio.CancelScope() as self._calling:
-                return await self._client.call(self._address(), request)
+                address = self._address()
+                return await self._client.call(address, request, is_large=is_large)
         raise KafkaError(
             ErrorCode.network_exception, "the answer is not awaited any more"
         )

@@ -18,11 +18,11 @@ names all partitions, except those that are not in sync and over the quota of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import getLogger
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from broker.cluster.partition import Partition
 from broker.cluster.replication_quota import Quota
@@ -55,6 +55,12 @@ logger = getLogger(__name__)
 
 _NS_PER_MS: Final = 1_000_000
 EARLIEST, LATEST = -2, -1
+# Partitions that one step looks at; half a millisecond.
+PARTITIONS_PER_STEP: Final = 256
+
+_R = TypeVar("_R")
+# Work that may be interrupted, by commands of the controller too, where it yields.
+InSteps: TypeAlias = Generator[None, None, _R]
 
 
 class Watchers(Protocol):
@@ -104,6 +110,16 @@ class Following:
             and partition.leader_epoch == self.leader_epoch
         )
 
+    def may_be_asked(self, now_ns: int) -> bool:
+        """Return whether the next Fetch may name this partition."""
+        return (
+            self.not_before_ns <= now_ns
+            and not self.fenced
+            and not self.out_of_range
+            and self.cut is None
+            and self.is_current
+        )
+
 
 class Asked(NamedTuple):
     """A Fetch: its request, and from which offset each partition was asked."""
@@ -116,7 +132,8 @@ class Asked(NamedTuple):
 class ReplicaFetcher:
     """The partitions of this broker, ``local_id``, that one fetcher keeps up.
 
-    ``config`` is asked anew for every request. Cost of a request: O(partitions).
+    ``config`` is asked anew for every request. Cost of a request: O(partitions), in
+    steps. Partitions that begin to follow during a pass wait for the next one.
     """
 
     local_id: int
@@ -160,58 +177,68 @@ class ReplicaFetcher:
 
     # ---- asking -----------------------------------------------------------------
 
-    def request(self) -> Asked | None:
+    def _pass(self) -> Iterator[Following | None]:
+        """Iterate over the partitions, with None between two steps."""
+        for number, each in enumerate(tuple(self.following.values()), 1):
+            if self.following.get(each.partition.key) is each:
+                yield each
+            if not number % PARTITIONS_PER_STEP:
+                yield None
+
+    def request(self) -> InSteps[Asked | None]:
         """Return a Fetch of all that may be asked now; None if there is nothing."""
         now_ns = self.now_ns()
-        ready = [
-            each
-            for each in self.following.values()
-            if each.not_before_ns <= now_ns
-            and not each.fenced
-            and not each.out_of_range
-            and each.cut is None
-            and each.is_current
-        ]
-        due = {
-            each.partition.key: (each, each.partition.log.log_end_offset)
-            for each in ready
-            if not self.quota.holds_back(each.partition.key, in_sync=each.lag == 0)
-        }
+        due: dict[TopicPartition, tuple[Following, int]] = {}
+        topics: dict[str, list[FetchPartition]] = {}
+        over_quota: list[Following] = []
+        max_bytes = self.config()[REPLICA_FETCH_MAX_BYTES]
+        for each in self._pass():
+            if each is None:
+                yield
+            elif each.may_be_asked(now_ns):
+                key = each.partition.key
+                if self.quota.holds_back(key, in_sync=each.lag == 0):
+                    over_quota.append(each)
+                    continue
+                wanted = _wanted(each, max_bytes)
+                due[key] = each, wanted.fetch_offset
+                topics.setdefault(key.topic, []).append(wanted)
         if due:
-            return Asked(self._request(due), due)
-        for each in ready:
-            # Over the quota, all of them.
-            self.leave_alone(each)
+            return Asked(self._request(topics), due)
+        yield from self.leave_all_alone(over_quota)
         return None
 
-    def next_ns(self) -> int | None:
+    def next_ns(self) -> InSteps[int | None]:
         """Return when a partition that was left alone may be asked again."""
-        return min(
-            (
-                each.not_before_ns
-                for each in self.following.values()
-                if each.not_before_ns and not each.fenced and each.is_current
-            ),
-            default=None,
-        )
+        first: int | None = None
+        for each in self._pass():
+            if each is None:
+                yield
+            elif each.not_before_ns and not each.fenced and each.is_current:
+                first = min(first or each.not_before_ns, each.not_before_ns)
+        return first
 
-    def out_of_range(self) -> list[Following]:
+    def out_of_range(self) -> InSteps[list[Following]]:
         """Return the partitions whose leader's ends must be asked."""
         now_ns = self.now_ns()
-        return [
-            each
-            for each in self.following.values()
-            if each.out_of_range and each.is_current and each.not_before_ns <= now_ns
-        ]
+        found = []
+        for each in self._pass():
+            if each is None:
+                yield
+            elif each.out_of_range and each.is_current and each.not_before_ns <= now_ns:
+                found.append(each)
+        return found
 
-    def to_cut(self) -> dict[TopicPartition, Following]:
+    def to_cut(self) -> InSteps[dict[TopicPartition, Following]]:
         """Return the partitions whose logs are to be cut now."""
         now_ns = self.now_ns()
-        return {
-            key: each
-            for key, each in self.following.items()
-            if each.cut is not None and each.is_current and each.not_before_ns <= now_ns
-        }
+        found = {}
+        for each in self._pass():
+            if each is None:
+                yield
+            elif each.cut and each.is_current and each.not_before_ns <= now_ns:
+                found[each.partition.key] = each
+        return found
 
     def cut(self, each: Following) -> None:
         """Cut a log, whose file is to be cut next; raise `KafkaError`.
@@ -238,22 +265,8 @@ class ReplicaFetcher:
             end = truncate_to(log, cut.offset, self.now_ms())
             partition.high_watermark = min(partition.high_watermark, end)
 
-    def _request(
-        self, due: Mapping[TopicPartition, tuple[Following, int]]
-    ) -> FetchRequest:
+    def _request(self, topics: Mapping[str, list[FetchPartition]]) -> FetchRequest:
         config = self.config()
-        topics: dict[str, list[FetchPartition]] = {}
-        for (topic, index), (each, offset) in due.items():
-            log = each.partition.log
-            wanted = FetchPartition(
-                partition=index,
-                current_leader_epoch=each.leader_epoch,
-                fetch_offset=offset,
-                last_fetched_epoch=log.epochs.latest,
-                log_start_offset=log.log_start_offset,
-                partition_max_bytes=config[REPLICA_FETCH_MAX_BYTES],
-            )
-            topics.setdefault(topic, []).append(wanted)
         return FetchRequest(
             replica_id=self.local_id,
             max_wait=timedelta(milliseconds=config[REPLICA_FETCH_WAIT_MAX_MS]),
@@ -272,22 +285,25 @@ class ReplicaFetcher:
         self.requests += 1
         self.rate.mark(self.now_ns())
 
-    def failed(self, asked: Asked) -> None:
+    def failed(self, asked: Asked) -> InSteps[None]:
         """Leave all that was asked alone for a while: the request had no answer."""
-        for each, _ in asked.offsets.values():
-            self.leave_alone(each)
+        yield from self.leave_all_alone([each for each, _ in asked.offsets.values()])
 
-    def take(self, asked: Asked, answer: FetchResponse) -> Iterator[None]:
-        """Take an answer in, a partition at a step."""
+    def take(self, asked: Asked, answer: FetchResponse) -> InSteps[None]:
+        """Take an answer in; each partition with records is a step of its own."""
         if answer.error_code is not ErrorCode.none:
-            self.failed(asked)
+            yield from self.failed(asked)
             return
+        without_records = 0
         for topic in answer.responses:
             for found in topic.partitions:
                 key = TopicPartition(topic.topic, found.partition_index)
                 known = asked.offsets.get(key)
                 if known is not None:
                     self._take_one(*known, found)
+                without_records += 1
+                if found.records or without_records == PARTITIONS_PER_STEP:
+                    without_records = 0
                     yield
 
     def _take_one(self, each: Following, offset: int, found: PartitionData) -> None:
@@ -390,7 +406,27 @@ class ReplicaFetcher:
         elif leader_start > end:
             each.cut = Cut(leader_start, keeps_nothing=True)
 
+    def leave_all_alone(self, partitions: Iterable[Following]) -> InSteps[None]:
+        """Ask for these partitions again only after ``replica.fetch.backoff.ms``."""
+        for number, each in enumerate(partitions, 1):
+            self.leave_alone(each)
+            if not number % PARTITIONS_PER_STEP:
+                yield
+
     def leave_alone(self, each: Following) -> None:
         """Ask for a partition again only after ``replica.fetch.backoff.ms``."""
         pause_ms = self.config()[REPLICA_FETCH_BACKOFF_MS]
         each.not_before_ns = self.now_ns() + pause_ms * _NS_PER_MS
+
+
+def _wanted(each: Following, max_bytes: int) -> FetchPartition:
+    """Return the row of a partition in a Fetch."""
+    log = each.partition.log
+    return FetchPartition(
+        partition=each.partition.key.partition,
+        current_leader_epoch=each.leader_epoch,
+        fetch_offset=log.log_end_offset,
+        last_fetched_epoch=log.epochs.latest,
+        log_start_offset=log.log_start_offset,
+        partition_max_bytes=max_bytes,
+    )

@@ -144,7 +144,7 @@ class ControllerChannels:
         """Send a request until it is answered."""
         while True:
             try:
-                return await self._client.call(address, request)
+                return await self._client.call(address, request, is_large=True)
             except KafkaError:
                 await trio.sleep(_RETRY_S)
 

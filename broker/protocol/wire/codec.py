@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -203,6 +203,28 @@ def encode_request(
 
     ``message`` is a `RequestMessage`, or any object with the fields of the version.
     """
+    body: list[bytes] = []
+    _request_writer(api_key, version)(message, body.append)
+    return request_frame(api_key, version, correlation_id, client_id, body)
+
+
+def encode_body_in_steps(
+    api_key: int, version: int, message: object
+) -> Generator[None, None, bytes]:
+    """Return the body of a request, and yield between pieces of the work."""
+    pieces: list[bytes] = []
+    yield from _stepping_request_writer(api_key, version)(message, pieces.append)
+    return b"".join(pieces)
+
+
+def request_frame(
+    api_key: int,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    body: Iterable[bytes],
+) -> bytes:
+    """Return the whole frame of a request with this body, its size included."""
     pieces = [b"\0\0\0\0", _REQUEST_HEADER.pack(api_key, version, correlation_id)]
     if (api_key, version) != (ApiKey.CONTROLLED_SHUTDOWN, 0):
         encoded = b"" if client_id is None else client_id.encode()
@@ -210,7 +232,7 @@ def encode_request(
         pieces.append(encoded)
     if version >= FIRST_FLEXIBLE[api_key]:
         pieces.append(b"\0")
-    _request_writer(api_key, version)(message, pieces.append)
+    pieces += body
     return _with_size(pieces)
 
 
@@ -219,12 +241,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]
 
     Raises `MalformedFrame` on bytes that are not such a response.
     """
-    if len(frame) < 4:
-        raise MalformedFrame(f"response of {len(frame)} bytes, expected at least 4")
-    correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-    offset = 4
-    if version >= FIRST_FLEXIBLE[api_key] and api_key != _API_VERSIONS:
-        offset = skip_tagged_fields(frame, offset)
+    correlation_id, offset = _response_body(api_key, version, frame)
     check, read = _response_reader(api_key, version)
     try:
         if check is not None:
@@ -235,6 +252,39 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]
         return correlation_id, read(frame, offset)[0]
     except _UNREADABLE as error:
         raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
+
+
+def decode_response_in_steps(
+    api_key: int, version: int, frame: bytes
+) -> Generator[None, None, tuple[int, Any]]:
+    """Return the same as `decode_response`, and yield between pieces of the work."""
+    correlation_id, offset = _response_body(api_key, version, frame)
+    check, read = _stepping_response_reader(api_key, version)
+    try:
+        walk = Walk(sys.maxsize)
+        yield from check(frame, offset, len(frame), walk)
+        if walk.edits:
+            frame = walk.edited(frame)
+        if sys.maxsize - walk.left <= _ONE_STEP_ITEMS:
+            return correlation_id, _response_reader(api_key, version)[1](frame, offset)[
+                0
+            ]
+        yield
+        entity, _ = yield from read(frame, offset, Pace(offset))
+        return correlation_id, entity
+    except _UNREADABLE as error:
+        raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
+
+
+def _response_body(api_key: int, version: int, frame: bytes) -> tuple[int, int]:
+    """Return the correlation id of a response, and the offset of its body."""
+    if len(frame) < 4:
+        raise MalformedFrame(f"response of {len(frame)} bytes, expected at least 4")
+    correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+    offset = 4
+    if version >= FIRST_FLEXIBLE[api_key] and api_key != _API_VERSIONS:
+        offset = skip_tagged_fields(frame, offset)
+    return correlation_id, offset
 
 
 @cache
@@ -255,6 +305,19 @@ def _stepping_request_reader(
 def _response_reader(api_key: int, version: int) -> tuple[Check | None, Reader]:
     entity = response_type(api_key, version)
     return bounds_check(entity), entity_reader(entity)
+
+
+@cache
+def _stepping_response_reader(
+    api_key: int, version: int
+) -> tuple[CheckInSteps, SteppingReader]:
+    entity = response_type(api_key, version)
+    return bounds_check_in_steps(entity), stepping_reader(entity)
+
+
+@cache
+def _stepping_request_writer(api_key: int, version: int) -> WriteInSteps:
+    return compile_stepping_writer(request_type(api_key, version))
 
 
 @cache

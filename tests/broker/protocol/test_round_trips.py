@@ -127,8 +127,13 @@ def test_message_comes_back_as_it_was(
         frame = codec.encode(key, version, correlation_id, entity)
         read = codec.decode_response(key, version, frame[4:])
         assert read == (correlation_id, entity)
+        in_steps = codec.decode_response_in_steps(key, version, frame[4:])
+        assert run(in_steps) == (correlation_id, entity)
     else:
         frame = codec.encode_request(key, version, correlation_id, client_id, entity)
+        body = run(codec.encode_body_in_steps(key, version, entity))
+        head = key, version, correlation_id, client_id
+        assert codec.request_frame(*head, [body]) == frame
         header = parse_request_header(frame[4:])
         assert header[:3] == (key, version, correlation_id)
         if (key, version) != (7, 0):

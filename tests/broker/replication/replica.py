@@ -94,7 +94,7 @@ class Replica:
 
     def cut(self) -> None:
         """Cut the log where that is due, as the fetcher's task does."""
-        for each in self.fetcher.to_cut().values():
+        for each in run(self.fetcher.to_cut()).values():
             assert each.cut is not None
             if each.cut.kept_below < self.log.recovery_point:
                 floor = trimming.recovery_floor(self.log, each.cut.kept_below)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.log.steps import run
 from tests.broker.replication.replica import Replica, T
 from tests.broker.replication.test_stored_once import Replicas
 
@@ -15,7 +16,7 @@ def test_what_was_asked_before_counts_no_more_when_the_partition_is_back() -> No
     follower = replicas.replicas[0]
     follower.hears(replicas.word)
     first, second = follower.fetcher, Replica(0).fetcher
-    asked = first.request()
+    asked = run(first.request())
     assert asked is not None
     each, offset = asked.offsets[T]
     leader = replicas.leader.partition

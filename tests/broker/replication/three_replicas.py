@@ -121,7 +121,7 @@ class ThreeReplicas(RuleBasedStateMachine):
     def _fetch(self, replica: Replica, max_bytes: int) -> None:
         with unless_full(replica):
             replica.cut()
-        asked = replica.fetcher.request()
+        asked = run(replica.fetcher.request())
         if asked is None:
             return
         (each, offset) = asked.offsets[T]
@@ -129,7 +129,7 @@ class ThreeReplicas(RuleBasedStateMachine):
         try:
             answer = self._answer(replica, each, offset, leader, max_bytes)
         except KafkaError as refused:
-            answer = SimpleNamespace(error_code=refused.code)
+            answer = SimpleNamespace(error_code=refused.code, records=None)
         answer.partition_index = 0
         self._take(replica, asked, answer)
         if each.out_of_range:
@@ -140,8 +140,7 @@ class ThreeReplicas(RuleBasedStateMachine):
     def _take(self, replica: Replica, asked: Asked, answer: Any) -> None:
         topic = SimpleNamespace(topic="t", partitions=[answer])
         whole: Any = SimpleNamespace(error_code=ErrorCode.none, responses=[topic])
-        for _ in replica.fetcher.take(asked, whole):
-            pass
+        run(replica.fetcher.take(asked, whole))
 
     def _answer(
         self,
