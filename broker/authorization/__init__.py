@@ -1,0 +1,1 @@
+"""Authorization: access control lists, decisions by them, and the audit log."""

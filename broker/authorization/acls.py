@@ -1,0 +1,205 @@
+"""Access control lists as values: patterns of resources, entries, and filters.
+
+Names and numbers are those of Kafka's ``AclBinding`` and of the packages around it. A
+pattern names one resource, all that begin with a prefix, or all of a type (the literal
+name ``*``). An entry allows or denies one operation to one principal from one host.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+WILDCARD: Final = "*"
+EVERYBODY: Final = "User:*"
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+class ResourceType(enum.IntEnum):
+    """Types of resources that operations are on."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(enum.IntEnum):
+    """Ways in which a pattern, or a filter of patterns, names resources."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(enum.IntEnum):
+    """Operations on a resource."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class PermissionType(enum.IntEnum):
+    """Effects of an entry."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+# Operations that there are on each type (Kafka: ``AclEntry.supportedOperations``).
+OPERATIONS: Final = MappingProxyType(
+    {
+        ResourceType.TOPIC: (
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.CREATE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        ),
+        ResourceType.GROUP: (
+            AclOperation.READ,
+            AclOperation.DELETE,
+            AclOperation.DESCRIBE,
+        ),
+        ResourceType.CLUSTER: (
+            AclOperation.CREATE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.CLUSTER_ACTION,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+            AclOperation.IDEMPOTENT_WRITE,
+        ),
+    }
+)
+
+_ALLOWED_BY: Final = MappingProxyType(
+    {
+        AclOperation.DESCRIBE: frozenset(
+            {
+                AclOperation.ALL,
+                AclOperation.DESCRIBE,
+                AclOperation.READ,
+                AclOperation.WRITE,
+                AclOperation.DELETE,
+                AclOperation.ALTER,
+            }
+        ),
+        AclOperation.DESCRIBE_CONFIGS: frozenset(
+            {
+                AclOperation.ALL,
+                AclOperation.DESCRIBE_CONFIGS,
+                AclOperation.ALTER_CONFIGS,
+            }
+        ),
+    }
+)
+
+
+class ResourcePattern(NamedTuple):
+    """The resources that entries are about."""
+
+    resource_type: ResourceType
+    name: str
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+class AclEntry(NamedTuple):
+    """A permission; ``principal`` is ``TYPE:NAME``, ``host`` an address or ``*``."""
+
+    principal: str
+    host: str
+    operation: AclOperation
+    permission: PermissionType
+
+    def applies_to(self, host: str, operation: AclOperation) -> bool:
+        """Return whether the entry decides about an operation of its principal.
+
+        A permission to read, write, delete or alter is one to describe, too, and one to
+        alter configs is one to describe them. A prohibition implies no other.
+        """
+        if self.host not in (WILDCARD, host):
+            return False
+        if self.permission is PermissionType.ALLOW and operation in _ALLOWED_BY:
+            return self.operation in _ALLOWED_BY[operation]
+        return self.operation in (operation, AclOperation.ALL)
+
+
+class AclBinding(NamedTuple):
+    """An entry, and the pattern that it belongs to."""
+
+    pattern: ResourcePattern
+    entry: AclEntry
+
+
+class AclFilter(NamedTuple):
+    """A filter of bindings; None and the types ``ANY`` let everything pass."""
+
+    resource_type: ResourceType
+    name: str | None
+    pattern_type: PatternType
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission: PermissionType
+
+    def passes_pattern(self, pattern: ResourcePattern) -> bool:
+        """Return whether entries of a pattern may pass.
+
+        ``MATCH`` lets all patterns pass that the named resource belongs to.
+        """
+        wanted = self.pattern_type
+        if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
+            return False
+        if wanted not in (PatternType.ANY, PatternType.MATCH, pattern.pattern_type):
+            return False
+        if self.name is None:
+            return True
+        if wanted is not PatternType.MATCH:
+            return self.name == pattern.name
+        if pattern.pattern_type is PatternType.PREFIXED:
+            return self.name.startswith(pattern.name)
+        return pattern.name in (self.name, WILDCARD)
+
+    def passes_entry(self, entry: AclEntry) -> bool:
+        """Return whether an entry passes, whatever its pattern."""
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission in (PermissionType.ANY, entry.permission)
+        )
+
+
+def display_name(kind: enum.IntEnum) -> str:
+    """Return the name of a type or operation as Kafka writes it: ``ClusterAction``.
+
+    >>> display_name(AclOperation.CLUSTER_ACTION)
+    'ClusterAction'
+    """
+    return kind.name.title().replace("_", "")
