@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 from broker.authentication.authenticator import SaslAuthenticator
+from broker.authorization.authorizer import Authorizer
 from broker.config import BrokerConfig, Listener
 from broker.observation.metric import Samples
 from broker.requests.internal_tasks import Submit
@@ -27,6 +28,8 @@ class Application(Protocol):
     def apis(self) -> Mapping[int, DeclaredApi]:
         """The declared APIs, by key."""
 
+    # Decides about requests; None: everything is allowed.
+    authorizer: Authorizer | None
     config_listeners: list[Callable[[BrokerConfig], None]]
 
     def addresses(self, host: str) -> Iterable[str]:

@@ -113,7 +113,9 @@ class BrokerServer:
             settled=self._timer_moved,
         )
         self.dispatcher = _dispatcher(config, self.topology, surroundings, self.upkeep)
-        self.classifier = network_settings.classifier(config, application.apis)
+        self.classifier = network_settings.classifier(
+            config, application.apis, application.authorizer
+        )
         self.quotas = ConnectionQuotas(
             network_settings.connection_limits(config, application.addresses),
             self._now_ns,

@@ -39,7 +39,15 @@ LAYERS = {
     "broker": (
         ("protocol", "observation"),
         ("shards",),
-        ("disk", "config", "authentication", "groups.state", "client", "controller"),
+        (
+            "disk",
+            "config",
+            "authentication",
+            "authorization",
+            "groups.state",
+            "client",
+            "controller",
+        ),
         ("log", "requests", "groups", "transactions", "zookeeper"),
         ("network", "cluster", "application"),
         (

@@ -21,8 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from broker.apis.common.access import Check, allowed, allowed_on_topic, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to, by_topic
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.node.transaction_coordination import verify_here
 from broker.protocol.api_keys import ApiKey
@@ -62,7 +64,7 @@ async def handle(
             topics=body.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=await _rows(only, version, broker)
+            results_by_topic_v3_and_below=await _rows(only, request, broker)
         )
     results: list[AddPartitionsToTxnResult] = []
     for transaction in body.transactions:
@@ -71,7 +73,7 @@ async def handle(
         results.append(
             AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id,
-                topic_results=await _rows(transaction, version, broker),
+                topic_results=await _rows(transaction, request, broker),
             )
         )
     return AddPartitionsToTxnResponse(
@@ -80,9 +82,9 @@ async def handle(
 
 
 async def _rows(
-    transaction: AddPartitionsToTxnTransaction, version: int, broker: Broker
+    transaction: AddPartitionsToTxnTransaction, request: Request, broker: Broker
 ) -> Sequence[AddPartitionsToTxnTopicResult]:
-    outcomes = await _outcomes(transaction, version, broker)
+    outcomes = await _outcomes(transaction, request, broker)
     return [
         AddPartitionsToTxnTopicResult(name=name, results_by_partition=rows)
         for name, rows in (await by_topic(outcomes.items(), _row)).items()
@@ -90,14 +92,29 @@ async def _rows(
 
 
 async def _outcomes(
-    transaction: AddPartitionsToTxnTransaction, version: int, broker: Broker
+    transaction: AddPartitionsToTxnTransaction, request: Request, broker: Broker
 ) -> Outcomes:
+    version = request.api_version
     named = await _partitions(transaction.topics)
-    missing = {
-        key: ErrorCode.unknown_topic_or_partition
-        async for key in in_steps(named)
-        if not broker.metadata_cache.knows(key)
-    }
+    # Brokers send the others, by their role.
+    by_client = version < _BATCHED
+    if by_client and not allowed(
+        request,
+        broker,
+        AclOperation.WRITE,
+        ResourceType.TRANSACTIONAL_ID,
+        transaction.transactional_id,
+    ):
+        denied = ErrorCode.transactional_id_authorization_failed
+        return dict.fromkeys(named, denied)
+    missing: dict[TopicPartition, ErrorCode] = {}
+    async for key in in_steps(named):
+        if by_client and not allowed_on_topic(
+            request, broker, AclOperation.WRITE, key.topic
+        ):
+            missing[key] = ErrorCode.topic_authorization_failed
+        elif not broker.metadata_cache.knows(key):
+            missing[key] = ErrorCode.unknown_topic_or_partition
     if missing:
         return dict.fromkeys(named, ErrorCode.operation_not_attempted) | missing
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -144,6 +161,10 @@ API: Final = Api(
     versions=(0, 5),
     request_class=GROUP,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        Check(AclOperation.WRITE, ResourceType.TOPIC),
+    ),
     replica_id=_of_a_broker,
     error_answer=ErrorAnswer(
         try_again=ErrorCode.coordinator_not_available,

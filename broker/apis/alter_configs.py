@@ -17,9 +17,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from broker.apis.common.access import Check, in_handler
 from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.config_resources import configs_to_alter, replace_configs
+from broker.apis.common.config_resources import (
+    check_access,
+    configs_to_alter,
+    replace_configs,
+)
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -43,6 +49,7 @@ async def handle(
         kind, name = resource.resource_type, resource.resource_name
         outcome = NO_ERROR
         try:
+            check_access(request, broker, AclOperation.ALTER_CONFIGS, kind, name)
             configs_to_alter(kind, name, broker)
             await replace_configs(
                 kind,
@@ -83,5 +90,9 @@ API: Final = Api(
     versions=(0, 2),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        Check(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
+    ),
     error_answer=ErrorAnswer(rows={"responses": ("resources",)}),
 )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import CLUSTER_ACTION
 from broker.apis.common.answer import NO_ID
 from broker.apis.common.api import Api
 from broker.controller.alter_partition import IsrProposal, Judgement
@@ -127,5 +128,6 @@ API: Final = Api(
     versions=(2, 3),
     request_class=CONTROL,
     handle=handle,
+    access=CLUSTER_ACTION,
     role=Role.BROKER,
 )

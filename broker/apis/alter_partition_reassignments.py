@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_cluster
 from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api
+from broker.authorization.acls import AclOperation
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -84,4 +86,5 @@ API: Final = Api(
     versions=(0, 0),
     request_class=ADMIN,
     handle=handle,
+    access=on_cluster(AclOperation.ALTER),
 )

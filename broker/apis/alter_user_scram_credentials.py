@@ -23,8 +23,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from broker.apis.common.access import Check, allowed_on_cluster, denied, in_handler
 from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -82,9 +84,12 @@ async def handle(
     async for upsertion in in_steps(body.upsertions):
         _add(wanted.setdefault(upsertion.name, _Wanted()), upsertion)
     rows = []
+    may_alter = allowed_on_cluster(request, broker, AclOperation.ALTER)
     for user, of_user in wanted.items():
         outcome = of_user.refusal or NO_ERROR
-        if of_user.refusal is None:
+        if not may_alter:
+            outcome = denied(ResourceType.CLUSTER)
+        elif of_user.refusal is None:
             try:
                 broker.coordinator.controller.check_is_controller()
                 await _alter(user, of_user.changes, broker)
@@ -137,5 +142,6 @@ API: Final = Api(
     versions=(0, 0),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(Check(AclOperation.ALTER, ResourceType.CLUSTER)),
     error_answer=ErrorAnswer(),
 )

@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from broker.apis.common.access import PUBLIC
 from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -69,6 +70,7 @@ def declare(apis: Mapping[int, Api]) -> Api:
         versions=(0, 4),
         request_class=METADATA,
         handle=handle,
+        access=PUBLIC,
         handle_at_once=handle_at_once,
         refusable=False,
     )

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from broker.apis.common.access import CLUSTER_ACTION
 from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -59,5 +60,6 @@ API: Final = Api(
     versions=(0, 3),
     request_class=CONTROL,
     handle=handle,
+    access=CLUSTER_ACTION,
     role=Role.BROKER,
 )

@@ -1,53 +1,156 @@
-"""CreateAcls (30): allow or deny principals what they ask for.
+"""CreateAcls (30): allow or deny principals operations on resources.
 
 Versions: 1-3.
 
-Behaviour: there is no authorizer, and each ACL is answered with SECURITY_DISABLED, as
-Kafka does.
+Behaviour:
+- Each entry succeeds or fails alone; those that succeed are durable with the answer.
+  One that is there already succeeds.
+- INVALID_REQUEST for an empty name, for a cluster that is not ``kafka-cluster``, and
+  for a principal without a type; under ZooKeeper also for a name with a slash.
+- Kinds that only filters have (ANY, MATCH) get UNKNOWN_SERVER_ERROR for the whole
+  request, as in Kafka. Without an authorizer each entry gets SECURITY_DISABLED.
+- A request can be preempted between entries.
 
 Version notes: v1 has pattern types (KIP-290), v2 is flexible.
 
-Left out: an authorizer.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
+from broker.apis.common.access import on_cluster
+from broker.apis.common.acl_requests import SECURITY_DISABLED, alter_acls, known
+from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.no_authorizer import SECURITY_DISABLED, check_known
+from broker.authorization.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.create_acls import (
+    AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
 )
+from broker.protocol.principal import parse_principal
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps
+
+_ONLY_IN_FILTERS: Final = KafkaError(
+    ErrorCode.unknown_server_error, "ANY and MATCH are for filters only."
+)
 
 
 async def handle(
     request: Request, body: CreateAclsRequest, broker: Broker
 ) -> CreateAclsResponse:
-    """Create none."""
-    async for acl in in_steps(body.creations):
-        check_known(
-            resource_type=acl.resource_type,
-            resource_pattern_type=acl.resource_pattern_type,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
+    """Create what can be, and answer for each entry."""
+    bindings = [_binding(row) async for row in in_steps(body.creations)]
+    outcomes: list[KafkaError] = [NO_ERROR] * len(bindings)
+    if broker.authorizer is None:
+        outcomes = [SECURITY_DISABLED] * len(bindings)
+    elif any([_is_filter(binding) async for binding in in_steps(bindings)]):
+        outcomes = [_ONLY_IN_FILTERS] * len(bindings)
+    else:
+        await _create(bindings, outcomes, broker)
     return CreateAclsResponse(
         results=[
             AclCreationResult(
-                error_code=SECURITY_DISABLED.code,
-                error_message=SECURITY_DISABLED.message,
+                error_code=outcome.code,
+                error_message=outcome.message,
             )
-            async for _ in in_steps(body.creations)
+            async for outcome in in_steps(outcomes)
         ]
     )
+
+
+async def _create(
+    bindings: list[AclBinding], outcomes: list[KafkaError], broker: Broker
+) -> None:
+    added: dict[ResourcePattern, list[AclEntry]] = {}
+    async for index, binding in in_steps(enumerate(bindings)):
+        try:
+            _check(binding)
+        except KafkaError as error:
+            outcomes[index] = error
+        else:
+            added.setdefault(binding.pattern, []).append(binding.entry)
+    failed = await alter_acls(
+        {pattern: partial(_with, entries) for pattern, entries in added.items()}, broker
+    )
+    if failed:
+        async for index, binding in in_steps(enumerate(bindings)):
+            if outcomes[index] is NO_ERROR:
+                outcomes[index] = failed.get(binding.pattern, NO_ERROR)
+
+
+def _with(
+    added: Sequence[AclEntry], present: frozenset[AclEntry]
+) -> frozenset[AclEntry]:
+    return present.union(added)
+
+
+def _binding(row: AclCreation) -> AclBinding:
+    """Return a request's binding; raise `MalformedFrame` for an unknown kind."""
+    return AclBinding(
+        ResourcePattern(
+            known(ResourceType, row.resource_type),
+            row.resource_name,
+            known(PatternType, row.resource_pattern_type),
+        ),
+        AclEntry(
+            row.principal,
+            row.host,
+            known(AclOperation, row.operation),
+            known(PermissionType, row.permission_type),
+        ),
+    )
+
+
+def _is_filter(binding: AclBinding) -> bool:
+    pattern, entry = binding
+    return (
+        pattern.resource_type is ResourceType.ANY
+        or pattern.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        or entry.operation is AclOperation.ANY
+        or entry.permission is PermissionType.ANY
+    )
+
+
+def _check(binding: AclBinding) -> None:
+    kind, name, _ = binding.pattern
+    if kind is ResourceType.CLUSTER and name != CLUSTER_NAME:
+        raise _invalid(
+            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+        )
+    if not name:
+        raise _invalid("Invalid empty resource name")
+    try:
+        parse_principal(binding.entry.principal)
+    except ValueError as error:
+        raise _invalid(
+            f"Could not parse principal from `{binding.entry.principal}` "
+            "(no colon is present separating the principal type from the principal "
+            "name)"
+        ) from error
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, message)
 
 
 API: Final = Api(
@@ -55,5 +158,6 @@ API: Final = Api(
     versions=(1, 3),
     request_class=ADMIN,
     handle=handle,
+    access=on_cluster(AclOperation.ALTER),
     error_answer=ErrorAnswer(rows={"results": ("creations",)}),
 )

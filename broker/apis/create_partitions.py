@@ -19,9 +19,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from broker.apis.common.access import Check, check_topic, in_handler
 from broker.apis.common.answer import NO_ERROR, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.placement import Assignment, check_replicas, place
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.config.bounds import PARTITIONS_MAX
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -55,6 +57,7 @@ async def handle(
                     ErrorCode.invalid_request, "the topic is named more than once"
                 )
             broker.coordinator.controller.check_is_controller()
+            check_topic(request, broker, AclOperation.ALTER, topic.name)
             await _extend(topic, body, broker)
         except KafkaError as error:
             outcome = error
@@ -135,6 +138,9 @@ API: Final = Api(
     versions=(0, 3),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.ALTER, ResourceType.TOPIC),
+    ),
     quota_exceeded_since=3,
     error_answer=ErrorAnswer(rows={"results": ("topics",)}),
 )

@@ -25,6 +25,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from broker.apis.common.access import (
+    Check,
+    allowed_on_cluster,
+    allowed_on_topic,
+    denied,
+    in_handler,
+)
 from broker.apis.common.answer import NO_ID, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.placement import (
@@ -35,6 +42,7 @@ from broker.apis.common.placement import (
     place,
 )
 from broker.apis.common.topic_creation import check_new_name
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topic_configs import check_topic_configs
 from broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from broker.config.bounds import PARTITIONS_MAX
@@ -69,6 +77,9 @@ async def handle(
         count = topic.num_partitions
         asked += count if count > 0 else len(topic.assignments)
     rows = []
+    creates_all = allowed_on_cluster(
+        request, broker, AclOperation.CREATE, logs_denial=False
+    )
     for topic in by_name.values():
         try:
             if named[topic.name] > 1:
@@ -83,7 +94,11 @@ async def handle(
                     f"{asked} partitions in one request, at most {PARTITIONS_MAX}",
                 )
             broker.coordinator.controller.check_is_controller()
-            rows.append(await _create(topic, body, broker))
+            if not creates_all and not allowed_on_topic(
+                request, broker, AclOperation.CREATE, topic.name
+            ):
+                raise denied(ResourceType.TOPIC)
+            rows.append(await _create(request, topic, body, broker))
         except KafkaError as error:
             rows.append(_refused(topic.name, error))
         await preempt()
@@ -91,7 +106,7 @@ async def handle(
 
 
 async def _create(
-    topic: CreatableTopic, body: CreateTopicsRequest, broker: Broker
+    request: Request, topic: CreatableTopic, body: CreateTopicsRequest, broker: Broker
 ) -> CreatableTopicResult:
     new = await _checked(topic, broker)
     topic_id = NO_ID
@@ -99,6 +114,19 @@ async def _create(
         timeout_ms = max(to_ms(body.timeout), 1)
         created = await broker.coordinator.admin.create_topic(new, timeout_ms)
         topic_id = created.topic_id
+    if not allowed_on_topic(
+        request, broker, AclOperation.DESCRIBE_CONFIGS, new.name, logs_denial=False
+    ):
+        return CreatableTopicResult(
+            name=new.name,
+            topic_id=topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=ErrorCode.topic_authorization_failed,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=None,
+        )
     return CreatableTopicResult(
         name=new.name,
         topic_id=topic_id,
@@ -187,6 +215,11 @@ API: Final = Api(
     versions=(2, 7),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.CREATE, ResourceType.CLUSTER),
+        Check(AclOperation.CREATE, ResourceType.TOPIC),
+        Check(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+    ),
     quota_exceeded_since=6,
     error_answer=ErrorAnswer(rows={"topics": ("topics",)}),
 )

@@ -1,53 +1,150 @@
-"""DeleteAcls (31): delete the ACLs that match filters.
+"""DeleteAcls (31): delete the access control lists that match filters.
 
 Versions: 1-3.
 
-Behaviour: there is no authorizer, and each filter is answered with SECURITY_DISABLED,
-as Kafka does.
+Behaviour: each filter is answered with the entries that it deleted; they are gone
+durably with the answer. An entry that several filters match is listed under the first.
+Without an authorizer each filter gets SECURITY_DISABLED. A request can be preempted
+between patterns.
 
 Version notes: v1 has pattern types (KIP-290), v2 is flexible.
 
-Left out: an authorizer.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_cluster
+from broker.apis.common.acl_requests import (
+    SECURITY_DISABLED,
+    alter_acls,
+    filter_of,
+)
+from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.no_authorizer import SECURITY_DISABLED, check_known
+from broker.authorization.acls import (
+    AclEntry,
+    AclFilter,
+    AclOperation,
+    ResourcePattern,
+)
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.delete_acls import (
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
-from planes.slices import in_steps
+from planes.slices import Pace, in_steps, preempt
 
 
 async def handle(
     request: Request, body: DeleteAclsRequest, broker: Broker
 ) -> DeleteAclsResponse:
-    """Delete none."""
-    async for each in in_steps(body.filters):
-        check_known(
-            resource_type_filter=each.resource_type_filter,
-            pattern_type_filter=each.pattern_type_filter,
-            operation=each.operation,
-            permission_type=each.permission_type,
+    """Delete what the filters match, and answer for each filter."""
+    filters = [filter_of(row) async for row in in_steps(body.filters)]
+    if broker.authorizer is None:
+        rows = [
+            DeleteAclsFilterResult(
+                error_code=SECURITY_DISABLED.code,
+                error_message=SECURITY_DISABLED.message,
+                matching_acls=(),
+            )
+            async for _ in in_steps(filters)
+        ]
+        return DeleteAclsResponse(filter_results=rows)
+    matched = await _delete(filters, broker)
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_code=ErrorCode.none,
+                error_message=None,
+                matching_acls=matched.get(index, ()),
+            )
+            async for index in in_steps(range(len(filters)))
+        ]
+    )
+
+
+async def _delete(
+    filters: list[AclFilter], broker: Broker
+) -> dict[int, list[DeleteAclsMatchingAcl]]:
+    """Return the deleted entries by the index of their filter."""
+    removals: dict[ResourcePattern, _Removal] = {}
+    pace = Pace()
+    async for pattern, entries in pace.over(
+        tuple(broker.coordinator.admin.acls.items())
+    ):
+        removal = _Removal(
+            [
+                (index, each)
+                async for index, each in pace.over(enumerate(filters))
+                if each.passes_pattern(pattern)
+            ]
         )
-    rows = [
-        DeleteAclsFilterResult(
-            error_code=SECURITY_DISABLED.code,
-            error_message=SECURITY_DISABLED.message,
-            matching_acls=(),
-        )
-        async for _ in in_steps(body.filters)
-    ]
-    return DeleteAclsResponse(filter_results=rows)
+        if removal.filters:
+            async for entry in pace.over(entries):
+                removal.first_match(entry)
+                await preempt()
+            removals[pattern] = removal
+    changes = {pattern: each.alter for pattern, each in removals.items()}
+    failed = await alter_acls(changes, broker)
+    rows: dict[int, list[DeleteAclsMatchingAcl]] = {}
+    async for pattern, removal in pace.over(removals.items()):
+        outcome = failed.get(pattern, NO_ERROR)
+        async for entry, index in pace.over(removal.removed.items()):
+            rows.setdefault(index, []).append(_row(pattern, entry, outcome))
+    return rows
+
+
+class _Removal:
+    """The alteration of one pattern, and the entries that it takes out.
+
+    ``filters`` are those that pass the pattern, with their indexes in the request.
+    """
+
+    def __init__(self, filters: list[tuple[int, AclFilter]]) -> None:
+        self.filters = filters
+        # With the index of the first filter that an entry passes.
+        self.removed: dict[AclEntry, int] = {}
+        self._found: dict[AclEntry, int | None] = {}
+
+    def first_match(self, entry: AclEntry) -> int | None:
+        """Return the index of the first filter that an entry passes, and keep it."""
+        if entry not in self._found:
+            matches = (at for at, each in self.filters if each.passes_entry(entry))
+            self._found[entry] = next(matches, None)
+        return self._found[entry]
+
+    def alter(self, present: frozenset[AclEntry]) -> frozenset[AclEntry]:
+        """Return the entries that stay; those known before are looked up only."""
+        found = {entry: self.first_match(entry) for entry in present}
+        self.removed = {
+            entry: index for entry, index in found.items() if index is not None
+        }
+        return present.difference(self.removed)
+
+
+def _row(
+    pattern: ResourcePattern, entry: AclEntry, outcome: KafkaError
+) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=outcome.code,
+        error_message=outcome.message,
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
+    )
 
 
 API: Final = Api(
@@ -55,5 +152,6 @@ API: Final = Api(
     versions=(1, 3),
     request_class=ADMIN,
     handle=handle,
+    access=on_cluster(AclOperation.ALTER),
     error_answer=ErrorAnswer(rows={"filter_results": ("filters",)}),
 )

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import Check, check, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.group_common import answer_to
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -40,15 +42,16 @@ async def handle(
     """Delete each group, in the order named."""
     results = []
     for group_id in await distinct(body.groups_names):
-        error = await _delete(group_id, broker)
+        error = await _delete(request, group_id, broker)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         await preempt()
     return DeleteGroupsResponse(results=results)
 
 
-async def _delete(group_id: str, broker: Broker) -> ErrorCode:
+async def _delete(request: Request, group_id: str, broker: Broker) -> ErrorCode:
     offsets = broker.groups.offsets
     try:
+        check(request, broker, AclOperation.DELETE, ResourceType.GROUP, group_id)
         while (thinning := offsets.thin_out(group_id)) is not None:
             error = await answer_to(thinning)
             if error is not ErrorCode.none:
@@ -64,6 +67,9 @@ API: Final = Api(
     versions=(0, 2),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DELETE, ResourceType.GROUP),
+    ),
     error_answer=ErrorAnswer(
         try_again=ErrorCode.coordinator_not_available,
         rows={"results": ("groups_names",)},

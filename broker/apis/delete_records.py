@@ -20,9 +20,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import Check, check_topic, in_handler
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.waiting import wait_in
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.delayed.delete_records import DelayedDeleteRecords, Outcome
 from broker.cluster.topics import INTERNAL_TOPICS
 from broker.log.trimming import delete_records_before
@@ -58,6 +60,7 @@ async def handle(
     outcomes: dict[TopicPartition, Outcome] = {}
     for key, offset in offsets.items():
         try:
+            check_topic(request, broker, AclOperation.DELETE, key.topic)
             wanted[key] = _delete(key, offset, broker)
         except KafkaError as error:
             outcomes[key] = Outcome(error.code)
@@ -140,6 +143,9 @@ API: Final = Api(
     versions=(0, 2),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DELETE, ResourceType.TOPIC),
+    ),
     error_answer=ErrorAnswer(
         rows={"topics": ("topics",), "partitions": ("partitions",)}
     ),

@@ -24,8 +24,10 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
+from broker.apis.common.access import Check, allowed_on_topic, denied, in_handler
 from broker.apis.common.answer import NO_ID, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.config import DELETE_TOPIC_ENABLE
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -58,10 +60,13 @@ async def handle(
     for name, topic_id in wanted:
         try:
             broker.coordinator.controller.check_is_controller()
+            _check(request, broker, name, topic_id)
             name, topic_id = await _delete(
                 name, topic_id, request.api_version, to_ms(body.timeout), broker
             )
         except KafkaError as error:
+            if error.code is ErrorCode.topic_authorization_failed and name is None:
+                name = _visible_name(request, broker, topic_id)
             rows.append(
                 DeletableTopicResult(
                     name=name,
@@ -115,6 +120,26 @@ async def _once(
     )
 
 
+def _check(request: Request, broker: Broker, name: str | None, topic_id: UUID) -> None:
+    """Raise if the client may not delete a topic."""
+    if name is None and topic_id != NO_ID:
+        name = broker.metadata_cache.name(topic_id)
+    if name is not None and not allowed_on_topic(
+        request, broker, AclOperation.DELETE, name
+    ):
+        raise denied(ResourceType.TOPIC)
+
+
+def _visible_name(request: Request, broker: Broker, topic_id: UUID) -> str | None:
+    """Return a topic's name if the client may know it; the id is no secret."""
+    name = broker.metadata_cache.name(topic_id)
+    if name is not None and allowed_on_topic(
+        request, broker, AclOperation.DESCRIBE, name
+    ):
+        return name
+    return None
+
+
 async def _delete(
     name: str | None, topic_id: UUID, version: int, timeout_ms: int, broker: Broker
 ) -> tuple[str, UUID]:
@@ -144,6 +169,10 @@ API: Final = Api(
     versions=(1, 6),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DELETE, ResourceType.TOPIC),
+        Check(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
     quota_exceeded_since=5,
     error_answer=ErrorAnswer(rows={"responses": ("topics", "topic_names")}),
 )

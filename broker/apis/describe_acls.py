@@ -1,48 +1,84 @@
-"""DescribeAcls (29): which ACLs match a filter.
+"""DescribeAcls (29): the access control lists that match a filter.
 
 Versions: 1-3.
 
-Behaviour: there is no authorizer, and the answer says so with SECURITY_DISABLED, as
-Kafka's does. MirrorMaker 2 looks for that code.
+Behaviour: entries stand below their patterns. Without an authorizer the answer is
+SECURITY_DISABLED, as Kafka's is; MirrorMaker 2 looks for that code. A request can be
+preempted between two patterns.
 
 Version notes: v1 has pattern types (KIP-290), v2 is flexible.
 
-Left out: an authorizer.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_cluster
+from broker.apis.common.acl_requests import SECURITY_DISABLED, filter_of
 from broker.apis.common.api import Api
-from broker.apis.common.no_authorizer import SECURITY_DISABLED, check_known
+from broker.authorization.acls import AclOperation
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.describe_acls import (
+    AclDescription,
     DescribeAclsRequest,
+    DescribeAclsResource,
     DescribeAclsResponse,
 )
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import Pace
 
 
 async def handle(
     request: Request, body: DescribeAclsRequest, broker: Broker
 ) -> DescribeAclsResponse:
-    """Answer that there are no ACLs."""
-    check_known(
-        resource_type_filter=body.resource_type_filter,
-        pattern_type_filter=body.pattern_type_filter,
-        operation=body.operation,
-        permission_type=body.permission_type,
-    )
+    """List the entries that pass the filter."""
+    wanted = filter_of(body)
+    if broker.authorizer is None:
+        return DescribeAclsResponse(
+            error_code=SECURITY_DISABLED.code,
+            error_message=SECURITY_DISABLED.message,
+            resources=(),
+        )
+    resources = []
+    pace = Pace()
+    async for pattern, entries in pace.over(
+        tuple(broker.coordinator.admin.acls.items())
+    ):
+        if not wanted.passes_pattern(pattern):
+            continue
+        rows = [
+            AclDescription(
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+            async for entry in pace.over(entries)
+            if wanted.passes_entry(entry)
+        ]
+        if rows:
+            resources.append(
+                DescribeAclsResource(
+                    resource_type=pattern.resource_type,
+                    resource_name=pattern.name,
+                    pattern_type=pattern.pattern_type,
+                    acls=rows,
+                )
+            )
     return DescribeAclsResponse(
-        error_code=SECURITY_DISABLED.code,
-        error_message=SECURITY_DISABLED.message,
-        resources=(),
+        error_code=ErrorCode.none, error_message=None, resources=resources
     )
 
 
 API: Final = Api(
-    key=ApiKey.DESCRIBE_ACLS, versions=(1, 3), request_class=ADMIN, handle=handle
+    key=ApiKey.DESCRIBE_ACLS,
+    versions=(1, 3),
+    request_class=ADMIN,
+    handle=handle,
+    access=on_cluster(AclOperation.DESCRIBE),
 )

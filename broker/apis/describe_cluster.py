@@ -7,15 +7,17 @@ Behaviour: as Metadata tells it, for the listener that the request came in on.
 Version notes: v1 asks for brokers (1) or controllers (2); controllers are asked for at
 their own listener, so here they are MISMATCHED_ENDPOINT_TYPE (KIP-919).
 
-Left out: authorization; asked for, all operations are allowed.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import CLUSTER_OPERATIONS, NOT_ASKED
+from broker.apis.common.access import Check, cluster_operations, in_handler
+from broker.apis.common.answer import NOT_ASKED
 from broker.apis.common.api import Api
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -61,7 +63,9 @@ async def handle(
             )
             for each in reached
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=(
+            cluster_operations(request, broker) if asked else NOT_ASKED
+        ),
     )
 
 
@@ -70,4 +74,7 @@ API: Final = Api(
     versions=(0, 1),
     request_class=METADATA,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.CLUSTER),
+    ),
 )

@@ -19,13 +19,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from broker.apis.common.access import Check, in_handler
 from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
-    ResourceType,
+    ConfigResourceType,
+    check_access,
     present_configs,
 )
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topic_configs import (
     ConfigSource,
     DescribedConfig,
@@ -60,6 +63,7 @@ async def handle(
         outcome = NO_ERROR
         configs: list[DescribeConfigsResourceResult] = []
         try:
+            check_access(request, broker, AclOperation.DESCRIBE_CONFIGS, kind, name)
             configs = await _configs(resource, body, broker)
         except KafkaError as error:
             outcome = error
@@ -81,7 +85,7 @@ async def _configs(
 ) -> list[DescribeConfigsResourceResult]:
     kind, name = resource.resource_type, resource.resource_name
     present = present_configs(kind, name, broker)
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         found: Iterable[DescribedConfig] = broker.topic_configs(present)
     elif name:
         found = (
@@ -142,7 +146,7 @@ def _row(
 ) -> DescribeConfigsResourceResult:
     key = config.key
     secret = key.type is ConfigType.PASSWORD
-    dynamic = kind == ResourceType.TOPIC or is_alterable(key.name)
+    dynamic = kind == ConfigResourceType.TOPIC or is_alterable(key.name)
     return DescribeConfigsResourceResult(
         name=key.name,
         value=None if secret else config.value,
@@ -167,5 +171,9 @@ API: Final = Api(
     versions=(1, 4),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        Check(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),
+    ),
     error_answer=ErrorAnswer(rows={"results": ("resources",)}),
 )

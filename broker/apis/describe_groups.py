@@ -11,8 +11,7 @@ Version notes:
 - v3 can ask for authorized operations (KIP-430); v4 tells the instance of a static
   member (KIP-345); v5 is flexible.
 
-Left out: authorization; asked for, all operations are allowed, as without an authorizer
-in Kafka.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from broker.apis.common.access import Check, check, in_handler, operations
 from broker.apis.common.answer import NOT_ASKED
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.groups.state.group import Group
 from broker.groups.state.transitions import GroupState
 from broker.node.broker import Broker
@@ -37,9 +38,6 @@ from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
 
-# Bits of Kafka's ``AclOperation``, for a group on which all is allowed.
-GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8))
-
 
 async def handle(
     request: Request, body: DescribeGroupsRequest, broker: Broker
@@ -47,16 +45,19 @@ async def handle(
     """Describe each group that was named."""
     described = []
     for group_id in body.groups:
-        row = await _describe(group_id, broker)
+        row = await _describe(request, group_id, broker)
         if body.include_authorized_operations and row.error_code is ErrorCode.none:
-            row.authorized_operations = GROUP_OPERATIONS
+            row.authorized_operations = operations(
+                request, broker, ResourceType.GROUP, group_id
+            )
         described.append(row)
         await preempt()
     return DescribeGroupsResponse(groups=described)
 
 
-async def _describe(group_id: str, broker: Broker) -> DescribedGroup:
+async def _describe(request: Request, group_id: str, broker: Broker) -> DescribedGroup:
     try:
+        check(request, broker, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
         group = broker.groups.describe(group_id)
     except KafkaError as refused:
         return _row(group_id, error=refused.code)
@@ -113,6 +114,9 @@ API: Final = Api(
     versions=(0, 5),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.GROUP),
+    ),
     error_answer=ErrorAnswer(
         try_again=ErrorCode.coordinator_not_available,
         rows={"groups": ("groups",)},

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_cluster
 from broker.apis.common.api import Api
 from broker.apis.common.collecting import in_order
+from broker.authorization.acls import AclOperation
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -92,4 +94,5 @@ API: Final = Api(
     versions=(1, 4),
     request_class=ADMIN,
     handle=handle,
+    access=on_cluster(AclOperation.DESCRIBE),
 )

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import Check, check_topic, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topics import check_name
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -43,14 +45,18 @@ async def handle(
     for topic in body.topics:
         rows = []
         for index in topic.partition_indexes:
-            rows.append(await _partition(TopicPartition(topic.name, index), broker))
+            key = TopicPartition(topic.name, index)
+            rows.append(await _partition(request, key, broker))
             await preempt()
         topics.append(TopicResponse(name=topic.name, partitions=rows))
     return DescribeProducersResponse(topics=topics)
 
 
-async def _partition(key: TopicPartition, broker: Broker) -> PartitionResponse:
+async def _partition(
+    request: Request, key: TopicPartition, broker: Broker
+) -> PartitionResponse:
     try:
+        check_topic(request, broker, AclOperation.READ, key.topic)
         check_name(key.topic)
         log = broker.replicas.leader(key).log
     except KafkaError as error:
@@ -83,6 +89,7 @@ API: Final = Api(
     versions=(0, 0),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(Check(AclOperation.READ, ResourceType.TOPIC)),
     error_answer=ErrorAnswer(
         rows={"topics": ("topics",), "partitions": ("partition_indexes",)}
     ),

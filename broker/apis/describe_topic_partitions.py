@@ -18,10 +18,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from broker.apis.common.answer import NO_ID, NOT_ASKED, TOPIC_OPERATIONS
+from broker.apis.common.access import Check, allowed_on_topic, in_handler, operations
+from broker.apis.common.answer import NO_ID, NOT_ASKED
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct, in_order
 from broker.apis.common.partition_row import partition_row
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.metadata_cache import MetadataView, TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
 from broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
@@ -65,17 +67,27 @@ async def handle(
     next_cursor = None
     behind = [name async for name in in_steps(names) if name >= topic_name]
     async for name in in_steps(await in_order(behind)):
+        if not allowed_on_topic(
+            request,
+            broker,
+            AclOperation.DESCRIBE,
+            name,
+            logs_denial=bool(body.topics),
+        ):
+            if body.topics:
+                rows.append(_denied(name))
+            continue
         topic = cache.topic(name)
         first = index if name == topic_name else 0
         if not left:
             next_cursor = ResponseCursor(topic_name=name, partition_index=first)
             break
         if topic is None:
-            rows.append(_unknown(name))
+            rows.append(_unknown(request, name, broker))
             continue
         indexes = sorted(topic.partitions)
         del indexes[: bisect_left(indexes, first)]
-        rows.append(await _described(request, topic, indexes[:left], cache))
+        rows.append(await _described(request, topic, indexes[:left], cache, broker))
         if len(indexes) > left:
             next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[left])
             break
@@ -90,23 +102,35 @@ async def _refused(
     """Refuse each topic, because the cursor points nowhere."""
     rows = []
     async for topic in in_steps(body.topics):
-        row = _row(topic.name, ErrorCode.invalid_request, None, [])
-        row.topic_authorized_operations = NOT_ASKED
-        rows.append(row)
+        rows.append(_row(topic.name, ErrorCode.invalid_request, None, [], NOT_ASKED))
     return rows
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Reveal nothing of a topic, not even that it is internal."""
+    row = _row(name, ErrorCode.topic_authorization_failed, None, [], NOT_ASKED)
+    row.is_internal = False
+    return row
+
+
+def _unknown(
+    request: Request, name: str, broker: Broker
+) -> DescribeTopicPartitionsResponseTopic:
     error = ErrorCode.unknown_topic_or_partition
     try:
         check_name(name)
     except KafkaError as refused:
         error = refused.code
-    return _row(name, error, None, [])
+    found = operations(request, broker, ResourceType.TOPIC, name)
+    return _row(name, error, None, [], found)
 
 
 async def _described(
-    request: Request, topic: TopicMetadata, indexes: list[int], cache: MetadataView
+    request: Request,
+    topic: TopicMetadata,
+    indexes: list[int],
+    cache: MetadataView,
+    broker: Broker,
 ) -> DescribeTopicPartitionsResponseTopic:
     listener = request.peer.listener
     partitions = []
@@ -127,7 +151,8 @@ async def _described(
                 offline_replicas=found.offline_replicas,
             )
         )
-    return _row(topic.name, ErrorCode.none, topic, partitions)
+    may = operations(request, broker, ResourceType.TOPIC, topic.name)
+    return _row(topic.name, ErrorCode.none, topic, partitions, may)
 
 
 def _row(
@@ -135,6 +160,7 @@ def _row(
     error: ErrorCode,
     topic: TopicMetadata | None,
     partitions: list[DescribeTopicPartitionsResponsePartition],
+    found_operations: int,
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=error,
@@ -142,7 +168,7 @@ def _row(
         topic_id=NO_ID if topic is None else topic.topic_id,
         is_internal=name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=found_operations,
     )
 
 
@@ -151,5 +177,8 @@ API: Final = Api(
     versions=(0, 0),
     request_class=METADATA,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
     error_answer=ErrorAnswer(rows={"topics": ("topics",)}),
 )

@@ -15,7 +15,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from broker.apis.common.access import Check, allowed_on_topic, check, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -40,12 +42,14 @@ async def handle(
     for name in body.transactional_ids:
         if rows:
             await preempt()
-        rows.append(await _described(name, broker))
+        rows.append(await _described(request, name, broker))
     return DescribeTransactionsResponse(transaction_states=rows)
 
 
-async def _described(name: str, broker: Broker) -> TransactionState:
+async def _described(request: Request, name: str, broker: Broker) -> TransactionState:
+    kind = ResourceType.TRANSACTIONAL_ID
     try:
+        check(request, broker, AclOperation.DESCRIBE, kind, name)
         value = broker.transactions.describe(name).value
     except KafkaError as refused:
         return TransactionState(
@@ -60,7 +64,10 @@ async def _described(name: str, broker: Broker) -> TransactionState:
         )
     topics: dict[str, list[int]] = {}
     async for topic, partition in in_steps(value.partitions):
-        topics.setdefault(topic, []).append(partition)
+        if allowed_on_topic(
+            request, broker, AclOperation.DESCRIBE, topic, logs_denial=False
+        ):
+            topics.setdefault(topic, []).append(partition)
     started = None
     if value.started_ms >= 0:
         started = _EPOCH + timedelta(milliseconds=value.started_ms)
@@ -84,6 +91,10 @@ API: Final = Api(
     versions=(0, 0),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+        Check(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
     error_answer=ErrorAnswer(
         try_again=ErrorCode.coordinator_not_available,
         rows={"transaction_states": ("transactional_ids",)},

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from broker.apis.common.access import on_cluster
 from broker.apis.common.api import Api
+from broker.authorization.acls import AclOperation
 from broker.coordination.coordinator import Configs
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -97,4 +99,5 @@ API: Final = Api(
     versions=(0, 0),
     request_class=ADMIN,
     handle=handle,
+    access=on_cluster(AclOperation.DESCRIBE),
 )

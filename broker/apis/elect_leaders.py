@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_cluster
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation
 from broker.controller.elections import ElectionType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -103,6 +105,7 @@ API: Final = Api(
     versions=(0, 2),
     request_class=ADMIN,
     handle=handle,
+    access=on_cluster(AclOperation.ALTER),
     error_answer=ErrorAnswer(
         rows={
             "replica_election_results": ("topic_partitions",),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_transaction
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.node.broker import Broker
@@ -55,5 +56,6 @@ API: Final = Api(
     versions=(0, 4),
     request_class=GROUP,
     handle=handle,
+    access=on_transaction(),
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
 )

@@ -35,11 +35,19 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
+from broker.apis.common.access import (
+    Check,
+    allowed_on_topic,
+    denied,
+    in_handler,
+    may_claim,
+)
 from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.fetch_targets import forgotten, targets, uses_ids
 from broker.apis.common.log_steps import preemptibly
 from broker.apis.common.waiting import wait_in
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.delayed.fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
 from broker.cluster.partition import Partition
@@ -76,7 +84,7 @@ _LEADER_TOLD: Final = frozenset(
 async def handle(request: Request, body: FetchRequest, broker: Broker) -> Response:
     """Read what there is; if that is too little, wait and read again."""
     fetch = _Fetch(request, body, broker)
-    if fetch.is_follower and not request.peer.entitlement.grants(Role.BROKER):
+    if fetch.is_follower and not may_claim(request, broker, Role.BROKER):
         # Its replica id is written in a form that only a decoder finds.
         return fetch.refuse(ErrorCode.cluster_authorization_failed)
     try:
@@ -154,6 +162,7 @@ class _Fetch:
         """Read all partitions, in order, as far as ``max_bytes`` goes."""
         self._bytes_read = 0
         self._failed = False
+        refused = 0
         rows: list[tuple[Target, FetchPartition]] = []
         for target in context.targets:
             if rows:
@@ -162,8 +171,14 @@ class _Fetch:
                 row = self._read_one(target)
             except KafkaError as error:
                 row = self._refused(target, error.code)
-                self._failed = True
+                if error.code is ErrorCode.topic_authorization_failed:
+                    # The others are waited for, as in Kafka.
+                    refused += 1
+                else:
+                    self._failed = True
             rows.append((target, row))
+        if refused == len(rows):
+            self._failed = True
         return rows
 
     def _read_one(self, target: Target) -> FetchPartition:
@@ -211,6 +226,8 @@ class _Fetch:
         key = self._key(target)
         if key is None:
             raise KafkaError(ErrorCode.unknown_topic_id)
+        if not self._may_read(key):
+            raise denied(ResourceType.TOPIC)
         partition = self.broker.replicas.get(key)
         if isinstance(target.topic, UUID) and target.topic != partition.topic_id:
             raise KafkaError(ErrorCode.inconsistent_topic_id)
@@ -219,6 +236,11 @@ class _Fetch:
         if self.is_follower:
             partition.check_follower(self.replica_id, epoch)
         return partition
+
+    def _may_read(self, key: TopicPartition) -> bool:
+        return self.is_follower or allowed_on_topic(
+            self.request, self.broker, AclOperation.READ, key.topic
+        )
 
     def _note_follower(self, partition: Partition, target: Target) -> None:
         replica, replicas = self.replica_id, self.broker.replicas
@@ -259,9 +281,10 @@ class _Fetch:
             if key is None:
                 # The topic has gone since it was read: the next read tells so.
                 return
-            wanted[key] = Wanted(
-                target.offset, target.max_bytes, target.current_leader_epoch
-            )
+            if self._may_read(key):
+                wanted[key] = Wanted(
+                    target.offset, target.max_bytes, target.current_leader_epoch
+                )
         delayed = DelayedFetch(
             broker.replicas.partitions,
             wanted,
@@ -383,6 +406,9 @@ API: Final = Api(
     request_class=FETCH,
     replica_id=replica_ids.of_fetch,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.READ, ResourceType.TOPIC),
+    ),
     error_answer=ErrorAnswer(
         rows={"responses": ("topics",), "partitions": ("partitions",)},
         rows_last=12,

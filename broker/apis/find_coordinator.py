@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from broker.apis.common.access import Check, check, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.topic_creation import auto_create
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -33,6 +35,10 @@ from planes.slices import preempt
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_RESOURCES: Final = {
+    _GROUP: ResourceType.GROUP,
+    _TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+}
 _BATCHED: Final = 4
 
 
@@ -54,9 +60,7 @@ async def handle(
     for key in keys:
         if rows:
             await preempt()
-        rows.append(
-            await _coordinator(key, body.key_type, request.peer.listener, broker)
-        )
+        rows.append(await _coordinator(request, key, body.key_type, broker))
     if batched:
         return FindCoordinatorResponse(coordinators=rows)
     (only,) = rows
@@ -70,10 +74,12 @@ async def handle(
 
 
 async def _coordinator(
-    key: str, kind: int, listener: str, broker: Broker
+    request: Request, key: str, kind: int, broker: Broker
 ) -> Coordinator:
     try:
-        found = await _find(key, kind, listener, broker)
+        if kind in _RESOURCES:
+            check(request, broker, AclOperation.DESCRIBE, _RESOURCES[kind], key)
+        found = await _find(key, kind, request.peer.listener, broker)
     except KafkaError as error:
         return Coordinator(
             key=key,
@@ -129,6 +135,10 @@ API: Final = Api(
     versions=(0, 4),
     request_class=METADATA,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.GROUP),
+        Check(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    ),
     error_answer=ErrorAnswer(
         try_again=ErrorCode.coordinator_not_available,
         rows={"coordinators": ("coordinator_keys",)},

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_group
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -43,5 +45,6 @@ API: Final = Api(
     versions=(0, 4),
     request_class=GROUP,
     handle=handle,
+    access=on_group(AclOperation.READ),
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
 )

@@ -20,14 +20,17 @@ import enum
 from functools import partial
 from typing import Any, Final
 
+from broker.apis.common.access import Check, in_handler
 from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
-    ResourceType,
+    ConfigResourceType,
+    check_access,
     configs_to_alter,
     replace_configs,
 )
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topic_configs import TOPIC_KEYS, topic_value
 from broker.config import KEYS, ConfigType, Key
 from broker.node.broker import Broker
@@ -63,6 +66,7 @@ async def handle(
         kind, name = resource.resource_type, resource.resource_name
         outcome = NO_ERROR
         try:
+            check_access(request, broker, AclOperation.ALTER_CONFIGS, kind, name)
             await replace_configs(
                 kind,
                 name,
@@ -127,13 +131,13 @@ def _list(
 ) -> tuple[str, ...]:
     """Return the effective value of a list, or raise if it is none."""
     key: Key[Any] | None = KEYS.get(name)
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         key = TOPIC_KEYS[name].key if name in TOPIC_KEYS else None
     if key is None or key.type is not ConfigType.LIST or isinstance(key.default, dict):
         raise KafkaError(ErrorCode.invalid_config, f"{name} is not a list")
     found: tuple[str, ...] = (
         topic_value(name, configs, broker.config)
-        if kind == ResourceType.TOPIC
+        if kind == ConfigResourceType.TOPIC
         else broker.config[key]
     )
     return found
@@ -144,5 +148,9 @@ API: Final = Api(
     versions=(0, 1),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        Check(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
+    ),
     error_answer=ErrorAnswer(rows={"responses": ("resources",)}),
 )

@@ -24,9 +24,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import (
+    Check,
+    allowed,
+    allowed_on_cluster,
+    check,
+    denied,
+    in_handler,
+)
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -53,8 +62,12 @@ async def handle(
         if body.transactional_id == "":
             raise KafkaError(ErrorCode.invalid_request, "an empty transactional id")
         if body.transactional_id is None:
+            if not _may_be_idempotent(request, broker):
+                raise denied(ResourceType.CLUSTER)
             given = ProducerIdAndEpoch(await broker.producer_ids.next(), 0)
         else:
+            kind = ResourceType.TRANSACTIONAL_ID
+            check(request, broker, AclOperation.WRITE, kind, body.transactional_id)
             given = await _init(body.transactional_id, body, broker)
     except KafkaError as error:
         code = error.code
@@ -90,6 +103,13 @@ async def _init(
     return answer.producer
 
 
+def _may_be_idempotent(request: Request, broker: Broker) -> bool:
+    """Return whether the client may write anywhere, which is permission enough."""
+    return allowed_on_cluster(
+        request, broker, AclOperation.IDEMPOTENT_WRITE, logs_denial=False
+    ) or allowed(request, broker, AclOperation.WRITE, ResourceType.TOPIC, None)
+
+
 def _is_whole(body: InitProducerIdRequest) -> bool:
     """Return whether the producer's present id and epoch are both given, or neither."""
     return (body.producer_id == _NONE) == (body.producer_epoch == _NONE)
@@ -100,5 +120,10 @@ API: Final = Api(
     versions=(0, 5),
     request_class=METADATA,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+        Check(AclOperation.WRITE, ResourceType.TOPIC),
+        Check(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    ),
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_load_in_progress),
 )

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_group
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
+from broker.authorization.acls import AclOperation
 from broker.groups.state.messages import GroupProtocol, JoinAnswer, JoinRequest
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -106,6 +108,7 @@ API: Final = Api(
     versions=(0, 9),
     request_class=GROUP,
     handle=handle,
+    access=on_group(AclOperation.READ),
     items_max=_PROTOCOLS_MAX,
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
 )

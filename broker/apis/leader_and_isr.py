@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import CLUSTER_ACTION
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.replica_commands import states_of
@@ -81,5 +82,6 @@ API: Final = Api(
     versions=(0, 7),
     request_class=CONTROL,
     handle=handle,
+    access=CLUSTER_ACTION,
     role=Role.CONTROLLER,
 )

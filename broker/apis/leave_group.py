@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import on_group
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation
 from broker.groups.state.messages import LeftMember, MemberIdentity
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -75,5 +77,6 @@ API: Final = Api(
     versions=(0, 5),
     request_class=GROUP,
     handle=handle,
+    access=on_group(AclOperation.READ),
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
 )

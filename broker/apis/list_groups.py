@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from broker.apis.common.access import Check, allowed, allowed_on_cluster, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.groups.coordinator import CLASSIC
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -39,6 +41,9 @@ async def handle(
     states = await _wanted(body.states_filter)
     types = await _wanted(body.types_filter)
     error, groups = broker.groups.list_groups()
+    shows_all = allowed_on_cluster(
+        request, broker, AclOperation.DESCRIBE, logs_denial=False
+    )
     if types and CLASSIC not in types:
         groups = iter(())
     return ListGroupsResponse(
@@ -51,7 +56,18 @@ async def handle(
                 group_type=CLASSIC,
             )
             async for group in in_steps(groups)
-            if not states or group.state.value.lower() in states
+            if (not states or group.state.value.lower() in states)
+            and (
+                shows_all
+                or allowed(
+                    request,
+                    broker,
+                    AclOperation.DESCRIBE,
+                    ResourceType.GROUP,
+                    group.group_id,
+                    logs_denial=False,
+                )
+            )
         ],
     )
 
@@ -66,5 +82,9 @@ API: Final = Api(
     versions=(0, 5),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.CLUSTER),
+        Check(AclOperation.DESCRIBE, ResourceType.GROUP),
+    ),
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
 )

@@ -26,9 +26,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from broker.apis.common.access import Check, allowed_on_topic, in_handler
 from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.log_steps import preemptibly
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.partition import Partition
 from broker.log.times import (
     TimestampOffset,
@@ -77,6 +79,14 @@ async def handle(
             named[topic.name, wanted.partition_index] += 1
     async for topic in pace.over(body.topics):
         rows = []
+        if not allowed_on_topic(request, broker, AclOperation.DESCRIBE, topic.name):
+            refusal = ErrorCode.topic_authorization_failed
+            rows = [
+                _refused(wanted, refusal)
+                async for wanted in pace.over(topic.partitions)
+            ]
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+            continue
         async for wanted in pace.over(topic.partitions):
             if named[topic.name, wanted.partition_index] > 1:
                 rows.append(_refused(wanted, ErrorCode.invalid_request))
@@ -204,6 +214,9 @@ API: Final = Api(
     request_class=METADATA,
     replica_id=replica_ids.of_list_offsets,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
     error_answer=ErrorAnswer(
         rows={"topics": ("topics",), "partitions": ("partitions",)}
     ),

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from broker.apis.common.access import Check, allowed, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -53,6 +55,14 @@ async def handle(
             )
             async for each in in_steps(found)
             if passes(each.value)
+            and allowed(
+                request,
+                broker,
+                AclOperation.DESCRIBE,
+                ResourceType.TRANSACTIONAL_ID,
+                each.name,
+                logs_denial=False,
+            )
         ],
     )
 
@@ -79,5 +89,6 @@ API: Final = Api(
     versions=(0, 1),
     request_class=ADMIN,
     handle=handle,
+    access=in_handler(Check(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)),
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
 )

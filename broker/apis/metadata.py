@@ -22,8 +22,7 @@ Version notes:
   replicas, v7 leader epochs (KIP-320), v8-v10 authorized operations (KIP-430), v9 is
   flexible, v10 answers topic ids, v12 takes them (KIP-516).
 
-Left out: authorization; asked for, all operations are allowed, as without an authorizer
-in Kafka.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -31,15 +30,23 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
+from broker.apis.common.access import (
+    Check,
+    allowed_on_cluster,
+    allowed_on_topic,
+    check_topic,
+    cluster_operations,
+    in_handler,
+    operations,
+)
 from broker.apis.common.answer import (
-    CLUSTER_OPERATIONS,
     NO_ID,
     NOT_ASKED,
-    TOPIC_OPERATIONS,
 )
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.partition_row import partition_row
 from broker.apis.common.topic_creation import auto_create
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.metadata_cache import NO_CONTROLLER, MetadataView, TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
 from broker.config import AUTO_CREATE_TOPICS_ENABLE
@@ -77,7 +84,10 @@ async def handle(
     topics: list[MetadataResponseTopic] = []
     if body.topics is None or (request.api_version == 0 and not body.topics):
         for known in cache.topics():
-            topics.append(await _described(request, body, known, cache))
+            if allowed_on_topic(
+                request, broker, AclOperation.DESCRIBE, known.name, logs_denial=False
+            ):
+                topics.append(await _described(request, body, known, cache, broker))
             await preempt()
     else:
         # Kafka tells a topic once, however often it is named.
@@ -93,7 +103,9 @@ async def handle(
         cluster_id=broker.cluster_id,
         controller_id=cache.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=(
+            cluster_operations(request, broker) if asked else NOT_ASKED
+        ),
     )
 
 
@@ -121,38 +133,55 @@ async def _wanted(
     topic_id = wanted.topic_id or NO_ID
     try:
         if topic_id == NO_ID:
-            topic = await _by_name(name, body, cache, broker)
+            topic = await _by_name(request, name, body, cache, broker)
         elif request.api_version < 12:
             raise KafkaError(ErrorCode.invalid_request, "topic ids before version 12")
         else:
-            topic = _by_id(topic_id, cache)
+            topic = _by_id(request, topic_id, cache, broker)
     except KafkaError as error:
         # v10 and v11 cannot say null.
         known_name = name if name is not None or request.api_version >= 12 else ""
-        return _row(known_name, topic_id, error.code, [], _operations(body))
-    return await _described(request, body, topic, cache)
+        is_denied = error.code is ErrorCode.topic_authorization_failed
+        asked = None if is_denied else known_name
+        found = _operations(request, body, asked, broker)
+        return _row(known_name, topic_id, error.code, [], found)
+    return await _described(request, body, topic, cache, broker)
 
 
-def _by_id(topic_id: UUID, cache: MetadataView) -> TopicMetadata:
+def _by_id(
+    request: Request, topic_id: UUID, cache: MetadataView, broker: Broker
+) -> TopicMetadata:
     name = cache.name(topic_id)
     topic = None if name is None else cache.topic(name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_id)
+    check_topic(request, broker, AclOperation.DESCRIBE, topic.name)
     return topic
 
 
 async def _by_name(
-    name: str | None, body: MetadataRequest, cache: MetadataView, broker: Broker
+    request: Request,
+    name: str | None,
+    body: MetadataRequest,
+    cache: MetadataView,
+    broker: Broker,
 ) -> TopicMetadata:
     if name is None:
         raise KafkaError(ErrorCode.invalid_request, "neither a name nor an id")
+    # Before it is looked up: that a topic exists is for those who may describe it.
+    check_topic(request, broker, AclOperation.DESCRIBE, name)
     topic = cache.topic(name)
     if topic is not None:
         return topic
-    check_name(name)
-    if not (
+    creates = (
         body.allow_auto_topic_creation and broker.config[AUTO_CREATE_TOPICS_ENABLE]
+    )
+    if creates and not allowed_on_cluster(
+        request, broker, AclOperation.CREATE, logs_denial=False
     ):
+        check_topic(request, broker, AclOperation.CREATE, name)
+    check_name(name)
+    if not creates:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     try:
         error = await auto_create(name, broker)
@@ -165,7 +194,11 @@ async def _by_name(
 
 
 async def _described(
-    request: Request, body: MetadataRequest, topic: TopicMetadata, cache: MetadataView
+    request: Request,
+    body: MetadataRequest,
+    topic: TopicMetadata,
+    cache: MetadataView,
+    broker: Broker,
 ) -> MetadataResponseTopic:
     listener, version = request.peer.listener, request.api_version
     rows = []
@@ -174,15 +207,18 @@ async def _described(
         rows.append(partition_row(state, listener, version, cache))
         if not number % _PAGE:
             await preempt()
-    operations = _operations(body)
+    found = _operations(request, body, topic.name, broker)
     topic_id = topic.topic_id or NO_ID
-    return _row(topic.name, topic_id, ErrorCode.none, rows, operations)
+    return _row(topic.name, topic_id, ErrorCode.none, rows, found)
 
 
-def _operations(body: MetadataRequest) -> int:
+def _operations(
+    request: Request, body: MetadataRequest, name: str | None, broker: Broker
+) -> int:
     """Return what is allowed on a topic, known or not, if that was asked."""
-    asked = body.include_topic_authorized_operations
-    return TOPIC_OPERATIONS if asked else NOT_ASKED
+    if not body.include_topic_authorized_operations or name is None:
+        return NOT_ASKED
+    return operations(request, broker, ResourceType.TOPIC, name)
 
 
 def _row(
@@ -190,15 +226,17 @@ def _row(
     topic_id: UUID,
     error: ErrorCode,
     partitions: list[MetadataResponsePartition],
-    operations: int,
+    found_operations: int,
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=error,
         name=name,
         topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,
+        # Nothing is revealed of a topic that the client may not describe.
+        is_internal=name in INTERNAL_TOPICS
+        and error is not ErrorCode.topic_authorization_failed,
         partitions=partitions,
-        topic_authorized_operations=operations,
+        topic_authorized_operations=found_operations,
     )
 
 
@@ -223,6 +261,12 @@ API: Final = Api(
     versions=(0, 12),
     request_class=METADATA,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.TOPIC),
+        Check(AclOperation.CREATE, ResourceType.TOPIC),
+        Check(AclOperation.CREATE, ResourceType.CLUSTER),
+        Check(AclOperation.DESCRIBE, ResourceType.CLUSTER),
+    ),
     error_answer=ErrorAnswer(
         try_again=ErrorCode.leader_not_available,
         rows={"topics": ("topics",)},

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import Check, allowed_on_topic, on_group
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to, by_topic
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.groups.commits import OFFSETS_PER_STEP
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -42,8 +44,12 @@ async def handle(
     pace = Pace()
     async for topic in pace.over(body.topics):
         known = broker.metadata_cache.topic(topic.name)
+        may_read = allowed_on_topic(request, broker, AclOperation.READ, topic.name)
         async for partition in pace.over(topic.partitions):
             target = TopicPartition(topic.name, partition.partition_index)
+            if not may_read:
+                outcomes[target] = ErrorCode.topic_authorization_failed
+                continue
             exists = known is not None and target.partition in known.partitions
             outcomes[target] = (
                 ErrorCode.none if exists else ErrorCode.unknown_topic_or_partition
@@ -79,5 +85,6 @@ API: Final = Api(
     versions=(0, 0),
     request_class=ADMIN,
     handle=handle,
+    access=on_group(AclOperation.DELETE, Check(AclOperation.READ, ResourceType.TOPIC)),
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
 )

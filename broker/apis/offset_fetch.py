@@ -22,9 +22,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
+from broker.apis.common.access import Check, allowed, allowed_on_topic, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import in_order
 from broker.apis.common.group_common import by_topic
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.groups.commits import OFFSETS_PER_STEP, FetchedOffset
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -43,7 +45,7 @@ from broker.protocol.messages.offset_fetch import (
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
-from planes.slices import Pace, preempt
+from planes.slices import Pace, in_steps, preempt
 
 _GROUP_ERROR_SINCE: Final = 2
 _GROUPS_SINCE: Final = 8
@@ -58,7 +60,9 @@ async def handle(
     """Look up the offsets of one group, or of many."""
     stable = body.require_stable
     if request.api_version < _GROUPS_SINCE:
-        error, fetched = await _fetch(broker, body.group_id, body.topics, stable)
+        error, fetched = await _fetch(
+            request, broker, body.group_id, body.topics, stable
+        )
         if error is not ErrorCode.none and request.api_version < _GROUP_ERROR_SINCE:
             failed = FetchedOffset(error=error)
             fetched = dict.fromkeys(await _targets(body.topics or ()), failed)
@@ -72,7 +76,9 @@ async def handle(
         )
     groups = []
     for group in body.groups:
-        error, fetched = await _fetch(broker, group.group_id, group.topics, stable)
+        error, fetched = await _fetch(
+            request, broker, group.group_id, group.topics, stable
+        )
         of_group = await by_topic(fetched.items(), _row_of_many)
         groups.append(
             OffsetFetchResponseGroup(
@@ -89,9 +95,17 @@ async def handle(
 
 
 async def _fetch(
-    broker: Broker, group_id: str, topics: Iterable[_Topic] | None, stable: bool
+    request: Request,
+    broker: Broker,
+    group_id: str,
+    topics: Iterable[_Topic] | None,
+    stable: bool,
 ) -> tuple[ErrorCode, Fetched]:
     """Return the error of the group, or its offsets; null topics: all of them."""
+    if not allowed(
+        request, broker, AclOperation.DESCRIBE, ResourceType.GROUP, group_id
+    ):
+        return ErrorCode.group_authorization_failed, {}
     offsets = broker.groups.offsets
     fetched: Fetched = {}
     try:
@@ -109,7 +123,32 @@ async def _fetch(
             fetched = offsets.fetch(group_id, (), require_stable=stable)
     except KafkaError as refused:
         return refused.code, {}
+    if broker.authorizer is not None:
+        fetched = await _visible(request, broker, fetched, is_named=topics is not None)
     return ErrorCode.none, fetched
+
+
+async def _visible(
+    request: Request, broker: Broker, fetched: Fetched, *, is_named: bool
+) -> Fetched:
+    """Return the offsets of topics that the client may describe.
+
+    Of others, those that were named get an error.
+    """
+    visible: Fetched = {}
+    failed = FetchedOffset(error=ErrorCode.topic_authorization_failed)
+    async for target, offset in in_steps(fetched.items()):
+        if allowed_on_topic(
+            request,
+            broker,
+            AclOperation.DESCRIBE,
+            target.topic,
+            logs_denial=is_named,
+        ):
+            visible[target] = offset
+        elif is_named:
+            visible[target] = failed
+    return visible
 
 
 async def _targets(topics: Iterable[_Topic]) -> dict[TopicPartition, None]:
@@ -147,6 +186,10 @@ API: Final = Api(
     advertised_from=0,
     request_class=GROUP,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.DESCRIBE, ResourceType.GROUP),
+        Check(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
     error_answer=ErrorAnswer(
         try_again=ErrorCode.coordinator_load_in_progress,
         rows={

@@ -16,7 +16,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import (
+    Check,
+    allowed_on_cluster,
+    allowed_on_topic,
+    in_handler,
+)
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.log.epochs import UNKNOWN_END
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -40,13 +47,31 @@ async def handle(
 ) -> OffsetForLeaderEpochResponse:
     """Answer for each partition."""
     topics = []
+    is_of_cluster = allowed_on_cluster(
+        request, broker, AclOperation.CLUSTER_ACTION, logs_denial=False
+    )
     for topic in body.topics:
         rows = []
+        is_allowed = is_of_cluster or allowed_on_topic(
+            request, broker, AclOperation.DESCRIBE, topic.topic
+        )
         for wanted in topic.partitions:
-            rows.append(_row(topic.topic, wanted, broker))
+            if is_allowed:
+                rows.append(_row(topic.topic, wanted, broker))
+            else:
+                rows.append(_denied(wanted))
             await preempt()
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
     return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _denied(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(
+        error_code=ErrorCode.topic_authorization_failed,
+        partition=wanted.partition,
+        leader_epoch=UNKNOWN_END.epoch,
+        end_offset=UNKNOWN_END.end_offset,
+    )
 
 
 def _row(
@@ -73,6 +98,10 @@ API: Final = Api(
     request_class=METADATA,
     replica_id=replica_ids.of_offset_for_leader_epoch,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+        Check(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
     error_answer=ErrorAnswer(
         rows={"topics": ("topics",), "partitions": ("partitions",)}
     ),

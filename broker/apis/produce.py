@@ -31,11 +31,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from broker.apis.common.access import (
+    Check,
+    allowed_on_topic,
+    check,
+    check_topic,
+    in_handler,
+)
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.log_steps import preemptibly
 from broker.apis.common.verification import TRY_AGAIN, Sending, Verified, verified
 from broker.apis.common.waiting import wait_in
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.delayed.produce import DelayedProduce
 from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
@@ -95,6 +103,10 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     replicas = broker.replicas
     # A plain pair is the same key, and is made without a call.
     partition = replicas.partitions.get((topic, index))  # type: ignore[call-overload]  # see above
+    if broker.authorizer is not None and not allowed_on_topic(
+        request, broker, AclOperation.WRITE, topic, logs_denial=False
+    ):
+        return None
     waiting = replicas.fetch_purgatory.size
     if (
         partition is None
@@ -194,6 +206,8 @@ async def _verify(
 ) -> None:
     """Get the guards of transactional batches; raise an error that all share."""
     found: dict[TopicPartition, Sending] = {}
+    request, broker = produce.request, produce.broker
+    is_checked = False
     async for key, records in in_steps(batches.items()):
         if not _is_transactional(records):
             continue
@@ -202,6 +216,13 @@ async def _verify(
                 ErrorCode.transactional_id_authorization_failed,
                 "a transactional batch without a transactional id",
             )
+        if not is_checked:
+            is_checked, kind = True, ResourceType.TRANSACTIONAL_ID
+            check(request, broker, AclOperation.WRITE, kind, body.transactional_id)
+        if not allowed_on_topic(
+            request, broker, AclOperation.WRITE, key.topic, logs_denial=False
+        ):
+            continue
         producer_id, epoch, sequence = HEADER.unpack_from(records)[9:12]
         if producer_id >= 0:
             found[key] = Sending(producer_id, epoch, sequence)
@@ -214,8 +235,8 @@ async def _verify(
     produce.guards = await verified(
         body.transactional_id or "",
         found,
-        produce.broker,
-        knows_abortable=produce.request.api_version >= _ABORTABLE_SINCE,
+        broker,
+        knows_abortable=request.api_version >= _ABORTABLE_SINCE,
     )
 
 
@@ -275,6 +296,7 @@ class _Produce:
         broker = self.broker
         now_ms = broker.now_ms()
         try:
+            check_topic(self.request, broker, AclOperation.WRITE, key.topic)
             guard = self._guard(key)
             partition = broker.replicas.get(key)
             self._check(key.topic, records)
@@ -357,6 +379,10 @@ API: Final = Api(
     advertised_from=0,
     request_class=PRODUCE,
     handle=handle,
+    access=in_handler(
+        Check(AclOperation.WRITE, ResourceType.TOPIC),
+        Check(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    ),
     handle_at_once=handle_at_once,
     keeps_frame=True,
     error_answer=ErrorAnswer(

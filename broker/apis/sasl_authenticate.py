@@ -23,6 +23,7 @@ import struct
 from datetime import timedelta
 from typing import Final
 
+from broker.apis.common.access import PUBLIC
 from broker.apis.common.api import Answer, Api
 from broker.apis.common.authentication import final_answer, log_failure
 from broker.authentication.authenticator import SaslAuthenticator
@@ -101,4 +102,5 @@ API: Final = Api(
     handle=handle,
     handle_at_once=handle_at_once,
     refusable=False,
+    access=PUBLIC,
 )

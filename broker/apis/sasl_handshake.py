@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import PUBLIC
 from broker.apis.common.api import Answer, Api
 from broker.apis.common.authentication import final_answer
 from broker.node.broker import Broker
@@ -63,4 +64,5 @@ API: Final = Api(
     request_class=METADATA,
     handle=handle,
     refusable=False,
+    access=PUBLIC,
 )

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import CLUSTER_ACTION
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
 from broker.node.broker import Broker
@@ -53,5 +54,6 @@ API: Final = Api(
     versions=(0, 4),
     request_class=CONTROL,
     handle=handle,
+    access=CLUSTER_ACTION,
     role=Role.CONTROLLER,
 )

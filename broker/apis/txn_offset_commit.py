@@ -25,9 +25,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.apis.common.access import Check, allowed_on_topic, on_transaction
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.apis.common.verification import Sending, verified
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.commits import Position, TransactionalCommit
 from broker.node.broker import Broker
@@ -64,8 +66,12 @@ async def handle(
     pace = Pace()
     async for topic in pace.over(body.topics):
         known = broker.metadata_cache.topic(topic.name)
+        may_read = allowed_on_topic(request, broker, AclOperation.READ, topic.name)
         async for partition in pace.over(topic.partitions):
             target = TopicPartition(topic.name, partition.partition_index)
+            if not may_read:
+                outcomes[target] = ErrorCode.topic_authorization_failed
+                continue
             if known is None or target.partition not in known.partitions:
                 outcomes[target] = ErrorCode.unknown_topic_or_partition
                 continue
@@ -157,6 +163,7 @@ API: Final = Api(
     versions=(0, 4),
     request_class=GROUP,
     handle=handle,
+    access=on_transaction(Check(AclOperation.READ, ResourceType.TOPIC), and_group=True),
     error_answer=ErrorAnswer(
         try_again=ErrorCode.coordinator_not_available,
         rows={"topics": ("topics",), "partitions": ("partitions",)},

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from broker.apis.common.access import CLUSTER_ACTION
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.waiting import parked_for_client
 from broker.config import REQUEST_TIMEOUT_MS
@@ -132,6 +133,7 @@ API: Final = Api(
     request_class=REPLICATION,
     role=Role.BROKER,
     handle=handle,
+    access=CLUSTER_ACTION,
     error_answer=ErrorAnswer(
         rows={
             "markers": ("markers",),

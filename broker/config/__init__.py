@@ -1,10 +1,12 @@
 """The broker's configuration: Kafka's keys, Kafka's file format, checked at start-up.
 
 ``config[NUM_IO_THREADS]`` is the value of one key; the keys live in `network`,
-`storage`, `cluster`, `doorkeeper` and `admission`, and are all re-exported here.
+`storage`, `cluster`, `doorkeeper`, `admission` and `authorization`, and are all
+re-exported here.
 """
 
 from broker.config.admission import *  # noqa: F403 - each module's keys, and only they
+from broker.config.authorization import *  # noqa: F403 - as above
 from broker.config.broker_config import KEYS as KEYS
 from broker.config.broker_config import BrokerConfig as BrokerConfig
 from broker.config.broker_config import find_key as find_key

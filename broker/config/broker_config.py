@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar, cast
 
 from broker.config import (
     admission,
+    authorization,
     cluster,
     doorkeeper,
     network,
@@ -111,7 +112,15 @@ SAME_SETTING: Final[tuple[tuple[Key[Any], ...], ...]] = (
 
 
 def _keys() -> Iterator[Key[Any]]:
-    for module in (network, storage, cluster, doorkeeper, admission, sasl):
+    for module in (
+        network,
+        storage,
+        cluster,
+        doorkeeper,
+        admission,
+        authorization,
+        sasl,
+    ):
         yield from (item for item in vars(module).values() if isinstance(item, Key))
     yield from (*INERT, *security.KEYS)
 

@@ -15,9 +15,6 @@ from broker.protocol.config_key import ConfigType, Key
 
 # A star: not listed by Kafka 3.9, being of another release or an authorizer's.
 _FEATURES: Final = {
-    "authorization is not served: every client may do everything": """
-        allow.everyone.if.no.acl.found* authorizer.class.name super.users*
-        """,
     "it belongs to a part of authentication that is not served": """
         delegation.token.master.key delegation.token.secret.key principal.builder.class
         sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
@@ -57,7 +54,6 @@ _FEATURES: Final = {
         """,
 }
 _PROMISES_NOTHING: Final = {
-    "allow.everyone.if.no.acl.found": "true",
     "ssl.client.auth": "none",
 }
 # Kafka's keys of type PASSWORD: neither DescribeConfigs nor an error may return them.

@@ -13,12 +13,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from broker.authorization.acl_text import (
+    read_entries,
+    read_pattern,
+    write_entries,
+    write_pattern,
+)
+from broker.authorization.acls import AclEntry, ResourcePattern
 from broker.cluster.topics import Topic
 
 VERSION: Final = 3
 # Its ``deleting`` knows no ids, and it has no generation.
 _FIRST_VERSION: Final = 1
 
+_K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
@@ -40,6 +48,9 @@ class Change:
     deleting: Mapping[str, Deletion | None] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
     user_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
+    acls: Mapping[ResourcePattern, frozenset[AclEntry] | None] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,6 +69,7 @@ class ClusterState:
     deleting: dict[str, Deletion] = field(default_factory=dict)
     broker_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     user_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    acls: dict[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
 
     def apply(self, change: Change, generation: int) -> None:
         """Make a change in place. Cost: O(change)."""
@@ -70,6 +82,7 @@ class ClusterState:
         _put(self.deleting, change.deleting)
         _put(self.broker_configs, change.broker_configs)
         _put(self.user_configs, change.user_configs)
+        _put(self.acls, change.acls)
 
     def copy(self) -> ClusterState:
         """Return a state that changes of this one do not change."""
@@ -79,10 +92,11 @@ class ClusterState:
             deleting=dict(self.deleting),
             broker_configs=dict(self.broker_configs),
             user_configs=dict(self.user_configs),
+            acls=dict(self.acls),
         )
 
 
-def _put(values: dict[str, _V], changed: Mapping[str, _V | None]) -> None:
+def _put(values: dict[_K, _V], changed: Mapping[_K, _V | None]) -> None:
     for name, value in changed.items():
         if value is None:
             values.pop(name, None)
@@ -123,6 +137,8 @@ def _mappings(it: ClusterState | Change) -> Iterator[str]:
     yield from _mapping("deleting", it.deleting, _deletion_form)
     yield from _mapping("broker_configs", it.broker_configs, dict)
     yield from _mapping("user_configs", it.user_configs, dict)
+    acls = {write_pattern(pattern): each for pattern, each in it.acls.items()}
+    yield from _mapping("acls", acls, write_entries)
 
 
 def _mapping(
@@ -195,6 +211,10 @@ def _read(found: dict[str, Any]) -> Change:
             found.get("broker_configs", {}), lambda _, found: dict(found)
         ),
         user_configs=_each(found.get("user_configs", {}), lambda _, found: dict(found)),
+        acls={
+            read_pattern(pattern): None if each is None else read_entries(each)
+            for pattern, each in found.get("acls", {}).items()
+        },
     )
 
 

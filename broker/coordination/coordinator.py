@@ -16,12 +16,13 @@ to wait for a quorum.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
+from broker.authorization.acls import AclEntry, ResourcePattern
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topics import Topic
 from broker.config import BrokerConfig, Listener
@@ -45,6 +46,8 @@ from planes.lock import TaskLock
 
 # Values set, by key.
 Configs: TypeAlias = Mapping[str, str]
+# From the present entries of a pattern to the new ones.
+AlterAcls: TypeAlias = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
 
 
 class BrokerRack(NamedTuple):
@@ -128,6 +131,9 @@ class CoordinatedBroker(Protocol):
     def settle_deletions_now(self) -> None:
         """Do the same at once, at a start. Raises KAFKA_STORAGE_ERROR or OSError."""
 
+    def acls_changed(self, patterns: Collection[ResourcePattern] | None) -> None:
+        """Take the entries of some patterns into effect; None: of all."""
+
     async def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""
 
@@ -152,6 +158,10 @@ class AdminManager(Protocol):
     @property
     def user_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Configs by user: SCRAM credentials by mechanism, as text."""
+
+    @property
+    def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
+        """The access control lists, by pattern: a view that changes with them."""
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
@@ -207,6 +217,15 @@ class AdminManager(Protocol):
         self, user: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Replace a user's configs in that way."""
+
+    async def alter_acls(
+        self, changes: Mapping[ResourcePattern, AlterAcls]
+    ) -> Mapping[ResourcePattern, KafkaError]:
+        """Replace the entries of patterns; return those that failed.
+
+        An alteration receives the present entries and returns the new ones; it may be
+        called again where others have altered them meanwhile.
+        """
 
     async def producer_id_block(self) -> range:
         """Reserve producer ids that are never given twice."""

@@ -12,11 +12,13 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from broker.authorization.acls import AclEntry, ResourcePattern
 from broker.cluster.blocking import in_turns
 from broker.cluster.topics import Topic
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import SoleReplicas
 from broker.coordination.coordinator import (
+    AlterAcls,
     Configs,
     NewTopic,
 )
@@ -60,6 +62,11 @@ class EmbeddedAdmin:
     def user_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Configs by user: SCRAM credentials by mechanism, as text."""
         return self._writes.state.user_configs
+
+    @property
+    def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
+        """The access control lists, by pattern."""
+        return self._writes.state.acls
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
@@ -234,6 +241,27 @@ class EmbeddedAdmin:
             return Change(user_configs={user: dict(configs) or None})
 
         return await self._writes.write(decide)
+
+    async def alter_acls(
+        self, changes: Mapping[ResourcePattern, AlterAcls]
+    ) -> Mapping[ResourcePattern, KafkaError]:
+        """Replace the entries of patterns in one change, durable before the answer."""
+        altered: dict[ResourcePattern, frozenset[AclEntry] | None] = {}
+
+        def decide() -> Change | None:
+            for pattern, alter in changes.items():
+                before = self.acls.get(pattern, frozenset())
+                after = alter(before)
+                if after != before:
+                    altered[pattern] = after or None
+            return Change(acls=altered) if altered else None
+
+        try:
+            await self._writes.write(decide)
+        except KafkaError as error:
+            return dict.fromkeys(changes, error)
+        self._replicas.broker.acls_changed(altered)
+        return {}
 
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
         """Create replicas one by one, then publish them; the lock is held."""

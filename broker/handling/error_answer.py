@@ -26,6 +26,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from broker.apis.common.access import MESSAGES
 from broker.apis.common.api import Api
 from broker.log.steps import Steps
 from broker.node.broker import Broker
@@ -46,7 +47,10 @@ _RENAMED: Final = MappingProxyType({"partition_index": "partition"})
 _STEP_ROWS: Final = 128
 _OVERLOADED: Final = "The broker is overloaded, try again."
 _MESSAGES: Final = MappingProxyType(
-    {ErrorCode.unknown_server_error: "The broker has failed on this request."}
+    {
+        ErrorCode.unknown_server_error: "The broker has failed on this request.",
+        **MESSAGES,
+    }
 )
 _NONE: Final[Mapping[str, Any]] = MappingProxyType(
     {

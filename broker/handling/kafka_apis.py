@@ -20,7 +20,7 @@ from broker.apis.common.waiting import ConnectionGone
 from broker.cluster.metrics import quota_metrics, replica_metrics
 from broker.config import Listener
 from broker.groups.metrics import group_metrics
-from broker.handling.error_answer import refuse, whole_error
+from broker.handling.error_answer import error_answer, refuse, whole_error
 from broker.handling.failures import Failures
 from broker.handling.registry import APIS
 from broker.node.background import duty_metrics
@@ -81,6 +81,7 @@ class KafkaApis:
         self.addresses = broker.hosts.addresses
         self.in_force = broker.in_force
         self.authentication = broker.authentication.of_listener
+        self.authorizer = broker.authorizer
 
     async def prepare(self) -> None:
         """Learn what others know of the cluster."""
@@ -133,6 +134,10 @@ class KafkaApis:
                 request.let_frame_go()
             if request.refusal is not None and api.refusable:
                 response = await preemptibly(refuse(api, request, body, broker))
+            elif denial := api.access.denial(request, body, broker):
+                response = await preemptibly(
+                    error_answer(api, request, body, denial, broker)
+                )
             else:
                 answer = await api.handle(request, body, broker)
                 if isinstance(answer, _MESSAGES):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from broker.authorization.authorizer import Authorizer
 from broker.config import (
     CONNECTIONS_MAX_IDLE_MS,
     DOORKEEPER_ADMISSION,
@@ -83,10 +84,16 @@ def idle_ns_max(config: BrokerConfig) -> int | None:
     return idle_ms * 1_000_000 if idle_ms >= 0 else None
 
 
-def classifier(config: BrokerConfig, apis: Mapping[int, DeclaredApi]) -> Classifier:
+def classifier(
+    config: BrokerConfig,
+    apis: Mapping[int, DeclaredApi],
+    authorizer: Authorizer | None,
+) -> Classifier:
     """Return a classifier with the configured levels and flows."""
     levels = config[DOORKEEPER_CLASS_LEVELS]
-    return Classifier(apis, levels=levels, flow=config[DOORKEEPER_WFQ_FLOW])
+    return Classifier(
+        apis, levels=levels, flow=config[DOORKEEPER_WFQ_FLOW], authorizer=authorizer
+    )
 
 
 def deadline(config: BrokerConfig) -> Deadline | None:

@@ -8,11 +8,12 @@ coordinator, disk, network and time are handed in.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
+from broker.authorization.acls import ResourcePattern
 from broker.client.network_client import Connect
 from broker.cluster.blocking import Blocking, call_here, carried_out
 from broker.cluster.fetch_sessions import FetchSessions
@@ -43,6 +44,7 @@ from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.periodic_task import Calls, CallsHere
 from broker.node.alterations import Alterations
 from broker.node.authentication import Authentication
+from broker.node.authorization import authorizer_of
 from broker.node.background import Duty, PlaneDuty
 from broker.node.broker_calls_shell import BrokerCalls
 from broker.node.deletions import Deletions
@@ -100,6 +102,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.coordinator = coordinator
+        self.authorizer = authorizer_of(config, now_ns)
         self.log_dirs = log_dirs
         self.now_ns = now_ns
         self.now_ms = now_ms
@@ -169,6 +172,8 @@ class Broker:
         )
         if self.coordinator.local is not None:
             self.coordinator.local.load()
+        if self.authorizer is not None:
+            self.authorizer.replace_all(self.coordinator.admin.acls)
         self.config = self.alterations.load()
 
     def _open(
@@ -401,6 +406,17 @@ class Broker:
                 await preempt()
         for _ in self.replication.fetchers.deal_anew():
             await preempt()
+
+    def acls_changed(self, patterns: Collection[ResourcePattern] | None) -> None:
+        """Take the entries of some patterns into effect; None: of all."""
+        if self.authorizer is None:
+            return
+        acls = self.coordinator.admin.acls
+        if patterns is None:
+            self.authorizer.replace_all(acls)
+        else:
+            for pattern in patterns:
+                self.authorizer.put(pattern, acls.get(pattern, ()))
 
     # ---- what a coordinator commands ----------------------------------------------
 

@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from broker.authorization.authorizer import Authorizer
 from broker.config.doorkeeper import DOORKEEPER_CLASS_LEVELS, REQUEST_CLASSES
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.header import RequestHeader
-from broker.requests.entitlement import Role
+from broker.requests.entitlement import Role, may_claim_role
 from broker.requests.request import DeclaredApi, Peer, Request
 from planes.admission import HOPELESS
 
@@ -62,7 +63,7 @@ class Classifier:
     """Classifies requests, and learns their cost.
 
     ``apis`` declare the classes; ``levels`` overrides the default priority of classes;
-    ``flow`` is one of `FLOWS`.
+    ``flow`` is one of `FLOWS`; an ``authorizer`` decides about roles.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Classifier:
         *,
         levels: Mapping[str, int] = DEFAULT_LEVELS,
         flow: str = "class",
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._declared = {
             key: (api.request_class, api.role, api.replica_id)
@@ -83,6 +85,7 @@ class Classifier:
             each for each in REQUEST_CLASSES if self._levels[each] == least_urgent
         ][-1]
         self._flow_of = FLOWS[flow]
+        self._authorizer = authorizer
         self._cost_ns: dict[tuple[int, int], int] = {}
         self._cost_of_api_ns: dict[int, int] = {}
 
@@ -94,7 +97,9 @@ class Classifier:
             role = Role.BROKER
             if api_key == _API_FETCH:
                 request_class = REPLICATION
-        is_denied = role is not None and not peer.entitlement.grants(role)
+        is_denied = role is not None and not may_claim_role(
+            peer, api_key, role, self._authorizer
+        )
         if is_denied:
             request_class = self._class_of_denied
         cost_ns = self._cost_ns.get((api_key, len(frame).bit_length()))

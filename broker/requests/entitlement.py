@@ -1,9 +1,8 @@
 """Roles in the cluster, and the connections that may claim them.
 
 Kafka guards the requests of controllers and brokers by one operation, ClusterAction on
-the cluster. Without an authorizer every client has it. Here a role follows from the
-listener of the connection. `Entitlement` is a value of the connection, so that a
-principal can grant it, too.
+the cluster. With an authorizer this operation decides about a role. Without one every
+client of Kafka has it; here a role then follows from the listener of the connection.
 
 A request of a role that its connection may not claim is denied before it is decoded,
 and waits in the least urgent class. docs/security.md has the table.
@@ -13,9 +12,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
+from broker.authorization.acls import CLUSTER_NAME, AclOperation, ResourceType
+from broker.authorization.authorizer import Authorizer, Client
 from broker.config import (
+    AUTHORIZER_CLASS_NAME,
     DOORKEEPER_CONTROLLER_LISTENERS,
     ZOOKEEPER_CONNECT,
     BrokerConfig,
@@ -57,16 +59,43 @@ def entitlement_of(config: BrokerConfig, listener: str) -> Entitlement:
     return BROKER if name in _broker_listeners(config) else CLIENT
 
 
+class Claimant(Client, Protocol):
+    """A connection that may claim a role."""
+
+    entitlement: Entitlement
+
+
+def may_claim_role(
+    claimant: Claimant, api_key: int, role: Role, authorizer: Authorizer | None
+) -> bool:
+    """Return whether a connection may claim a role in a request of an API.
+
+    With an authorizer its principal decides, and otherwise its listener.
+    """
+    if authorizer is None:
+        return claimant.entitlement.grants(role)
+    return authorizer.allows(
+        claimant,
+        api_key,
+        AclOperation.CLUSTER_ACTION,
+        ResourceType.CLUSTER,
+        CLUSTER_NAME,
+    )
+
+
 def shared_listener(config: BrokerConfig) -> str | None:
     """Return the listener on which clients may claim to be brokers, if there is one.
 
     That is the inter-broker listener of a member that has no other one for clients.
-    Setting ``doorkeeper.controller.listeners`` decides the question.
+    Setting ``doorkeeper.controller.listeners`` decides the question, and so does an
+    authorizer.
     """
     between = config.inter_broker_listener_name
     control = config.control_plane_listener
     names = {each.name for each in config.listeners} - {control and control.name}
-    is_decided = bool(config[DOORKEEPER_CONTROLLER_LISTENERS])
+    is_decided = bool(
+        config[DOORKEEPER_CONTROLLER_LISTENERS] or config[AUTHORIZER_CLASS_NAME]
+    )
     if is_decided or not _broker_listeners(config) or names != {between}:
         return None
     return between

@@ -54,6 +54,7 @@ class ObservedApis:
         self.leave = apis.leave
         self.in_force = apis.in_force
         self.authentication = apis.authentication
+        self.authorizer = apis.authorizer
         self.open = apis.open
         self.run = apis.run
         self.next_expiry_ns = apis.next_expiry_ns

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from broker.authorization.acls import AclEntry, ResourcePattern
 from broker.cluster.topics import Topic
 from broker.coordination.coordinator import (
+    AlterAcls,
     BrokerRack,
     Configs,
     CoordinatedBroker,
@@ -91,6 +93,17 @@ class ScriptedAdmin:
     def topics(self) -> Mapping[str, Topic]:
         """The topics that exist, by name."""
         return self._controller.topics
+
+    @property
+    def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
+        """The access control lists: the script has none."""
+        return {}
+
+    async def alter_acls(
+        self, changes: Mapping[ResourcePattern, AlterAcls]
+    ) -> Mapping[ResourcePattern, KafkaError]:
+        """Refuse."""
+        raise _refused()
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return what the script sets for a topic; None for one that it has not."""

@@ -40,6 +40,7 @@ class Handlers:
         self.listeners = ()
         self.apis = APIS
         self.config_listeners = []
+        self.authorizer = None
         self._hosts = Hosts(look_up_here)
         self.addresses = self._hosts.addresses
         self.closed = False

@@ -16,9 +16,6 @@ NOT_ASKED: Final = -(2**31)
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 ISOLATION_LEVELS: Final = (READ_UNCOMMITTED, READ_COMMITTED)
-# Bits of Kafka's ``AclOperation``, for a resource on which all is allowed.
-TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
 def to_ms(duration: timedelta) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from broker.apis.common.access import Access
 from broker.node.broker import Broker
 from broker.protocol.api_keys import NEVER, ApiKey
 from broker.protocol.errors import ErrorCode
@@ -74,6 +75,8 @@ class Api:
     before they balance consumers; KAFKA-18659 has Kafka 4 do the same). A request below
     the versions served is answered as one of an unsupported version.
 
+    ``access`` is the rule by which an authorizer decides about its requests.
+
     ``role`` is the one that each request claims, where only controllers or brokers send
     it (Kafka's ClusterAction). ``replica_id`` reads a replica id from a frame; a
     request with one claims a broker's role.
@@ -96,6 +99,7 @@ class Api:
     versions: tuple[int, int]
     request_class: str
     handle: Handle
+    access: Access
     advertised_from: int | None = None
     handle_at_once: HandleAtOnce | None = None
     keeps_frame: bool = False

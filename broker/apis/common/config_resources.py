@@ -12,15 +12,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from broker.apis.common.access import allowed_on_cluster, check_topic, denied
+from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topic_configs import check_topic_configs
 from broker.cluster.topics import check_name
 from broker.config import BrokerConfig
 from broker.config.alterable import check_threads, is_alterable
 from broker.node.broker import Broker
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
+from broker.requests.request import Request
 
 
-class ResourceType(enum.IntEnum):
+class ConfigResourceType(enum.IntEnum):
     """Kafka's ``ConfigResource.Type``, as far as it is served."""
 
     TOPIC = 2
@@ -52,6 +55,18 @@ def _unknown_type(number: int) -> KafkaError:
     return KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {name}")
 
 
+def check_access(
+    request: Request, broker: Broker, operation: AclOperation, kind: int, name: str
+) -> None:
+    """Raise if the client may not do it; configs of brokers are the cluster's."""
+    if kind == ConfigResourceType.TOPIC:
+        check_topic(request, broker, operation, name)
+    elif kind == ConfigResourceType.BROKER and not allowed_on_cluster(
+        request, broker, operation
+    ):
+        raise denied(ResourceType.CLUSTER)
+
+
 async def replace_configs(
     kind: int,
     name: str,
@@ -67,18 +82,18 @@ async def replace_configs(
     """
     coordinator, done = broker.coordinator, False
     while not done:
-        if kind == ResourceType.BROKER:
+        if kind == ConfigResourceType.BROKER:
             # Hosts have to be known to take effect, and a resolver may take its time.
             await _learn_hosts(_altered(await wanted(), name, broker), broker)
         configs = await wanted()
         before = configs_to_alter(kind, name, broker)
-        if kind == ResourceType.TOPIC:
+        if kind == ConfigResourceType.TOPIC:
             check_topic_configs(configs, broker.config)
         else:
             _altered(configs, name, broker)
         if validate_only:
             return
-        if kind == ResourceType.TOPIC:
+        if kind == ConfigResourceType.TOPIC:
             done = await coordinator.admin.set_topic_configs(name, configs, before)
         else:
             done = await coordinator.admin.set_broker_configs(name, configs, before)
@@ -86,7 +101,7 @@ async def replace_configs(
 
 def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
     """Return the configs that were set for a resource that may be altered, or raise."""
-    if kind == ResourceType.TOPIC and not name:
+    if kind == ConfigResourceType.TOPIC and not name:
         raise KafkaError(
             ErrorCode.invalid_request, "Default topic resources are not allowed."
         )
@@ -95,7 +110,7 @@ def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
 
 def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
     """Return the configs that were set for a resource, or raise if there is none."""
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         check_name(name)
         topic = broker.coordinator.admin.topics.get(name)
         if topic is None:
@@ -103,7 +118,7 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
                 ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}"
             )
         return topic.configs
-    if kind == ResourceType.BROKER:
+    if kind == ConfigResourceType.BROKER:
         _check_broker_name(name, broker)
         return broker.coordinator.admin.broker_configs.get(name, {})
     raise _unknown_type(kind)

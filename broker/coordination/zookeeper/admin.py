@@ -17,9 +17,11 @@ from uuid import UUID
 
 import trio
 
+from broker.authorization.acls import AclEntry, ResourcePattern
 from broker.cluster.topics import Topic
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.coordination.coordinator import (
+    AlterAcls,
     Configs,
     NewTopic,
 )
@@ -66,6 +68,12 @@ class ZooKeeperAdmin:
     def user_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Configs by user: SCRAM credentials by mechanism, as text."""
         return self._member.configs.users
+
+    @property
+    def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
+        """The access control lists, by pattern; none without an authorizer."""
+        acls = self._member.acls
+        return {} if acls is None else acls.entries
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
@@ -170,6 +178,21 @@ class ZooKeeperAdmin:
         entity = user_entity(user)
         write = partial(self._member.configs.write, entity, configs, instead_of)
         return await self._waits.write(write)
+
+    async def alter_acls(
+        self, changes: Mapping[ResourcePattern, AlterAcls]
+    ) -> Mapping[ResourcePattern, KafkaError]:
+        """Replace the entries of patterns, each in one znode; return the failures."""
+        acls = self._member.acls
+        assert acls is not None, "an authorizer"
+        failed: dict[ResourcePattern, KafkaError] = {}
+        for pattern, alter in changes.items():
+            try:
+                await self._waits.write(partial(acls.alter, pattern, alter))
+            except KafkaError as error:
+                failed[pattern] = error
+        self._member.broker.acls_changed(changes)
+        return failed
 
     async def producer_id_block(self) -> range:
         """Reserve the next thousand ids of the cluster."""

@@ -22,6 +22,7 @@ from broker.config import (
     ZOOKEEPER_SESSION_TIMEOUT_MS,
     BrokerConfig,
 )
+from broker.coordination.zookeeper.cluster_acls import ClusterAcls
 from broker.coordination.zookeeper.configs import ClusterConfigs
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import (
@@ -48,15 +49,16 @@ class Cluster(NamedTuple):
 async def join(
     open_session: Callable[[], ZooKeeperSession],
     configs: ClusterConfigs,
+    acls: ClusterAcls | None,
     config: BrokerConfig,
     new_id: Callable[[], UUID],
 ) -> Cluster:
-    """Read the cluster, and all ``configs``; a new cluster is given an id.
+    """Read the cluster, all ``configs`` and all ``acls``; give a new cluster an id.
 
     :raises ConfigError: if ZooKeeper does not serve in time.
     """
     return await _in_session(
-        open_session, config, lambda znodes: _read(znodes, configs, new_id)
+        open_session, config, lambda znodes: _read(znodes, configs, acls, new_id)
     )
 
 
@@ -102,12 +104,17 @@ async def _in_session(
 
 
 async def _read(
-    znodes: RetryingZnodes, configs: ClusterConfigs, new_id: Callable[[], UUID]
+    znodes: RetryingZnodes,
+    configs: ClusterConfigs,
+    acls: ClusterAcls | None,
+    new_id: Callable[[], UUID],
 ) -> Cluster:
     await prepare_znodes(znodes)
     await znodes.ensure(paths.CLUSTER_ID, write_cluster_id(kafka_uuid(new_id())))
     data, _ = await znodes.get(paths.CLUSTER_ID)
     await configs.read_all(znodes)
+    if acls is not None:
+        await acls.read_all(znodes)
     counts = {
         topic: await partition_count(znodes, topic) for topic in sorted(INTERNAL_TOPICS)
     }

@@ -62,7 +62,7 @@ def zookeeper_coordinator(
         member,
         sessions,
         waits,
-        join=lambda: join(open_session, member.configs, config, new_id),
+        join=lambda: join(open_session, member.configs, member.acls, config, new_id),
         connect=connect,
         rng=rng,
     )

@@ -12,6 +12,7 @@ from uuid import UUID
 from broker.client.network_client import Connect
 from broker.cluster.topic_configs import topic_value
 from broker.config import (
+    AUTHORIZER_CLASS_NAME,
     AUTO_LEADER_REBALANCE_ENABLE,
     BROKER_RACK,
     CONTROLLER_SOCKET_TIMEOUT_MS,
@@ -26,6 +27,7 @@ from broker.coordination.controller_events import ControllerMeters, ControllerSt
 from broker.coordination.controller_metrics import controller_metrics, event_metrics
 from broker.coordination.coordinator import CoordinatedBroker
 from broker.coordination.zookeeper.channels import Answered, ControllerChannels
+from broker.coordination.zookeeper.cluster_acls import ClusterAcls
 from broker.coordination.zookeeper.configs import ClusterConfigs, broker_entity
 from broker.coordination.zookeeper.election import Term
 from broker.coordination.zookeeper.governing import Governing
@@ -70,6 +72,7 @@ class Member:
         # As of when it was last looked at: what changes to True brings leaders back.
         self._is_unclean_by_default = False
         self.configs = ClusterConfigs()
+        self.acls = ClusterAcls() if config[AUTHORIZER_CLASS_NAME] else None
         self.governing: Governing | None = None
         # Of internal topics when the broker started; None if there was no topic.
         self.internal_partitions: Mapping[str, int | None] = {}
@@ -82,6 +85,8 @@ class Member:
         self._rng = rng
         # The session in which all configs have been read.
         self._read_in: RetryingZnodes | None = None
+        # The session in which all access control lists have been read.
+        self._acls_read_in: RetryingZnodes | None = None
 
     def metrics(self) -> Iterator[Metric | None]:
         """Iterate over the controller's metrics of the cluster, and of its work."""
@@ -161,6 +166,19 @@ class Member:
                     self._take(entity)
                 except Exception as fault:  # as Kafka: those of the others are taken
                     self.meters.failed("altered configs", fault)
+
+    async def acls_may_have_changed(self, znodes: RetryingZnodes) -> None:
+        """Take changed access control lists into effect, in a new session all."""
+        if self.acls is None:
+            return
+        changed = None
+        if self._acls_read_in is not znodes:
+            await self.acls.read_all(znodes)
+            self._acls_read_in = znodes
+        else:
+            changed = await self.acls.read_changes(znodes, self.now_ms())
+        with self.billed:
+            self.broker.acls_changed(changed)
 
     def _take(self, entity: str) -> None:
         """Take an entity's configs into effect."""

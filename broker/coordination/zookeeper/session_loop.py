@@ -19,6 +19,7 @@ from broker.coordination.zookeeper.carrying_out import ControllerMoved
 from broker.coordination.zookeeper.cluster_discovery import prepare_znodes
 from broker.coordination.zookeeper.election import Term, elect, is_controller
 from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.acl_records import CHANGES as ACL_CHANGES
 from broker.coordination.zookeeper.layout.broker_records import write_log_dir_event
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.registration import register
@@ -51,6 +52,7 @@ class SessionLoop:
         self._changed = Changes()
         self._registration_changed = Signal()
         self._configs_changed = Signal()
+        self._acls_changed = Signal()
         self._controller_changed = Signal()
 
     async def present(self) -> RetryingZnodes:
@@ -115,6 +117,8 @@ class SessionLoop:
             self._controller_changed.notify()
         elif event.path == paths.CONFIG_CHANGES:
             self._configs_changed.notify()
+        elif event.path in ACL_CHANGES:
+            self._acls_changed.notify()
         elif event.path == paths.broker(self._member.broker_id):
             self._registration_changed.notify()
         if self._member.governing is not None:
@@ -125,6 +129,7 @@ class SessionLoop:
         member = self._member
         # The broker has its configs before it is commanded to lead.
         await member.configs_may_have_changed(znodes)
+        await member.acls_may_have_changed(znodes)
         await self._forget_deleted_topics(znodes)
         self.broker_epoch = await register(
             znodes,
@@ -142,6 +147,11 @@ class SessionLoop:
                 _whenever,
                 self._configs_changed,
                 lambda: member.configs_may_have_changed(znodes),
+            )
+            nursery.start_soon(
+                _whenever,
+                self._acls_changed,
+                lambda: member.acls_may_have_changed(znodes),
             )
             nursery.start_soon(
                 _whenever, self.log_dirs_changed, lambda: self._tell_of_log_dirs(znodes)

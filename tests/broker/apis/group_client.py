@@ -93,7 +93,9 @@ class Client:
         groups.load_all()
         topics = {"t": SimpleNamespace(partitions={0: 0, 1: 1}), "u": None}
         self.broker: Any = SimpleNamespace(
-            groups=groups, metadata_cache=SimpleNamespace(topic=topics.get)
+            groups=groups,
+            metadata_cache=SimpleNamespace(topic=topics.get),
+            authorizer=None,
         )
 
     def start(self, key: ApiKey, version: int, **fields: Any) -> _Call:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import KEYS, BrokerConfig, ConfigType
+from broker.config import KEYS, SUPER_USERS, BrokerConfig, ConfigType
 from broker.protocol.errors import ConfigError
 
 KAFKA = json.loads((Path(__file__).parent / "kafka-keys.json").read_text())
@@ -21,8 +21,6 @@ OF_SECURITY = sorted(
 @pytest.mark.parametrize(
     "name",
     [
-        "authorizer.class.name",
-        "super.users",
         "principal.builder.class",
         "delegation.token.secret.key",
         *OF_SECURITY,
@@ -40,7 +38,6 @@ def test_what_promises_security_stops_the_start(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "harmless", "promise"),
     [
-        ("allow.everyone.if.no.acl.found", "true", "false"),
         ("ssl.client.auth", "none", "required"),
     ],
 )
@@ -50,6 +47,26 @@ def test_a_value_that_promises_nothing_is_let_pass(
     BrokerConfig.load(None, {name: harmless})
     with pytest.raises(ConfigError, match=f"{harmless}, as"):
         BrokerConfig.load(None, {name: promise})
+
+
+def test_only_kafkas_own_authorizers_can_be_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(None, {"authorizer.class.name": "com.example.Ours"})
+    assert str(caught.value) == (
+        "authorizer.class.name: found 'com.example.Ours', expected empty, "
+        "kafka.security.authorizer.AclAuthorizer or "
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    )
+
+
+def test_super_users_stand_between_semicolons() -> None:
+    config = BrokerConfig.load(
+        None, {"super.users": " User:alice; User:CN=b,O=example:eu ;"}
+    )
+    named = ["User:alice", "User:CN=b,O=example:eu"]
+    assert [str(each) for each in config[SUPER_USERS]] == named
+    with pytest.raises(ConfigError, match=r"super\.users: found 'alice', expected a"):
+        BrokerConfig.load(None, {"super.users": "alice"})
 
 
 def test_an_error_does_not_tell_a_password() -> None:

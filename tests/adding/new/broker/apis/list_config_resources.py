@@ -17,7 +17,9 @@ from broker.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
+from broker.apis.common.access import on_cluster
 from broker.apis.common.api import Api
+from broker.authorization.acls import AclOperation
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -37,4 +39,5 @@ API: Final = Api(
     versions=(0, 0),
     request_class=ADMIN,
     handle=handle,
+    access=on_cluster(AclOperation.DESCRIBE_CONFIGS),
 )
