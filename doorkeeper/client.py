@@ -1,5 +1,6 @@
 """The names of the Trio client that a program needs; docs/trio-client.md shows how."""
 
+from broker.client.consumer.commits import GroupMetadata
 from broker.client.consumer.consumer import KafkaConsumer, open_consumer
 from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.client.consumer.rebalance_listener import RebalanceListener
@@ -11,6 +12,7 @@ from broker.protocol.topic_partition import TopicPartition
 __all__ = [
     "ConsumerRecord",
     "ErrorCode",
+    "GroupMetadata",
     "KafkaConsumer",
     "KafkaError",
     "KafkaProducer",

@@ -30,6 +30,11 @@ SPOKEN: Final[Versions] = MappingProxyType(
         ApiKey.SYNC_GROUP: (0, 5),
         ApiKey.API_VERSIONS: (0, 3),
         ApiKey.INIT_PRODUCER_ID: (0, 4),
+        # Later versions are for brokers, or for producers of KIP-890's second part.
+        ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
+        ApiKey.ADD_OFFSETS_TO_TXN: (0, 3),
+        ApiKey.END_TXN: (0, 3),
+        ApiKey.TXN_OFFSET_COMMIT: (3, 3),
         ApiKey.LEADER_AND_ISR: (2, 7),
         ApiKey.STOP_REPLICA: (3, 4),
         ApiKey.UPDATE_METADATA: (5, 8),

@@ -61,6 +61,8 @@ KAFKA_DEFAULTS = {
     "retry.backoff.ms": 100,
     "session.timeout.ms": 45_000,
     "socket.connection.setup.timeout.ms": 10_000,
+    "transaction.timeout.ms": 60_000,
+    "transactional.id": None,
 }
 
 
@@ -87,7 +89,13 @@ def test_settings_are_written_with_underscores_or_points_as_python_or_as_text() 
     ("settings", "key", "expected"),
     [
         ({"linger": 5}, "linger", "the nearest is linger.ms"),
-        ({"transactional_id": "t"}, "transactional.id", "a key of this client"),
+        ({"interceptor_classes": "x"}, "interceptor.classes", "a key of this client"),
+        ({"transactional_id": "t", "acks": 1}, "acks", "all"),
+        (
+            {"transactional_id": "t", "enable_idempotence": False},
+            "enable.idempotence",
+            "true, with transactional.id",
+        ),
         ({"linger_ms": "soon"}, "linger.ms", "a whole number"),
         ({"acks": "2"}, "acks", "one of all, -1, 0, 1"),
         ({"compression_type": "rar"}, "compression.type", "one of none, gzip"),

@@ -14,7 +14,9 @@ import trio
 from tests.client.cluster import Cluster, in_cluster
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "trio-client.md"
-PRODUCE, CONSUME = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+PRODUCE, CONSUME, TRANSACT = re.findall(
+    r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL
+)
 
 
 def documented(cluster: Cluster, program: str, **known: Any) -> Any:
@@ -58,3 +60,20 @@ def test_what_one_program_sends_the_other_reads() -> None:
     )
     assert (record.topic, record.partition, record.offset) == ("greetings", 0, 0)
     assert (written.topic, written.partition, written.offset) == ("greetings", 0, 0)
+
+
+def test_the_program_with_transactions_copies() -> None:
+    async def scenario(cluster: Cluster) -> list[bytes | None]:
+        await cluster.create("greetings", 1)
+        await cluster.create("copies", 1)
+        once = TRANSACT.replace("while True:", "for _ in range(1):")
+        assert once != TRANSACT
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(documented(cluster, once))
+            await trio.sleep(10)
+            await documented(cluster, PRODUCE)()
+        async with cluster.consumer(isolation_level="read_committed") as consumer:
+            consumer.assign(await consumer.partitions_for("copies"))
+            return [each.value for each in await consumer.poll()]
+
+    assert in_cluster(scenario) == [b"hello"]

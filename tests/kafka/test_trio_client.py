@@ -10,8 +10,10 @@ import trio
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from broker.client.consumer.commits import GroupMetadata
 from broker.client.consumer.consumer import open_consumer
 from broker.client.producer.producer import open_producer
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from tests.client.interoperation import (
     CODECS,
@@ -124,3 +126,52 @@ def test_read_committed_leaves_out_what_a_transaction_took_back(bootstrap: str) 
     assert trio.run(read, "read_uncommitted", 18) == every
     committed = [value for value in every if int(value) % 2 == 0]
     assert trio.run(read, "read_committed", 9) == committed
+
+
+def test_apache_kafka_takes_our_transactions(bootstrap: str) -> None:
+    """Commits, aborts, offsets and fencing, as against our own broker."""
+    create(bootstrap, "ours")
+    target = TopicPartition("ours", 0)
+
+    async def main() -> tuple[list[bytes | None], int, ErrorCode]:
+        async with (
+            open_producer(bootstrap, transactional_id="ours") as producer,
+            open_producer(bootstrap, transactional_id="ours") as second,
+            open_consumer(bootstrap, group_id="ours") as reader,
+        ):
+            await producer.init_transactions()
+            for number in range(6):
+                await producer.begin_transaction()
+                for partition in range(PARTITIONS):
+                    value = b"%d" % number
+                    await producer.send("ours", value, partition=partition)
+                await producer.send_offsets_to_transaction(
+                    {target: number}, GroupMetadata("ours")
+                )
+                if number % 2:
+                    await producer.flush()
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+            await second.init_transactions()
+            with pytest.raises(KafkaError) as fenced:
+                async with producer.transaction():
+                    await producer.send("ours", b"zombie", partition=0)
+            found = await reader.committed([target])
+        values: list[bytes | None] = []
+        async with open_consumer(
+            bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        ) as consumer:
+            consumer.assign([target])
+            while len(values) < 3:
+                values += [each.value for each in await consumer.poll()]
+        return values, found[target].offset, fenced.value.code
+
+    async def bounded() -> tuple[list[bytes | None], int, ErrorCode]:
+        with trio.fail_after(60):
+            return await main()
+
+    values, offset, code = trio.run(bounded)
+    assert values == [b"0", b"2", b"4"]
+    assert offset == 4
+    assert code is ErrorCode.producer_fenced

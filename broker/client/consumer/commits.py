@@ -17,10 +17,7 @@ import trio
 
 from broker.client.backoff import retry_backoff
 from broker.client.config import ClientConfig
-from broker.client.consumer.consumer_config import (
-    DEFAULT_API_TIMEOUT_MS,
-    ISOLATION_LEVEL,
-)
+from broker.client.consumer.consumer_config import DEFAULT_API_TIMEOUT_MS
 from broker.client.consumer.group_member import Generation, GroupMember
 from broker.client.failures import check, is_retriable
 from broker.client.partitions import by_topic
@@ -52,6 +49,15 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
 
 
+class GroupMetadata(NamedTuple):
+    """A member of a group, by which its commits in a transaction are fenced."""
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
 class Commits:
     """Commits and fetches offsets for one member."""
 
@@ -60,13 +66,17 @@ class Commits:
     ) -> None:
         self._member = member
         self._timeout_s = config.seconds(DEFAULT_API_TIMEOUT_MS)
-        self._stable = config[ISOLATION_LEVEL] == "read_committed"
         self._backoff = retry_backoff(config, rng)
 
     @property
     def generation(self) -> Generation:
         """The member's present generation."""
         return self._member.current
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the member's present identity."""
+        member, (generation, member_id) = self._member, self.generation
+        return GroupMetadata(member.group, generation, member_id, member.instance_id)
 
     async def commit(
         self,
@@ -117,7 +127,7 @@ class Commits:
                     OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
                     for name, numbers in grouped.items()
                 ],
-                require_stable=self._stable,
+                require_stable=True,
             ),
         )
         return {

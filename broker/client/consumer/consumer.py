@@ -27,7 +27,7 @@ from broker.client.config import (
     parse_bootstrap,
 )
 from broker.client.consumer.auto_commit import AutoCommit, returned
-from broker.client.consumer.commits import Commits, OffsetAndMetadata
+from broker.client.consumer.commits import Commits, GroupMetadata, OffsetAndMetadata
 from broker.client.consumer.consumer_config import (
     ALLOW_AUTO_CREATE_TOPICS,
     DEFAULT_API_TIMEOUT_MS,
@@ -312,6 +312,10 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the group's committed offsets; partitions without one are left out."""
         return await self._group().committed(partitions)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return this member's identity, for `send_offsets_to_transaction`."""
+        return self._group().group_metadata()
 
     async def close(self, *, in_peace: bool) -> None:
         """Leave the group; in peace, after committing the returned records."""

@@ -9,12 +9,17 @@ after its backoff if it is to be sent again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from broker.client.failures import timed_out
 from broker.client.producer.buffer_pool import BufferPool
-from broker.client.producer.producer_batch import Headers, ProducerBatch, Receipt
+from broker.client.producer.producer_batch import (
+    ANONYMOUS,
+    Headers,
+    ProducerBatch,
+    Receipt,
+)
 from broker.client.producer.sequences import Sequences
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
@@ -48,6 +53,9 @@ class RecordAccumulator:
         # In the order of creation, so that the oldest is the first.
         self._incomplete: dict[ProducerBatch, None] = {}
         self._flushes = 0
+        # Whether the batches are of transactions; and the listener to lost ones.
+        self.is_transactional = False
+        self.on_failure: Callable[[ProducerBatch, KafkaError], None] = _nobody_listens
 
     # ---- taking records -------------------------------------------------------------
 
@@ -78,7 +86,7 @@ class RecordAccumulator:
         self, partition: TopicPartition, charge: int, now_s: float
     ) -> ProducerBatch:
         """Begin a batch, for which ``charge`` has been taken from the pool."""
-        batch = ProducerBatch(partition, now_s, charge)
+        batch = ProducerBatch(partition, now_s, charge, self.is_transactional)
         self._queues[partition].batches.append(batch)
         self._incomplete[batch] = None
         return batch
@@ -156,6 +164,7 @@ class RecordAccumulator:
         if queue.sequences is not None and not batch.on_wire:
             queue.sequences.finish(batch, written=False)
         self._end(batch)
+        self.on_failure(batch, failure)
 
     def _end(self, batch: ProducerBatch) -> None:
         del self._incomplete[batch]
@@ -179,6 +188,18 @@ class RecordAccumulator:
         for batch in [*self._incomplete]:
             self.fail(batch, failure)
 
+    def abort_unsent(self, failure: KafkaError) -> None:
+        """Fail what has no number yet, so was never sent."""
+        for batch in [*self._incomplete]:
+            if batch.identity is ANONYMOUS:
+                self.fail(batch, failure)
+
+    def all_sequences(self) -> Iterator[Sequences]:
+        """Iterate over the numberings of all partitions."""
+        for queue in self._queues.values():
+            if queue.sequences is not None:
+                yield queue.sequences
+
     async def flush(self) -> None:
         """Wait until all that is here now has been answered for, without lingering."""
         wanted = [*self._incomplete]
@@ -188,6 +209,10 @@ class RecordAccumulator:
                 await _ended(batch)
         finally:
             self._flushes -= 1
+
+
+def _nobody_listens(batch: ProducerBatch, failure: KafkaError) -> None:
+    """Do nothing: receipts report the failure."""
 
 
 async def _ended(batch: ProducerBatch) -> None:

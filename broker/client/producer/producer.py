@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import trio
 
 from broker.client.background import background
 from broker.client.config import ClientConfig, parse_bootstrap
+from broker.client.consumer.commits import GroupMetadata, OffsetAndMetadata
 from broker.client.failures import disconnected
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
@@ -39,12 +40,14 @@ from broker.client.producer.producer_config import (
     LINGER_MS,
     MAX_BLOCK_MS,
     MAX_REQUEST_SIZE,
+    TRANSACTIONAL_ID,
     producer_config,
 )
 from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.sender import Sender
 from broker.client.producer.sequences import Sequences
-from broker.protocol.errors import ErrorCode, KafkaError
+from broker.client.producer.transactions import Transactions
+from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 
 # A task that does nothing but send lets others run after this many records.
@@ -71,10 +74,7 @@ async def open_producer(
     rng = rng or random.Random()
     client = NetworkClient(config, connect, rng)
     metadata = Metadata(config, parse_bootstrap(bootstrap), client, rng)
-    ids = None
-    if config[ENABLE_IDEMPOTENCE]:
-        ids = ProducerIds(config, client, metadata, rng)
-    producer = KafkaProducer(config, client, metadata, ids, rng, now_ms)
+    producer = KafkaProducer(config, client, metadata, rng, now_ms)
     async with background() as nursery:
         await nursery.start(client.run)
         for task in producer.tasks:
@@ -94,7 +94,6 @@ class KafkaProducer:
         config: ClientConfig,
         client: NetworkClient,
         metadata: Metadata,
-        ids: ProducerIds | None,
         rng: random.Random,
         now_ms: Callable[[], int],
     ) -> None:
@@ -111,14 +110,26 @@ class KafkaProducer:
             delivery_timeout_s=config.seconds(DELIVERY_TIMEOUT_MS),
             pool=self._pool,
         )
-        self._ids = ids
-        self._sender = Sender(config, self._accumulator, client, metadata, ids, rng)
+        self._is_numbered = config[ENABLE_IDEMPOTENCE]
+        ids = transactions = None
+        if config[TRANSACTIONAL_ID] is not None:
+            self._accumulator.is_transactional = True
+            transactions = Transactions(
+                config, client, metadata, self._accumulator, rng
+            )
+        elif self._is_numbered:
+            ids = ProducerIds(config, client, metadata, rng)
+        self._transactions = transactions
+        self._sender = Sender(
+            config, self._accumulator, client, metadata, ids, transactions, rng
+        )
         client.on_change = self._sender.wake
         self.tasks = [metadata.run, self._sender.run]
-        if ids is not None:
-            ids.on_change = self._sender.wake
-            ids.on_failure = self._give_up
-            self.tasks.append(ids.run)
+        for source in (ids, transactions):
+            if source is not None:
+                source.on_change = self._sender.wake
+                source.on_failure = self._give_up
+                self.tasks.append(source.run)
         self._sticky: dict[str, StickyPartitioner] = {}
         self._sends = 0
         self._failure: KafkaError | None = None
@@ -150,6 +161,8 @@ class KafkaProducer:
             raise trio.ClosedResourceError("the producer is closed")
         if self._failure is not None:
             raise KafkaError(self._failure.code, self._failure.message)
+        if self._transactions is not None:
+            self._transactions.check_open()
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
         until_s = float("inf")
@@ -178,6 +191,69 @@ class KafkaProducer:
         # The sender looks once this task waits, and then it knows of the flush.
         self._sender.wake()
         await self._accumulator.flush()
+
+    # ---- transactions ---------------------------------------------------------------
+
+    async def init_transactions(self) -> None:
+        """Fence earlier producers of ``transactional.id``, and end what they left open.
+
+        Needed once, before the first transaction. Raises `KafkaError`.
+        """
+        await self._with_transactions().init()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction, which all records belong to until it ends."""
+        await self._with_transactions().begin()
+
+    async def commit_transaction(self) -> None:
+        """Wait until all records are written, and commit.
+
+        Raises the `KafkaError` of a record or a request that has failed: the
+        transaction is to be aborted then, unless the producer is at its end. After a
+        time-out a commit may be repeated.
+        """
+        await self._with_transactions().commit()
+
+    async def abort_transaction(self) -> None:
+        """Give up the records of the transaction, and abort it."""
+        self._sender.wake()
+        await self._with_transactions().abort()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: GroupMetadata,
+    ) -> None:
+        """Commit offsets of a consumer's group with the transaction (KIP-447).
+
+        ``group`` is `KafkaConsumer.group_metadata`. Raises `KafkaError`.
+        """
+        positions = {
+            partition: OffsetAndMetadata(at) if isinstance(at, int) else at
+            for partition, at in offsets.items()
+        }
+        await self._with_transactions().send_offsets(positions, group)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Begin a transaction, and commit it at the end of the block.
+
+        A block that fails aborts it. One that is cancelled leaves it open: the next
+        `init_transactions`, or ``transaction.timeout.ms``, aborts it.
+        """
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except Exception:
+            with suppress(KafkaError):
+                await self.abort_transaction()
+            raise
+
+    def _with_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise ConfigError(TRANSACTIONAL_ID.name, None, "a name, for transactions")
+        return self._transactions
 
     def close(self) -> None:
         """Take no more, and give up what has not been answered for."""
@@ -238,8 +314,10 @@ class KafkaProducer:
             self._pool.deallocate(charge)
             return receipt
         if accumulator.queue_of(target) is None:
-            numbered = self._ids is not None
-            accumulator.add_queue(target, Sequences() if numbered else None)
+            sequences = None
+            if self._is_numbered:
+                sequences = Sequences(bumps=self._transactions is None)
+            accumulator.add_queue(target, sequences)
         batch = accumulator.new_batch(target, charge, trio.current_time())
         batch.append(timestamp_ms, key, value, headers, charge)
         self._sender.wake()

@@ -14,7 +14,13 @@ from typing import Final, NamedTuple
 import trio
 
 from broker.protocol.errors import KafkaError
-from broker.protocol.records.batch import HEADER, HEADER_SIZE, BatchHeader, seal
+from broker.protocol.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    BatchHeader,
+    seal,
+)
 from broker.protocol.records.codecs import compress
 from broker.protocol.records.records import write_varint
 from broker.protocol.topic_partition import TopicPartition
@@ -64,6 +70,7 @@ class ProducerBatch:
         "failure",
         "halves",
         "identity",
+        "is_transactional",
         "max_timestamp",
         "offset",
         "on_wire",
@@ -77,8 +84,13 @@ class ProducerBatch:
     )
 
     def __init__(
-        self, partition: TopicPartition, created_s: float, charge: int
+        self,
+        partition: TopicPartition,
+        created_s: float,
+        charge: int,
+        is_transactional: bool = False,
     ) -> None:
+        self.is_transactional = is_transactional
         self.partition = partition
         self.created_s = created_s
         self.charge = charge
@@ -142,7 +154,7 @@ class ProducerBatch:
             partition_leader_epoch=-1,
             magic=2,
             crc=0,
-            attributes=codec,
+            attributes=codec | (TRANSACTIONAL if self.is_transactional else 0),
             last_offset_delta=self.count - 1,
             base_timestamp=self.base_timestamp,
             max_timestamp=self.max_timestamp,
@@ -190,7 +202,7 @@ class ProducerBatch:
         return first, second
 
     def _part(self, start: int, end: int) -> ProducerBatch:
-        part = ProducerBatch(self.partition, self.created_s, 0)
+        part = ProducerBatch(self.partition, self.created_s, 0, self.is_transactional)
         part.base_timestamp = self.timestamps[start]
         part.timestamps = self.timestamps[start:end]
         part.max_timestamp = max(part.timestamps)

@@ -1,7 +1,7 @@
 """The settings of a producer: Kafka's ``ProducerConfig``.
 
 Idempotence is on unless something else that was set forbids it, as in Kafka; what
-contradicts an idempotence that was asked for is refused.
+contradicts an idempotence that was asked for, or a transactional id, is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from broker.client.config import (
     ClientConfig,
     read_settings,
 )
-from broker.protocol.config_key import INT_MAX, boolean, integer, long, text
+from broker.protocol.config_key import (
+    INT_MAX,
+    boolean,
+    integer,
+    long,
+    optional_text,
+    text,
+)
 from broker.protocol.errors import ConfigError
 from broker.protocol.records.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 
@@ -76,6 +83,16 @@ COMPRESSION_TYPE: Final = text(
     "compression.type", "none", "The codec of batches.", choices=tuple(CODECS)
 )
 
+TRANSACTIONAL_ID: Final = optional_text(
+    "transactional.id", "The name under which this producer makes transactions."
+)
+TRANSACTION_TIMEOUT_MS: Final = integer(
+    "transaction.timeout.ms",
+    60_000,
+    "The coordinator aborts a transaction that is open for longer.",
+    low=0,
+)
+
 KEYS: Final = (
     *COMMON,
     ACKS,
@@ -89,6 +106,8 @@ KEYS: Final = (
     RETRIES,
     MAX_IN_FLIGHT,
     COMPRESSION_TYPE,
+    TRANSACTIONAL_ID,
+    TRANSACTION_TIMEOUT_MS,
 )
 
 
@@ -108,9 +127,12 @@ def producer_config(settings: Mapping[str, Any]) -> ClientConfig:
         contradiction = _against_idempotence(config)
         if contradiction is None:
             return config
-        if ENABLE_IDEMPOTENCE.name in config.written:
+        is_wanted = ENABLE_IDEMPOTENCE.name in config.written
+        if is_wanted or config[TRANSACTIONAL_ID] is not None:
             raise contradiction
         return producer_config({**settings, ENABLE_IDEMPOTENCE.name: False})
+    if config[TRANSACTIONAL_ID] is not None:
+        raise ConfigError(ENABLE_IDEMPOTENCE.name, False, "true, with transactional.id")
     return config
 
 

@@ -31,10 +31,12 @@ from broker.client.producer.producer_config import (
     MAX_IN_FLIGHT,
     MAX_REQUEST_SIZE,
     RETRIES,
+    TRANSACTIONAL_ID,
     acks_of,
 )
 from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.sequences import Sequences
+from broker.client.producer.transactions import Transactions
 from broker.client.signals import Signal
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.produce import (
@@ -59,8 +61,11 @@ class Sender:
         client: NetworkClient,
         metadata: Metadata,
         producer_ids: ProducerIds | None,
+        transactions: Transactions | None,
         rng: random.Random,
     ) -> None:
+        self._transactions = transactions
+        self._transactional_id = config[TRANSACTIONAL_ID]
         self._accumulator = accumulator
         self._client = client
         self._metadata = metadata
@@ -112,7 +117,11 @@ class Sender:
         return next_s
 
     def _is_numbered(self, queue: PartitionQueue) -> bool:
-        if self._producer_ids is None or queue.sequences is None:
+        if queue.sequences is None:
+            return True
+        if self._transactions is not None:
+            return self._transactions.may_send(queue.partition, queue.sequences)
+        if self._producer_ids is None:
             return True
         if queue.sequences.needs_identity:
             self._producer_ids.give(queue.sequences)
@@ -161,6 +170,7 @@ class Sender:
                 PartitionProduceData(index=partition, records=records)
             )
         return ProduceRequest(
+            transactional_id=self._transactional_id,
             acks=self._acks,
             timeout=self._timeout,
             topic_data=[

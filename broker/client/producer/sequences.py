@@ -40,10 +40,13 @@ class Sequences:
     """The numbering of one partition's batches.
 
     ``outstanding`` are the batches that have a number and no final answer, in order;
-    ``used_up`` is the producer id that has no more epochs here, -1 for none.
+    ``used_up`` is the producer id that has no more epochs here, -1 for none. ``bumps``:
+    the client raises epochs. Those of transactions the coordinator raises: a real gap
+    is the failure of its batch then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, bumps: bool = True) -> None:
+        self._bumps = bumps
         self._next: Identity | None = None
         self.outstanding: list[ProducerBatch] = []
         self.used_up = -1
@@ -61,6 +64,14 @@ class Sequences:
         self._next = Identity(producer_id, epoch, 0)
         self._is_known = False
         self._renumber()
+
+    def forget(self) -> None:
+        """Forget the identity: the producer has another one from now on.
+
+        A batch that has expired on the wire is refused for its old epoch.
+        """
+        self._next = None
+        self.outstanding.clear()
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Return whether the batch may go now, numbering it if it has no number."""
@@ -82,13 +93,16 @@ class Sequences:
         """Return whether an error needs patience or new numbers, and arrange them."""
         if code not in GAPS:
             return False
-        self._broken = self._broken or self.outstanding[0] is batch
+        is_first = bool(self.outstanding) and self.outstanding[0] is batch
+        if not self._bumps:
+            return not is_first
+        self._broken = self._broken or is_first
         return True
 
     def finish(self, batch: ProducerBatch, *, written: bool) -> None:
         """Forget a batch that has its final answer."""
         self._is_known = self._is_known or written
-        if batch.identity is not ANONYMOUS:
+        if batch in self.outstanding:
             self.outstanding.remove(batch)
 
     def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ...]) -> None:
