@@ -49,11 +49,11 @@ class _OneRate(Section):
         if self.load is None:
             return self
         rate_per_s = _rate_of(self.load, cost_us)
-        return self.model_copy(update={"rate_per_s": rate_per_s, "load": None})
+        return self.changed(rate_per_s=rate_per_s, load=None)
 
     def slowed(self, stretch: float) -> Self:
         """Return the same process where everything takes ``stretch`` times as long."""
-        return self.model_copy(update={"rate_per_s": self.per_s / stretch})
+        return self.changed(rate_per_s=self.per_s / stretch)
 
 
 class Poisson(_OneRate):
@@ -114,20 +114,21 @@ class Bursts(_OneRate):
         """Return the same process by its rates, if a request costs ``cost_us``."""
         if self.load is None:
             return self
-        idle = {
-            "idle_rate_per_s": _rate_of(self.idle_load, cost_us),
-            "idle_load": 0.0,
-        }
-        return super().in_rates(cost_us).model_copy(update=idle)
+        return self.changed(
+            rate_per_s=_rate_of(self.load, cost_us),
+            load=None,
+            idle_rate_per_s=_rate_of(self.idle_load, cost_us),
+            idle_load=0.0,
+        )
 
     def slowed(self, stretch: float) -> Self:
         """Return the same process where everything takes ``stretch`` times as long."""
-        longer = {
-            "every_s": self.every_s * stretch,
-            "on_s": self.on_s * stretch,
-            "idle_rate_per_s": self.idle_rate_per_s / stretch,
-        }
-        return super().slowed(stretch).model_copy(update=longer)
+        return self.changed(
+            rate_per_s=self.per_s / stretch,
+            every_s=self.every_s * stretch,
+            on_s=self.on_s * stretch,
+            idle_rate_per_s=self.idle_rate_per_s / stretch,
+        )
 
 
 class Mmpp(Section):
@@ -172,15 +173,13 @@ class Mmpp(Section):
         if self.loads is None:
             return self
         rates = tuple(_rate_of(load, cost_us) for load in self.loads)
-        return self.model_copy(update={"rates_per_s": rates, "loads": None})
+        return self.changed(rates_per_s=rates, loads=None)
 
     def slowed(self, stretch: float) -> Self:
         """Return the same process where everything takes ``stretch`` times as long."""
-        return self.model_copy(
-            update={
-                "rates_per_s": tuple(rate / stretch for rate in self.each_per_s),
-                "dwell_s": tuple(dwell * stretch for dwell in self.dwell_s),
-            }
+        return self.changed(
+            rates_per_s=tuple(rate / stretch for rate in self.each_per_s),
+            dwell_s=tuple(dwell * stretch for dwell in self.dwell_s),
         )
 
 
@@ -202,8 +201,11 @@ class OnOff(_OneRate):
 
     def slowed(self, stretch: float) -> Self:
         """Return the same process where everything takes ``stretch`` times as long."""
-        longer = {"on_s": self.on_s * stretch, "off_s": self.off_s * stretch}
-        return super().slowed(stretch).model_copy(update=longer)
+        return self.changed(
+            rate_per_s=self.per_s / stretch,
+            on_s=self.on_s * stretch,
+            off_s=self.off_s * stretch,
+        )
 
 
 class Recorded(Section):

@@ -35,14 +35,14 @@ def in_rates(experiment: Experiment) -> Experiment:
     """
     workload = experiment.workload
     if workload.in_shares and experiment.nominal is None:
-        experiment = experiment.model_copy(update={"nominal": experiment.machine})
+        experiment = experiment.changed(nominal=experiment.machine)
     costs_us = nominal_us(experiment)
     traffic = tuple(
         _costing(entry, costs_us[entry.name]) if entry.name in costs_us else entry
         for entry in workload.traffic
     )
-    drawn = workload.model_copy(update={"traffic": traffic})
-    return experiment.model_copy(update={"workload": drawn})
+    drawn = workload.changed(traffic=traffic)
+    return experiment.changed(workload=drawn)
 
 
 def uncosted(experiment: Experiment) -> list[str]:
@@ -88,29 +88,23 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
     if factor == 1.0:
         return experiment
     workload = experiment.workload
-    longer = workload.model_copy(
-        update={
-            "duration_s": workload.duration_s * factor,
-            "warmup_s": workload.warmup_s * factor,
-            "traffic": tuple(_slowed(entry, factor) for entry in workload.traffic),
-        }
+    longer = workload.changed(
+        duration_s=workload.duration_s * factor,
+        warmup_s=workload.warmup_s * factor,
+        traffic=tuple(_slowed(entry, factor) for entry in workload.traffic),
     )
     limits = experiment.limits
-    patient = limits.model_copy(
-        update={
-            "drain_s": limits.drain_s * factor,
-            "lateness_p99_ms": limits.lateness_p99_ms * factor,
-        }
+    patient = limits.changed(
+        drain_s=limits.drain_s * factor,
+        lateness_p99_ms=limits.lateness_p99_ms * factor,
     )
-    return experiment.model_copy(
-        update={
-            "workload": longer,
-            "limits": patient,
-            "faults": stretched(experiment.faults, factor),
-            "broker": _longer_quantum(experiment.broker, factor),
-            "live": _longer_quantum(experiment.live, factor),
-            "arms": tuple(_longer_quantum(arm, factor) for arm in experiment.arms),
-        }
+    return experiment.changed(
+        workload=longer,
+        limits=patient,
+        faults=stretched(experiment.faults, factor),
+        broker=_longer_quantum(experiment.broker, factor),
+        live=_longer_quantum(experiment.live, factor),
+        arms=tuple(_longer_quantum(arm, factor) for arm in experiment.arms),
     )
 
 
@@ -190,17 +184,15 @@ def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
 def _costing(entry: Traffic, cost_us: float) -> Traffic:
     service = entry.service or ConstantService(kind="constant", mean_us=cost_us)
     arrivals = entry.arrivals.in_rates(cost_us)
-    return entry.model_copy(update={"arrivals": arrivals, "service": service})
+    return entry.changed(arrivals=arrivals, service=service)
 
 
 def _slowed(entry: Traffic, factor: float) -> Traffic:
-    return entry.model_copy(
-        update={
-            "arrivals": entry.arrivals.slowed(factor),
-            "start_s": entry.start_s * factor,
-            "stop_s": None if entry.stop_s is None else entry.stop_s * factor,
-            "read_ms": entry.read_ms * factor,
-        }
+    return entry.changed(
+        arrivals=entry.arrivals.slowed(factor),
+        start_s=entry.start_s * factor,
+        stop_s=None if entry.stop_s is None else entry.stop_s * factor,
+        read_ms=entry.read_ms * factor,
     )
 
 
@@ -209,7 +201,7 @@ def _longer_quantum(section: _WithKeys, factor: float) -> _WithKeys:
     if stated_us is None:
         return section
     longer_us = max(1, round(float(stated_us) * factor))
-    return section.model_copy(update={"set": {**section.set, _QUANTUM: longer_us}})
+    return section.changed(set={**section.set, _QUANTUM: longer_us})
 
 
 def _work_us(experiment: Experiment, costs_us: Mapping[str, float]) -> float:

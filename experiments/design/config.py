@@ -40,6 +40,8 @@ from experiments.design.worlds import (
 
 AGAIN = "-again"
 BLOCKS_MAX = 999
+SEEDS = 2**53
+_NAME_MAX = 40
 NO_KEYS: Mapping[str, str | int | float | bool] = MappingProxyType({})
 
 
@@ -54,7 +56,7 @@ class Header(Section):
 
     name: Name
     title: str = ""
-    seed: Annotated[int, Field(ge=0, lt=2**53)]
+    seed: Annotated[int, Field(ge=0, lt=SEEDS)]
     blocks: Annotated[int, Field(ge=1, le=BLOCKS_MAX)] | None = None
     baseline: Name
     again: bool = True
@@ -158,6 +160,11 @@ class Experiment(Section):
         reserved = [name for name in names if name.endswith(AGAIN)]
         if reserved:
             raise ValueError(f"arm {reserved[0]!r}: {AGAIN!r} is kept for the A/A arm")
+        if self.experiment.again and len(self.experiment.baseline + AGAIN) > _NAME_MAX:
+            raise ValueError(
+                f"baseline {self.experiment.baseline!r} is called {AGAIN!r} too, and "
+                f"a name has at most {_NAME_MAX} characters"
+            )
         if self.experiment.baseline not in names:
             raise ValueError(
                 f"baseline {self.experiment.baseline!r} is none of the arms "
@@ -273,7 +280,7 @@ class Experiment(Section):
         if not self.experiment.again:
             return self.arms
         baseline = self.arm(self.experiment.baseline)
-        return (*self.arms, baseline.model_copy(update={"name": baseline.name + AGAIN}))
+        return (*self.arms, baseline.changed(name=baseline.name + AGAIN))
 
     def arm(self, name: str) -> Arm:
         """Return the arm called ``name``."""
@@ -329,7 +336,7 @@ class Experiment(Section):
         ]
         if missing:
             raise ExperimentError("the calibration", f"has no cost of {missing[0]!r}")
-        return self.model_copy(update={"machine": machine})
+        return self.changed(machine=machine)
 
     def content(self) -> dict[str, Any]:
         """Return the file's content with every default filled in."""

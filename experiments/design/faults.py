@@ -246,8 +246,8 @@ def stretched(faults: Iterable[Fault], factor: float) -> tuple[Fault, ...]:
     """Return faults whose instants are stretched with the load's."""
     found = []
     for fault in faults:
-        update = {"at_s": fault.at_s * factor}
+        values = {"at_s": fault.at_s * factor}
         if isinstance(fault, Span):
-            update["until_s"] = fault.until_s * factor
-        found.append(fault.model_copy(update=update))
+            values["until_s"] = fault.until_s * factor
+        found.append(fault.changed(**values))
     return tuple(found)

@@ -88,7 +88,7 @@ class ModelArm(Section):
     def settings(self, shared: ModelSection) -> ModelSection:
         """Return the experiment's settings with this arm's values in their place."""
         own = self.model_dump(exclude={"own"}, exclude_none=True)
-        return shared.model_copy(update=own)
+        return shared.changed(**own)
 
 
 def misfit(settings: ModelSection, scheduler: str) -> str:

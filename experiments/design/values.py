@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from experiments.design.config_errors import first_error
 
 
 def _no_trace(value: float) -> float:
@@ -36,3 +38,17 @@ class Section(BaseModel):
     """A table of the file: immutable, and strict about its keys and types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def changed(self, **values: object) -> Self:
+        """Return the table with other values, which are checked like those of a file.
+
+        :raises ExperimentError: naming the key whose value does not fit.
+        """
+        kept = {
+            field.alias or name: values.pop(name, getattr(self, name))
+            for name, field in type(self).model_fields.items()
+        }
+        try:
+            return type(self).model_validate({**kept, **values})
+        except ValidationError as error:
+            raise first_error(error, type(self)) from error

@@ -43,7 +43,7 @@ from scipy.stats import t as student
 
 from experiments.design.calibration import Calibration, Cost
 from experiments.design.capacity import in_rates, nominal_us, on_machine, stretch
-from experiments.design.config import Experiment
+from experiments.design.config import BLOCKS_MAX, SEEDS, Experiment
 from experiments.design.faults import ScaleLoad
 from experiments.design.worlds import WORLDS
 from experiments.processes.children import RunFailed
@@ -142,11 +142,12 @@ def calibrate(
         costs=_stated(alone, world, billed=billed),
         read=alone.nominal.read if alone.nominal else None,
     )
-    alone = alone.model_copy(update={"nominal": there})
+    alone = alone.changed(nominal=there)
     settling = _SETTLING if alone.workload.in_shares else 0
     rounds = 1
     if _has_sessions(alone, world):
-        rounds = max(_ROUNDS, math.ceil(_LOAD_S / alone.workload.duration_s))
+        wanted = max(_ROUNDS, math.ceil(_LOAD_S / alone.workload.duration_s))
+        rounds = max(1, min(wanted, BLOCKS_MAX // (settling + sessions)))
     alone = _repeated(alone, settling + sessions, rounds)
     watcher.planned(alone.blocks, world.estimate_s(in_rates(alone)), 1)
     stated_us = nominal_us(in_rates(alone))
@@ -159,7 +160,7 @@ def calibrate(
         costs_us = used.by_bills_us() if billed else used.in_proportion_us(stated_us)
         if number < settling:
             costs = {name: Cost(mean_us=us) for name, us in costs_us.items()}
-            there = there.model_copy(update={"costs": {**there.costs, **costs}})
+            there = there.changed(costs={**there.costs, **costs})
         else:
             found.append(costs_us)
             reads_us.append(used.read_us())
@@ -181,15 +182,14 @@ def _baseline_alone(experiment: Experiment) -> Experiment:
     faults = experiment.faults
     if experiment.cluster is not None:
         faults = tuple(it for it in faults if isinstance(it, ScaleLoad))
-    another = {"again": False, "seed": header.seed + 1}
-    return experiment.model_copy(
-        update={
-            "experiment": header.model_copy(update=another),
-            "limits": experiment.limits.model_copy(update=_UNDISTURBED),
-            "arms": (experiment.arm(header.baseline),),
-            "faults": faults,
-            "machine": None,
-        }
+    another = {"again": False, "seed": (header.seed + 1) % SEEDS}
+    return experiment.changed(
+        experiment=header.changed(**another),
+        limits=experiment.limits.changed(**_UNDISTURBED),
+        arms=(experiment.arm(header.baseline),),
+        analysis=experiment.analysis.changed(compare=()),
+        faults=faults,
+        machine=None,
     )
 
 
@@ -217,10 +217,8 @@ def _has_sessions(experiment: Experiment, world: World) -> bool:
 def _repeated(alone: Experiment, count: int, rounds: int) -> Experiment:
     """Return the experiment with ``count`` sessions of ``rounds`` rounds."""
     if alone.sessions is None:
-        header = alone.experiment.model_copy(update={"blocks": count * rounds})
-        return alone.model_copy(update={"experiment": header})
-    planned = alone.sessions.model_copy(update={"count": count, "rounds": rounds})
-    return alone.model_copy(update={"sessions": planned})
+        return alone.changed(experiment=alone.experiment.changed(blocks=count * rounds))
+    return alone.changed(sessions=alone.sessions.changed(count=count, rounds=rounds))
 
 
 def _session(

@@ -182,7 +182,7 @@ def _refuse_edited(old: Manifest, experiment: Experiment) -> None:
         return
     where, content = str(old.directory), old.content["config"]
     try:
-        before = parse(content).model_copy(update={"machine": experiment.machine})
+        before = parse(content).changed(machine=experiment.machine)
     except ExperimentError as error:
         raise ExperimentError(
             where, f"was recorded with a config that is read no more ({error})"
