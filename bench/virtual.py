@@ -20,7 +20,7 @@ from experiments.design.config import Experiment, parse
 from experiments.load import trace
 from experiments.load.trace import Trace
 from experiments.worlds.virtual.world import make
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 
 _REQUESTS: Final = 10_000
 _RATE_PER_S: Final = 2_000.0
@@ -88,7 +88,7 @@ def _experiment(count: int, acks: int) -> Experiment:
 
 
 def _virtual(experiment: Experiment, drawn: Trace) -> None:
-    trial = Trial(experiment=experiment, block=0, arm=experiment.arms[0], order=0)
+    trial = MachineTrial(experiment=experiment, block=0, arm=experiment.arms[0])
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         at = Path(scratch)
         out = RunFiles(

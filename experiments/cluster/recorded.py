@@ -35,7 +35,7 @@ from experiments.records.attempts import (
 from experiments.records.broker_rows import relative
 from experiments.records.cost_ratio import cost_ratio
 from experiments.records.recording import NEVER, Int64s, Results
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 Columns = Mapping[str, Int64s]
 _NAMES = (*BROKER_STAMPS, *MEASURES, BROKER_ERROR)
@@ -52,7 +52,7 @@ class RecordedLife(NamedTuple):
 
 def record_played(
     world: str,
-    trial: Trial,
+    trial: MachineTrial,
     replayed: Trace,
     out: RunFiles,
     played: Played,

@@ -29,7 +29,7 @@ from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.processes.children import CpuTime, RunFailed
 from experiments.records.recording import NEVER
-from experiments.worlds.world import Trial
+from experiments.worlds.world import MachineTrial
 
 _NS = 1_000_000_000
 # Followers have found their leaders, and caught up, when so much has passed.
@@ -69,7 +69,9 @@ def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
 class Scene:
     """The brokers of a stage, under the load and the faults of a trial."""
 
-    def __init__(self, stage: Stage, trial: Trial, replayed: Trace, book: Book) -> None:
+    def __init__(
+        self, stage: Stage, trial: MachineTrial, replayed: Trace, book: Book
+    ) -> None:
         experiment = trial.experiment
         assert experiment.cluster is not None
         self._cluster: Cluster = experiment.cluster

@@ -1,4 +1,9 @@
-"""The points of a sweep, each as the experiment that it is.
+"""The points of a sweep, each as the experiment that it is, and planned in rates.
+
+There are three stages. `Experiment` is the file, a `Point` of it one combination of
+levels; loads may still be shares of capacity. A `PlannedPoint` has rates in nominal
+time: traces are drawn and trials are hashed from it. `worlds.world.MachineTrial` is a
+trial in the time of the machine that runs it.
 
 A point is nothing but the file with other values in it, so it is checked like any file,
 and a run at a point does not depend on the sweep around it. The seed, the arms, the
@@ -10,11 +15,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from experiments.design.capacity import in_rates, stretch, uncosted
+from experiments.design.capacity import drawable, on_machine, stretch
 from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
 from experiments.design.sweep import Change, Listed, point_name
@@ -30,15 +35,52 @@ class Point:
     """One combination of levels, and the experiment with their keys set.
 
     ``number`` is its place in the design, None for an experiment that is no sweep.
-    ``experiment`` has rates, in nominal time, where the file has loads; ``stretch`` is
-    the factor from there to the machine.
     """
 
     name: str
     levels: Mapping[str, str]
     number: int | None
     experiment: Experiment
+
+    def planned(self) -> PlannedPoint:
+        """Return the point with rates for loads.
+
+        :raises ExperimentError: if the cost of some traffic is needed and not known.
+        """
+        return PlannedPoint(
+            name=self.name,
+            levels=self.levels,
+            number=self.number,
+            experiment=drawable(self.experiment),
+            stretch=stretch(self.experiment),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPoint:
+    """A point whose ``experiment`` has rates and service times in nominal time.
+
+    ``stretch`` is the factor from there to the machine.
+    """
+
+    name: str = ""
+    levels: Mapping[str, str] = field(default_factory=dict)
+    number: int | None = None
+    experiment: Experiment
     stretch: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.experiment.workload.in_shares:
+            raise ValueError("a planned point has rates, found loads")
+
+    @property
+    def prefix(self) -> str:
+        """Return the beginning of the names of its runs."""
+        return "" if self.number is None else f"p{self.number:03d}-"
+
+    def on_machine(self) -> Experiment:
+        """Return the experiment in the machine's time."""
+        return on_machine(self.experiment, self.stretch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,31 +97,28 @@ def points(experiment: Experiment) -> tuple[Point, ...]:
     :raises ExperimentError: naming the first key or level that does not fit.
     """
     if experiment.sweep is None:
-        return (_point(experiment, {}, None),)
+        return (Point(name="", levels={}, number=None, experiment=experiment),)
     return tuple(
-        _point(_at(experiment, point_name(levels), steps), levels, number)
+        Point(
+            name=point_name(levels),
+            levels=levels,
+            number=number,
+            experiment=_at(experiment, point_name(levels), steps),
+        )
         for number, (levels, steps) in enumerate(_combinations(experiment))
     )
 
 
-def _point(
-    experiment: Experiment, levels: Mapping[str, str], number: int | None
-) -> Point:
-    if uncosted(experiment):
-        # It can be checked as it is, and not yet be drawn.
-        return Point(
-            name=point_name(levels), levels=levels, number=number, experiment=experiment
-        )
-    return Point(
-        name=point_name(levels),
-        levels=levels,
-        number=number,
-        experiment=in_rates(experiment),
-        stretch=stretch(experiment),
-    )
+def planned_points(experiment: Experiment) -> tuple[PlannedPoint, ...]:
+    """Return the points of an experiment, ready to be drawn.
+
+    :raises ExperimentError: naming the first key or level that does not fit, or the
+        traffic whose cost is needed and not known.
+    """
+    return tuple(point.planned() for point in points(experiment))
 
 
-def factors(found: Iterable[Point]) -> dict[str, list[str]]:
+def factors(found: Iterable[Point | PlannedPoint]) -> dict[str, list[str]]:
     """Return the levels of each factor, in the order in which they come up."""
     levels: dict[str, list[str]] = {}
     for point in found:

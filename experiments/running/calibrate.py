@@ -42,9 +42,10 @@ import pyarrow.parquet as pq
 from scipy.stats import t as student
 
 from experiments.design.calibration import Calibration, Cost
-from experiments.design.capacity import in_rates, nominal_us, on_machine, stretch
+from experiments.design.capacity import in_rates, nominal_us, stretch
 from experiments.design.config import BLOCKS_MAX, SEEDS, Experiment
 from experiments.design.faults import ScaleLoad
+from experiments.design.points import PlannedPoint
 from experiments.design.worlds import WORLDS
 from experiments.processes.children import RunFailed
 from experiments.running.progress import Watcher
@@ -225,9 +226,9 @@ def _session(
     drawn: Experiment, factor: float, blocks: range, world: World, watcher: Watcher
 ) -> _Used:
     """Play one session; ``drawn`` has rates of nominal time."""
+    point = PlannedPoint(experiment=drawn, stretch=factor)
     trials = [
-        Trial(experiment=drawn, block=block, arm=drawn.arms[0], order=0, stretch=factor)
-        for block in blocks
+        Trial(point=point, block=block, arm=drawn.arms[0], order=0) for block in blocks
     ]
     play = _in_one_session if _has_sessions(drawn, world) else _in_runs
     deck, used = Deck(), _Used()
@@ -255,14 +256,14 @@ def _in_one_session(
 ) -> Iterator[_Run]:
     """Play trials one after the other to a process that stays alive."""
     first = trials[0]
-    there = on_machine(first.experiment, first.stretch)
-    with cast(EpisodicWorld, world).session(there) as session:
+    with cast(EpisodicWorld, world).session(first.point.on_machine()) as session:
         session.rehearse(*on_its_machine(first, deck.draw(first)))
         for trial in trials:
             watcher.started(trial)
             session.play(*on_its_machine(trial, deck.draw(trial)))
+        played = {trial.run_id: trial for trial in trials}
         for episode in session.finish():
-            yield episode.trial, episode.result, episode.requests
+            yield played[episode.trial.run_id], episode.result, episode.requests
 
 
 def _in_runs(

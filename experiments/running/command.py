@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,16 +13,16 @@ from experiments.design import capacity, config, config_file
 from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
-from experiments.design.points import factors, points
+from experiments.design.points import Point, factors, points
 from experiments.running import launching
 from experiments.running.calibrate import SESSIONS
 from experiments.running.launching import Connect
 from experiments.running.pilot import sessions_needed
 from experiments.running.progress import ProgressBar
-from experiments.running.runner import plan
+from experiments.running.runner import arms_in_order
 from experiments.running.units import Missing
 from experiments.running.worlds import make_world
-from experiments.worlds.world import Trial, World
+from experiments.worlds.world import World
 
 
 def calibrate(
@@ -131,27 +130,26 @@ def describe(experiment: Experiment, console: Console) -> None:
     header = experiment.experiment
     world = make_world(header.world, lambda: None)
     arms, found = experiment.all_arms(), points(experiment)
-    trials = list(plan(found))
     console.print(f"{header.name}: {header.title}", highlight=False)
     table = Table()
     for column in ("arm", "scheduler", "broker keys", "runs"):
         table.add_column(column)
-    runs = Counter(trial.arm.name for trial in trials)
+    runs = len(found) * experiment.blocks
     for arm in arms:
         keys = ", ".join(f"{key}={value}" for key, value in arm.set.items())
-        table.add_row(arm.name, arm.scheduler, keys, str(runs[arm.name]))
+        table.add_row(arm.name, arm.scheduler, keys, str(runs))
     console.print(table)
     for factor, levels in factors(found).items():
         console.print(f"{factor}: {', '.join(levels)}", highlight=False)
     if experiment.sweep is None and experiment.sessions is None:
         for block in range(experiment.blocks):
-            order = [trial.arm.name for trial in trials if trial.block == block]
+            order = [arm.name for arm in arms_in_order(experiment, block)]
             console.print(f"block {block}: {', '.join(order)}", highlight=False)
     if experiment.sessions is not None:
         primary, quantile = experiment.primary
         metric = f"configured metric: p{quantile * 100:g} of {primary}"
         console.print(metric, highlight=False)
-    console.print(f"{size(experiment)}, {_lasting(trials, world)}", highlight=False)
+    console.print(f"{size(experiment)}, {_lasting(found, world)}", highlight=False)
 
 
 def advise(
@@ -195,8 +193,11 @@ def size(experiment: Experiment) -> str:
     return f"{' x '.join(factors_)} = {in_all} runs in the {world} world"
 
 
-def _lasting(trials: Sequence[Trial], world: World) -> str:
-    """Return how long trials take by the executor that the world has by default."""
-    seconds = sum(world.estimate_s(trial.experiment) for trial in trials)
+def _lasting(found: Sequence[Point], world: World) -> str:
+    """Return how long all runs take by the executor that the world has by default."""
+    seconds = 0.0
+    for experiment in (capacity.in_rates(point.experiment) for point in found):
+        runs = experiment.blocks * len(experiment.all_arms())
+        seconds += runs * world.estimate_s(experiment)
     lanes = launching.executor_for(world).lanes or 1
     return f"about {seconds / lanes / 60:.1f} minutes"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.design.points import Point
+from experiments.design.points import PlannedPoint
 from experiments.running.trials import Outcome, drawing_key
 from experiments.running.whole_files import written_whole
 from experiments.worlds.world import Trial
@@ -27,7 +27,7 @@ class Drawings:
     def __init__(
         self,
         directory: Path,
-        points: Sequence[Point],
+        points: Sequence[PlannedPoint],
         known: Sequence[Mapping[str, Any]],
         code: str,
     ) -> None:

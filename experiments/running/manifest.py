@@ -20,7 +20,7 @@ from experiments.design.capacity import (
 )
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
-from experiments.design.points import Point, factors
+from experiments.design.points import PlannedPoint, factors
 from experiments.records.environment import code, environment, now
 from experiments.running.trials import KeyedTrial, Outcome
 from experiments.running.whole_files import written_whole
@@ -90,7 +90,7 @@ class Manifest:
         cls,
         directory: Path,
         experiment: Experiment,
-        points: Sequence[Point],
+        points: Sequence[PlannedPoint],
         surroundings: Mapping[str, Any],
     ) -> Manifest:
         """Describe an experiment that has not begun.
@@ -98,7 +98,7 @@ class Manifest:
         ``surroundings`` is what its world adds to the environment.
         """
         header = experiment.experiment
-        on_machines = [on_machine(it.experiment, it.stretch) for it in points]
+        on_machines = [it.on_machine() for it in points]
         base = on_machine(in_rates(experiment), stretch(experiment))
         content = {
             "schema": SCHEMA,
@@ -202,7 +202,7 @@ class Manifest:
         self.content["plan"] = [
             {
                 "cell": key,
-                "point": trial.point,
+                "point": trial.point.name,
                 "block": trial.block,
                 "arm": trial.arm.name,
                 "order": trial.order,
@@ -244,7 +244,7 @@ class Manifest:
         run = {
             "run_id": trial.run_id,
             "cell": key,
-            "point": trial.point,
+            "point": trial.point.name,
             "block": trial.block,
             "arm": trial.arm.name,
             "scheduler": trial.arm.scheduler,

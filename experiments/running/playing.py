@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from experiments.design.capacity import on_machine
 from experiments.design.config_errors import ExperimentError
 from experiments.load.lateness import DISCARDED, late, without_cpu
 from experiments.load.trace import Trace
@@ -42,6 +41,7 @@ from experiments.running.trials import (
 from experiments.running.worlds import make_world
 from experiments.worlds.episodes import Conditions, Episode, EpisodicWorld, Session
 from experiments.worlds.world import (
+    MachineTrial,
     RunFiles,
     RunResult,
     Trial,
@@ -130,7 +130,7 @@ class Player:
             outcome = self._run(trial, with_trace=trial.stem in work.with_trace)
             outcomes.append(outcome)
             p99_ns = outcome.result.lateness_ns.get("p99", 0)
-            limits = on_machine(trial.experiment, trial.stretch).limits
+            limits = trial.point.on_machine().limits
             return _Verdict(
                 generator=late(p99_ns, limits.lateness_p99_ms),
                 failed=not outcome.result.valid,
@@ -180,7 +180,9 @@ class Player:
         self.run_id = trial.run_id
         return self._deck.draw(trial)
 
-    def _replayed(self, trial: Trial, replayed: Trace, files: RunFiles) -> RunResult:
+    def _replayed(
+        self, trial: MachineTrial, replayed: Trace, files: RunFiles
+    ) -> RunResult:
         try:
             return self._world.run(trial, replayed, files)
         except BaseException as error:
@@ -203,7 +205,7 @@ class Player:
     def _episodes(self, work: Work, started: Started) -> tuple[Rounds, list[Episode]]:
         """Start a session, rehearse all arms, and play the rounds."""
         first = work.rounds[0][0]
-        there = on_machine(first.experiment, first.stretch)
+        there = first.point.on_machine()
         limit_ms = there.limits.lateness_p99_ms
         rounds = Rounds(self._tries(work))
         with cast(EpisodicWorld, self._world).session(there) as session:

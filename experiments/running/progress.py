@@ -93,7 +93,7 @@ class ProgressBar:
         if not self._console.is_terminal and trial.block > self._block and worth_a_line:
             self._console.print(f"{block}, {self._left()} left")
         self._block = max(self._block, trial.block)
-        point = f"  {trial.point}" if trial.point else ""
+        point = f"  {trial.point.name}" if trial.point.name else ""
         self._progress.update(
             self._task,
             description=f"{block}{point}  [bold]{trial.arm.name}[/]{again}",

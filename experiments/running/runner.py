@@ -21,10 +21,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from experiments.design.capacity import drawable, on_machine
-from experiments.design.config import Experiment, parse
+from experiments.design.config import Arm, Experiment, parse
 from experiments.design.config_errors import ExperimentError, differences
-from experiments.design.points import Point, points
+from experiments.design.points import PlannedPoint, planned_points
 from experiments.load.size import refuse_oversize
 from experiments.records.environment import code_sha256, memory_bytes
 from experiments.running.drawings import Drawings
@@ -36,7 +35,7 @@ from experiments.running.units import Missing, Units
 from experiments.worlds.world import Trial, World
 
 
-def plan(found: Sequence[Point]) -> Iterator[Trial]:
+def plan(found: Sequence[PlannedPoint]) -> Iterator[Trial]:
     """Yield the trials of all points in the order in which they run, block by block."""
     experiment = found[0].experiment
     seed = experiment.experiment.seed
@@ -44,26 +43,17 @@ def plan(found: Sequence[Point]) -> Iterator[Trial]:
         shuffled = list(found)
         random.Random(f"{seed}/{block}/points").shuffle(shuffled)
         for point in shuffled:
-            yield from _block(point, block)
+            arms = arms_in_order(point.experiment, block, point.prefix)
+            for order, arm in enumerate(arms):
+                yield Trial(point=point, block=block, arm=arm, order=order)
 
 
-def _block(point: Point, block: int) -> Iterator[Trial]:
-    """Yield a block's trials at one point, the arms in an order of its own."""
-    experiment = point.experiment
-    prefix = "" if point.number is None else f"p{point.number:03d}-"
+def arms_in_order(experiment: Experiment, block: int, prefix: str = "") -> list[Arm]:
+    """Return the arms of a block at one point, in an order of its own."""
     arms = list(experiment.all_arms())
     seed = experiment.experiment.seed
     random.Random(f"{prefix}{seed}/{block}/order").shuffle(arms)
-    for order, arm in enumerate(arms):
-        yield Trial(
-            experiment=experiment,
-            point=point.name,
-            prefix=prefix,
-            block=block,
-            arm=arm,
-            order=order,
-            stretch=point.stretch,
-        )
+    return arms
 
 
 def _keys_of(trials: Sequence[Trial], world: str, code: str) -> list[str]:
@@ -102,9 +92,9 @@ def run(
         process.
     :raises experiments.worlds.world.WorldError: if no trial can run.
     """
-    found = points(experiment)
+    found = planned_points(experiment)
     for point in found:
-        refuse_oversize(drawable(point.experiment), memory_bytes())
+        refuse_oversize(point.experiment, memory_bytes())
     manifest = _open(experiment, found, directory, world, resume=resume)
     manifest.content["executor"] = executor.name
     trials = list(plan(found))
@@ -117,7 +107,7 @@ def run(
     manifest.plan(keyed)
     manifest.save()
     todo = Units(manifest, drawings, watcher, keyed)
-    seconds = [world.estimate_s(on_machine(it.experiment, it.stretch)) for it in found]
+    seconds = [world.estimate_s(it.on_machine()) for it in found]
     watcher.planned(len(todo), sum(seconds) / len(seconds), executor.lanes)
     with contextlib.closing(executor.outcomes(todo)) as outcomes:
         for played in outcomes:
@@ -151,7 +141,7 @@ def refuse_taken(
 
 def _open(
     experiment: Experiment,
-    found: Sequence[Point],
+    found: Sequence[PlannedPoint],
     directory: Path,
     world: World,
     *,
@@ -188,7 +178,7 @@ def _refuse_edited(old: Manifest, experiment: Experiment) -> None:
             where, f"was recorded with a config that is read no more ({error})"
         ) from error
     recorded, now = (
-        set(_keys_of(list(plan(points(each))), each.experiment.world, ""))
+        set(_keys_of(list(plan(planned_points(each))), each.experiment.world, ""))
         for each in (before, experiment)
     )
     if not recorded <= now:

@@ -18,17 +18,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from experiments.design.capacity import (
-    machine_us,
-    nominal_us,
-    on_machine,
-    read_ns,
-)
+from experiments.design.capacity import machine_us, nominal_us, read_ns
 from experiments.design.config import Experiment
 from experiments.load import trace
 from experiments.load.trace import Trace
 from experiments.records.recording import identity_fault
-from experiments.worlds.world import RunResult, Trial, WorldError
+from experiments.worlds.world import MachineTrial, RunResult, Trial, WorldError
 
 
 class TrialFailed(Exception):
@@ -137,7 +132,7 @@ def trial_key(trial: Trial, world: str, code: str) -> str:
         "limits": limits,
         "told": _told(trial, world),
         "cluster": _cluster(trial),
-        "stretch": trial.stretch,
+        "stretch": trial.point.stretch,
         "costs": machine_us(trial.experiment),
         "world": world,
         "block": trial.block,
@@ -202,7 +197,7 @@ def _hash(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def on_its_machine(trial: Trial, drawn: Trace) -> tuple[Trial, Trace]:
+def on_its_machine(trial: Trial, drawn: Trace) -> tuple[MachineTrial, Trace]:
     """Return a trial and its trace in the time of the machine, for a world to run."""
     experiment = trial.experiment
     nominal = nominal_us(experiment)
@@ -211,10 +206,7 @@ def on_its_machine(trial: Trial, drawn: Trace) -> tuple[Trial, Trace]:
         for name, cost_us in machine_us(experiment).items()
         if name in nominal
     }
-    moved = on_machine(experiment, trial.stretch)
-    arm = next(arm for arm in moved.all_arms() if arm.name == trial.arm.name)
-    there = replace(trial, experiment=moved, arm=arm)
-    return there, drawn.stretched(trial.stretch, ratios)
+    return trial.on_machine(), drawn.stretched(trial.point.stretch, ratios)
 
 
 def stored(drawn: Trace) -> bytes:

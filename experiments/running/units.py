@@ -84,7 +84,7 @@ class Units:
         if is_computed(self._world) and not _sessions_of(self._planned[0]):
             yield from ([trial] for trial in self._planned)
             return
-        for _, unit in groupby(self._planned, lambda it: (it.point, it.session)):
+        for _, unit in groupby(self._planned, lambda it: (it.point.name, it.session)):
             yield list(unit)
 
     def _done(self, trial: Trial) -> bool:
@@ -172,7 +172,7 @@ class Units:
             left = [it for it in unit if not self._done(it)]
             for trial in left[:1] if self._atomic else left:
                 yield Missing(
-                    point=trial.point,
+                    point=trial.point.name,
                     block=trial.block,
                     arm=trial.arm.name,
                     reason=self._manifest.last_reason(self._keys[trial.stem]),
@@ -180,7 +180,7 @@ class Units:
 
 
 def _round(trial: Trial) -> tuple[str, int]:
-    return trial.point, trial.block
+    return trial.point.name, trial.block
 
 
 def _sessions_of(trial: Trial) -> bool:

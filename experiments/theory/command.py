@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from experiments.design.capacity import on_machine
 from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
-from experiments.design.points import Point, points
+from experiments.design.points import PlannedPoint, planned_points
 from experiments.design.worlds import WORLDS
 from experiments.running.worlds import make_world
 from experiments.theory.compare import Comparison, PredictionRow, compare
-from experiments.theory.measure import TrialMeasures, recorded, replay
+from experiments.theory.measure import MeasuredPoint, TrialMeasures, recorded, replay
 from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT
 from experiments.theory.ratios import ratios, write
 
@@ -63,7 +61,7 @@ def _blocks(
     run_dirs: Sequence[Path],
     worlds: Sequence[str],
     console: Console,
-) -> Iterator[tuple[str, Point, dict[str, list[TrialMeasures]]]]:
+) -> Iterator[tuple[str, MeasuredPoint, dict[str, list[TrialMeasures]]]]:
     """Yield what every arm measured by block, world by world and point by point."""
     for run_dir in run_dirs:
         manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
@@ -74,21 +72,22 @@ def _blocks(
                 str(run_dir), f"is a recording of {ran.name}, not of {experiment.name}"
             )
         world = manifest["world"]
-        for point in points(ran):
-            placed = _on_its_machine(point, world, run_dir)
+        for planned in planned_points(ran):
+            placed = _on_its_machine(planned, world, run_dir)
             yield world, placed, _by_arm(recorded(run_dir, placed))
     if run_dirs:
         return
     for name in worlds or _default_worlds(experiment, console):
         there = experiment.with_world(name)
         world = make_world(name, lambda: None)
-        for point in points(there):
+        for planned in planned_points(there):
+            point = MeasuredPoint(planned.name, planned.experiment)
             with console.status(f"{name} {point.name}"):
                 blocks = _by_arm(replay(world, point))
             yield name, point, blocks
 
 
-def _on_its_machine(point: Point, world: str, run_dir: Path) -> Point:
+def _on_its_machine(point: PlannedPoint, world: str, run_dir: Path) -> MeasuredPoint:
     """Return a point in the time of the machine that replayed its trace.
 
     :raises ExperimentError: if its services were those of a calibrated machine.
@@ -96,7 +95,7 @@ def _on_its_machine(point: Point, world: str, run_dir: Path) -> Point:
     if point.experiment.machine is not None and WORLDS[world].computed:
         fault = "was computed with --calibration, and theory knows nominal costs only"
         raise ExperimentError(str(run_dir), fault)
-    return replace(point, experiment=on_machine(point.experiment, point.stretch))
+    return MeasuredPoint(point.name, point.on_machine())
 
 
 def _by_arm(
@@ -109,7 +108,7 @@ def _by_arm(
 
 
 def _default_worlds(experiment: Experiment, console: Console) -> list[str]:
-    found = points(experiment)
+    found = planned_points(experiment)
     traffic = [entry for it in found for entry in it.experiment.workload.traffic]
     if any(entry.service is None for entry in traffic):
         return ["model"]

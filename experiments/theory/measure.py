@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from operator import mul
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from experiments.design.capacity import machine_us
-from experiments.design.points import Point
+from experiments.design.config import Experiment
 from experiments.design.worlds import WORLDS
 from experiments.load.trace import generate
 from experiments.records.recording import Int64s
@@ -33,7 +33,7 @@ from experiments.theory.predict import (
     WORK_X_WAIT,
 )
 from experiments.theory.services import Moments
-from experiments.worlds.world import RunFiles, Trial, World
+from experiments.worlds.world import MachineTrial, RunFiles, World
 
 _COLUMNS = ["class", "intended_ns", "client_done_ns", "service_ns", "outcome"]
 Key = tuple[str, str]
@@ -52,7 +52,14 @@ class TrialMeasures:
     path: int | None
 
 
-def replay(world: World, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
+class MeasuredPoint(NamedTuple):
+    """A point's name, and its experiment in the time of what replayed its trace."""
+
+    name: str
+    experiment: Experiment
+
+
+def replay(world: World, point: MeasuredPoint) -> Iterator[tuple[str, TrialMeasures]]:
     """Run every arm in every block, and yield what each run shows. Files are not kept.
 
     :raises RuntimeError: if a run does not count.
@@ -64,8 +71,8 @@ def replay(world: World, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
         )
         for block in range(experiment.blocks):
             trace = generate(experiment, block)
-            for order, arm in enumerate(experiment.arms):
-                trial = Trial(experiment=experiment, block=block, arm=arm, order=order)
+            for arm in experiment.arms:
+                trial = MachineTrial(experiment=experiment, block=block, arm=arm)
                 result = world.run(trial, trace, files)
                 if not result.valid:
                     raise RuntimeError(f"{trial.run_id}: {result.reason}")
@@ -73,7 +80,9 @@ def replay(world: World, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
                 yield arm.name, _read(files.requests, point, demands_ns)
 
 
-def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
+def recorded(
+    run_dir: Path, point: MeasuredPoint
+) -> Iterator[tuple[str, TrialMeasures]]:
     """Yield what each run of a recording shows that counts, block by block.
 
     A block is there for all arms of the recording or for none, so that they pair.
@@ -101,7 +110,7 @@ def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, TrialMeasures]]
             yield run["arm"], _read(rows, point, demanded, costs_ns, run["run_id"])
 
 
-def _costs_ns(point: Point) -> dict[str, int]:
+def _costs_ns(point: MeasuredPoint) -> dict[str, int]:
     """Return the cost of a request of each class at a broker that keeps no rows.
 
     Of several entries with one class the first counts.
@@ -127,7 +136,7 @@ def pooled(blocks: list[TrialMeasures]) -> dict[str, Moments]:
 
 def _read(
     path: Path,
-    point: Point,
+    point: MeasuredPoint,
     demands_ns: Int64s | None,
     costs_ns: Mapping[str, int] = MappingProxyType({}),
     run_id: str | None = None,

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
-from experiments.worlds.world import RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """A run that was an episode of a session: its rows, and how it went."""
 
-    trial: Trial
+    trial: MachineTrial
     requests: pa.Table
     samples: pa.Table
     result: RunResult
@@ -43,10 +43,10 @@ class Conditions:
 class Session(Protocol):
     """All arms of an experiment, alive; each verb raises `RunFailed` if one is not."""
 
-    def rehearse(self, trial: Trial, replayed: Trace) -> None:
+    def rehearse(self, trial: MachineTrial, replayed: Trace) -> None:
         """Play an episode to an arm that is new, without a record."""
 
-    def play(self, trial: Trial, replayed: Trace) -> Conditions:
+    def play(self, trial: MachineTrial, replayed: Trace) -> Conditions:
         """Play an episode; return its conditions."""
 
     def finish(self) -> Iterator[Episode]:

@@ -19,7 +19,7 @@ from experiments.records import broker_rows, recording
 from experiments.records.broker_rows import BrokerRecord
 from experiments.records.cost_ratio import cost_ratio
 from experiments.records.recording import NEVER, Results
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Joined:
 
 def record_run(
     world: str,
-    trial: Trial,
+    trial: MachineTrial,
     replayed: Trace,
     out: RunFiles,
     seen: Seen,
@@ -70,7 +70,7 @@ def record_run(
 
 def join(
     world: str,
-    trial: Trial,
+    trial: MachineTrial,
     replayed: Trace,
     seen: Seen,
     broker: BrokerRecord | None,

@@ -39,7 +39,7 @@ from experiments.records.environment import now
 from experiments.records.machine import Watch
 from experiments.worlds.episodes import Conditions, Episode
 from experiments.worlds.joining import LoadEnd, join
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # The first episode meets a cold interpreter and creates files. More of them would cost
 # a session of eight brokers two thirds of the time of its rounds.
@@ -101,7 +101,7 @@ class Hosts(Protocol):
 class _Played:
     """One episode as it was played, before anything of it is read."""
 
-    trial: Trial
+    trial: MachineTrial
     replayed: Trace
     end: LoadEnd
     loop_us: float
@@ -186,13 +186,13 @@ class Session:
         file.write_text(json.dumps(asdict(job)), encoding="utf-8")
         return str(file)
 
-    def rehearse(self, trial: Trial, replayed: Trace) -> None:
+    def rehearse(self, trial: MachineTrial, replayed: Trace) -> None:
         """Play an episode a few times without a record."""
         span_s = trial.experiment.workload.duration_s
         for _ in range(max(_REHEARSALS, math.ceil(self._hosts.rehearsal_s / span_s))):
             self._order(trial, replayed, None)
 
-    def play(self, trial: Trial, replayed: Trace) -> Conditions:
+    def play(self, trial: MachineTrial, replayed: Trace) -> Conditions:
         """Play an episode; return its conditions."""
         broker = self._alive[trial.arm.name]
         observed = self._at / f"{trial.run_id}.arrow"
@@ -223,7 +223,9 @@ class Session:
         )
         return met
 
-    def _order(self, trial: Trial, replayed: Trace, out: Path | None) -> dict[str, Any]:
+    def _order(
+        self, trial: MachineTrial, replayed: Trace, out: Path | None
+    ) -> dict[str, Any]:
         """Make the generator play an episode; return its report of the end."""
         experiment = trial.experiment
         span_s = experiment.workload.duration_s + experiment.limits.drain_s
@@ -307,7 +309,7 @@ def _record(
     return replace(found, violations=record.violations, accounts=record.accounts)
 
 
-def _warmup_ns(trial: Trial) -> int:
+def _warmup_ns(trial: MachineTrial) -> int:
     """Return from when on of an episode its requests are analysed."""
     return round(trial.experiment.workload.warmup_s * SECOND_NS)
 
@@ -320,7 +322,12 @@ def _read(path: Path) -> Seen:
 
 
 def run_alone(
-    session: Session, trial: Trial, replayed: Trace, out: RunFiles, *, rehearsed: bool
+    session: Session,
+    trial: MachineTrial,
+    replayed: Trace,
+    out: RunFiles,
+    *,
+    rehearsed: bool,
 ) -> RunResult:
     """Play one episode in a session of its own, and write its rows.
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from experiments.design.config import Arm, Experiment
+from experiments.design.points import PlannedPoint
 from experiments.design.worlds import WORLDS
 from experiments.load.trace import Trace
 from experiments.records.recording import RunLabels
@@ -27,20 +28,62 @@ LOAD_AS_CONTROLLER: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One arm in one block, at its place in the block's shuffled order.
+    """One arm in one block of a planned point, at its place in the shuffled order.
 
-    In a sweep ``experiment`` is the point's, ``point`` its name and ``prefix`` the
-    beginning of its runs' names. ``attempt`` counts earlier runs of the same trial that
-    did not count. ``stretch`` is the factor from nominal time to the machine's; a world
-    is given trials whose experiment is in the machine's time already.
+    ``attempt`` counts earlier runs of the same trial that did not count.
     """
 
-    experiment: Experiment
-    point: str = ""
-    prefix: str = ""
+    point: PlannedPoint
     block: int
     arm: Arm
     order: int
+    attempt: int = 0
+
+    @property
+    def experiment(self) -> Experiment:
+        """Return the point's experiment, in nominal time."""
+        return self.point.experiment
+
+    @property
+    def run_id(self) -> str:
+        """Return the name of this run: its rows and files carry it."""
+        return f"{self.stem}{self.attempt}"
+
+    @property
+    def stem(self) -> str:
+        """Return the common beginning of the names of this trial's attempts."""
+        return f"{self.point.prefix}b{self.block:03d}-{self.arm.name}-t"
+
+    @property
+    def session(self) -> int:
+        """Return the session that the run belongs to."""
+        return self.experiment.session_of(self.block)
+
+    def on_machine(self) -> MachineTrial:
+        """Return the trial in the time of the machine that runs it."""
+        there = self.point.on_machine()
+        arm = next(arm for arm in there.all_arms() if arm.name == self.arm.name)
+        return MachineTrial(
+            experiment=there,
+            block=self.block,
+            arm=arm,
+            prefix=self.point.prefix,
+            attempt=self.attempt,
+            stretch=self.point.stretch,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineTrial:
+    """A trial as a world runs it: ``experiment`` and ``arm`` are in machine time.
+
+    ``stretch`` is the factor from nominal time, for the record.
+    """
+
+    experiment: Experiment
+    block: int
+    arm: Arm
+    prefix: str = ""
     attempt: int = 0
     stretch: float = 1.0
 
@@ -143,7 +186,7 @@ class World(Protocol):
     def environment(self) -> Mapping[str, Any]:
         """Return this world's entry for the manifest's environment."""
 
-    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
         """Replay the trace to the trial's arm and write its rows to ``out``.
 
         A run that went wrong is a result with a reason, not an exception.

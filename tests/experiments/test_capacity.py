@@ -19,7 +19,7 @@ from experiments.design.arrival_processes import Bursts, Mmpp, OnOff, Poisson
 from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
-from experiments.design.points import points
+from experiments.design.points import PlannedPoint, planned_points, points
 from experiments.load import trace
 from experiments.running.runner import plan
 from experiments.running.trials import drawing_key, trial_key
@@ -222,7 +222,7 @@ def test_work_arrives_in_bursts_of_its_multiple_of_capacity() -> None:
 
 
 def there(experiment: Experiment) -> Experiment:
-    (point,) = points(experiment)
+    (point,) = planned_points(experiment)
     return capacity.on_machine(point.experiment, point.stretch)
 
 
@@ -279,7 +279,7 @@ def test_a_quantum_that_is_stated_is_of_as_many_requests_everywhere() -> None:
 
 
 def test_the_mean_request_counts_requests_as_often_as_they_come() -> None:
-    (point,) = points(parse(CONTENT))
+    (point,) = planned_points(parse(CONTENT))
     # A second has 0.1 s in requests of 200 us and 0.39 s in such of 1000 us.
     count = 0.1 / 200e-6 + 0.39 / 1000e-6
     assert capacity.mean_request_us(point.experiment) == pytest.approx(
@@ -302,10 +302,12 @@ def test_a_workload_in_rates_is_not_stretched() -> None:
 def test_a_cell_depends_on_the_machine_and_its_trace_does_not() -> None:
     built = parse(CONTENT)
     elsewhere = built.with_machine(machine(control=300.0, bulk=1000.0))
-    here, slower = (next(plan(points(experiment))) for experiment in (built, elsewhere))
+    here, slower = (
+        next(plan(planned_points(experiment))) for experiment in (built, elsewhere)
+    )
     assert drawing_key(here.experiment, 0) == drawing_key(slower.experiment, 0)
     assert trial_key(here, "live", "c") != trial_key(slower, "live", "c")
-    assert slower.stretch == pytest.approx((0.1 * 1.5 + 0.39) / 0.49)
+    assert slower.point.stretch == pytest.approx((0.1 * 1.5 + 0.39) / 0.49)
 
 
 def test_a_virtual_cell_depends_on_the_cost_of_reading() -> None:
@@ -314,7 +316,7 @@ def test_a_virtual_cell_depends_on_the_cost_of_reading() -> None:
     for read_us in (30.0, 31.0):
         made = copy.deepcopy(CONTENT)
         made["nominal"]["read"] = {"mean_us": read_us}
-        keys.add(trial_key(next(plan(points(parse(made)))), "virtual", "c"))
+        keys.add(trial_key(next(plan(planned_points(parse(made)))), "virtual", "c"))
     assert len(keys) == 2
 
 
@@ -341,7 +343,7 @@ def test_a_sweep_moves_loads_as_it_moves_rates() -> None:
     made["sweep"] = {"design": "factorial", "factors": [factor]}
     rates = [
         it.experiment.workload.traffic[0].arrivals.mean_rate_per_s()
-        for it in points(parse(made))
+        for it in planned_points(parse(made))
     ]
     assert rates == pytest.approx([0.05 / 200e-6, 0.2 / 200e-6])
 
@@ -355,3 +357,33 @@ def test_a_calibration_is_read_as_it_was_written(tmp_path: Any) -> None:
     path.write_text('{"source": "x", "costs": {"control": {"mean_us": 0}}}')
     with pytest.raises(ExperimentError, match=r"calibration\.json: costs"):
         calibration.read(path)
+
+
+# ---- stages ------------------------------------------------------------------------
+
+
+def test_a_stretched_experiment_keeps_the_bounds_of_a_file() -> None:
+    (point,) = planned_points(parse(CONTENT))
+    with pytest.raises(ExperimentError) as caught:
+        capacity.on_machine(point.experiment, 1e9)
+    assert "expected" in caught.value.fault
+
+
+def test_a_planned_point_has_rates() -> None:
+    built = parse(CONTENT)
+    (point,) = points(built)
+    assert point.experiment == built
+    assert not point.planned().experiment.workload.in_shares
+    with pytest.raises(ValueError, match="has rates, found loads"):
+        PlannedPoint(experiment=built)
+
+
+def test_a_machine_trial_is_the_planned_trial_stretched() -> None:
+    elsewhere = parse(CONTENT).with_machine(machine(control=300.0, bulk=1000.0))
+    (point,) = planned_points(elsewhere)
+    trial = next(plan([point]))
+    there = trial.on_machine()
+    assert (there.run_id, there.session) == (trial.run_id, trial.session)
+    assert there.experiment.workload.duration_s == pytest.approx(
+        trial.experiment.workload.duration_s * point.stretch
+    )

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from doorkeeper import cli
-from experiments.design.points import points
+from experiments.design.points import planned_points
 from experiments.running import runner
 from experiments.running.executors.spark import Spark, stream
 from experiments.running.trials import Failure, Outcome, TrialFailed, Work
@@ -62,7 +62,7 @@ def outcomes_of(work: Work) -> tuple[Outcome, ...]:
 
 @pytest.mark.parametrize("room", [1, 2, 5])
 def test_repetitions_come_next_and_even_after_the_last_trial(room: int) -> None:
-    trials = list(runner.plan(points(built())))[:4]
+    trials = list(runner.plan(planned_points(built())))[:4]
     todo = Twice(deque(Work(rounds=((trial,),)) for trial in trials))
     with ThreadPoolExecutor(room) as threads:
         for (outcome,) in stream(
@@ -85,7 +85,7 @@ def test_a_world_that_cannot_run_is_told_from_a_cell_that_raises() -> None:
 
 
 def first_trial() -> Any:
-    return next(runner.plan(points(built())))
+    return next(runner.plan(planned_points(built())))
 
 
 def test_a_cluster_that_cannot_be_reached_is_said_so() -> None:

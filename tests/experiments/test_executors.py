@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from experiments.design.config import Experiment
-from experiments.design.points import points
+from experiments.design.points import planned_points
 from experiments.running import runner
 from experiments.running.executor import Executor
 from experiments.running.executors.local import Local
@@ -233,7 +233,7 @@ def test_stopped_by_a_signal_it_leaves_no_process_and_can_be_resumed(
 
 
 def test_a_worker_with_other_code_refuses() -> None:
-    trial = next(runner.plan(points(built())))
+    trial = next(runner.plan(planned_points(built())))
     work = Work(rounds=((trial,),))
     refused = attempt_there("another hash", "model", work)
     assert isinstance(refused, Failure)

@@ -7,6 +7,7 @@ import io
 from rich.console import Console
 
 from experiments.design.config import Experiment, parse
+from experiments.design.points import PlannedPoint
 from experiments.running.progress import ProgressBar
 from experiments.worlds.world import RunResult, Trial
 from tests.experiments.test_sessions import content
@@ -22,7 +23,7 @@ def watched(experiment: Experiment, reasons: list[list[str]]) -> list[str]:
         for block, of_block in enumerate(reasons):
             for attempt, reason in enumerate(of_block):
                 trial = Trial(
-                    experiment=experiment,
+                    point=PlannedPoint(experiment=experiment),
                     block=block,
                     arm=experiment.arms[0],
                     order=0,

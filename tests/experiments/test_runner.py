@@ -15,7 +15,7 @@ import pytest
 
 from broker.observation.recording.recording import MEASURES, SampleRow
 from experiments.design.config import Experiment, ExperimentError, parse
-from experiments.design.points import points
+from experiments.design.points import planned_points
 from experiments.load.trace import Trace
 from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
@@ -123,7 +123,7 @@ def manifest(directory: Path) -> Any:
 
 
 def test_every_block_runs_every_arm_once_and_the_baseline_again() -> None:
-    trials = list(runner.plan(points(experiment())))
+    trials = list(runner.plan(planned_points(experiment())))
     for block in range(3):
         arms = [trial.arm.name for trial in trials if trial.block == block]
         assert sorted(arms) == ["fifo", "fifo-again", "priority", "wfq"]
@@ -135,7 +135,7 @@ def test_the_order_of_arms_is_shuffled_by_the_seed_alone() -> None:
     def orders(seed: int) -> list[str]:
         return [
             trial.arm.name
-            for trial in runner.plan(points(experiment(seed=seed, blocks=20)))
+            for trial in runner.plan(planned_points(experiment(seed=seed, blocks=20)))
         ]
 
     assert orders(3) == orders(3)
@@ -144,7 +144,7 @@ def test_the_order_of_arms_is_shuffled_by_the_seed_alone() -> None:
 
 def test_every_arm_stands_in_every_place_about_equally_often() -> None:
     blocks = 400
-    trials = runner.plan(points(experiment(blocks=blocks)))
+    trials = runner.plan(planned_points(experiment(blocks=blocks)))
     places = Counter((trial.arm.name, trial.order) for trial in trials)
     # Binomial(400, 1/4): mean 100, standard deviation 8.7; five of them.
     assert len(places) == 16
@@ -205,7 +205,7 @@ def test_killed_in_any_run_it_goes_on_without_repeating_a_done_block(
     second = FakeWorld()
     assert run(tmp_path, second, resume=True) == []
     assert [*first.ran[: when // 4 * 4], *second.ran] == [
-        trial.run_id for trial in runner.plan(points(experiment()))
+        trial.run_id for trial in runner.plan(planned_points(experiment()))
     ]
     found = manifest(tmp_path)
     assert len(found["runs"]) == 12

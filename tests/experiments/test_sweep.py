@@ -9,7 +9,7 @@ import pytest
 
 from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
-from experiments.design.points import factors, points
+from experiments.design.points import factors, planned_points, points
 from experiments.running import runner
 from tests.experiments.load_and_share import CONTROL, Content, content, listed
 
@@ -180,15 +180,15 @@ def test_points_that_are_listed_twice_or_differ_in_factors_are_refused() -> None
 def test_every_block_at_every_point_has_every_arm_in_its_own_order() -> None:
     built = content()
     built["experiment"]["blocks"] = 40
-    trials = list(runner.plan(points(parse(built))))
-    names = {(it.point, it.block, it.arm.name) for it in trials}
+    trials = list(runner.plan(planned_points(parse(built))))
+    names = {(it.point.name, it.block, it.arm.name) for it in trials}
     assert len(trials) == len(names) == 4 * 80
     first = Counter(c.arm.name for c in trials if c.order == 0)
     # Binomial(160, 1/2): mean 80, standard deviation 6.3; five of them.
     assert abs(first["fifo"] - 80) < 32
     assert [c.block for c in trials] == sorted(c.block for c in trials)
     leading = Counter(
-        next(c.point for c in trials if c.block == block) for block in range(40)
+        next(c.point.name for c in trials if c.block == block) for block in range(40)
     )
     # Binomial(40, 1/4): mean 10, standard deviation 2.7; three of them.
-    assert all(2 <= leading[point] <= 18 for point in {c.point for c in trials})
+    assert all(2 <= leading[point] <= 18 for point in {c.point.name for c in trials})

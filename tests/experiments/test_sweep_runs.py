@@ -12,7 +12,7 @@ import pytest
 
 from experiments.design.config import parse
 from experiments.design.config_errors import ExperimentError
-from experiments.design.points import points
+from experiments.design.points import planned_points
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
 from experiments.worlds.model.world import Model
@@ -133,7 +133,7 @@ def test_what_no_row_depends_on_repeats_no_trial(
     assert {each["run_id"] for each in counted} == {
         each["run_id"] for each in before["runs"]
     }
-    expected = {(c.point, c.block, c.arm.name) for c in plan_of(changed)}
+    expected = {(c.point.name, c.block, c.arm.name) for c in plan_of(changed)}
     assert {(r["point"], r["block"], r["arm"]) for r in counted} == expected
     assert {(each["point"], each["block"]) for each in after["traces"]} == {
         (point, block) for point, block, _ in expected
@@ -141,7 +141,7 @@ def test_what_no_row_depends_on_repeats_no_trial(
 
 
 def plan_of(built: Content) -> list[Any]:
-    return list(runner.plan(points(parse(built))))
+    return list(runner.plan(planned_points(parse(built))))
 
 
 def test_a_new_level_adds_its_points_and_repeats_none(tmp_path: Path) -> None:

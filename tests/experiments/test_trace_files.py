@@ -22,7 +22,7 @@ from experiments.load import trace
 from experiments.running.launching import run_experiment
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 from schedulers import POLICIES
 from tests.experiments.unwatched import Unwatched
 
@@ -341,7 +341,7 @@ def played(
     experiment: Experiment, world: Model | Virtual, arm: str, directory: Path
 ) -> pa.Table:
     files = RunFiles(requests=directory / "r.parquet", samples=directory / "s.parquet")
-    trial = Trial(experiment=experiment, block=1, arm=experiment.arm(arm), order=0)
+    trial = MachineTrial(experiment=experiment, block=1, arm=experiment.arm(arm))
     drawn = trace.generate(experiment, 1)
     result = world.run(trial, drawn, files)
     assert result.valid, result.reason

@@ -18,7 +18,7 @@ from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.live.disk import small_disk
 from experiments.worlds.live.world import Live
-from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult, WorldError
 
 pytestmark = pytest.mark.live
 PRODUCE, METADATA, LEADER_AND_ISR, UPDATE_METADATA = 0, 3, 4, 6
@@ -111,7 +111,7 @@ def play(
         samples=directory / "s.parquet",
         attempts=directory / "a.parquet",
     )
-    trial = Trial(experiment=built, block=0, arm=built.arms[0], order=0)
+    trial = MachineTrial(experiment=built, block=0, arm=built.arms[0])
     result = Live(lambda: None).run(trial, drawn, out)
     assert result.valid, result.reason
     assert out.attempts is not None

@@ -27,7 +27,7 @@ from click.testing import CliRunner
 
 from doorkeeper import cli
 from experiments.design.config import Experiment, parse
-from experiments.design.points import points
+from experiments.design.points import planned_points
 from experiments.load import trace
 from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMPS
 from experiments.running import runner
@@ -227,7 +227,7 @@ def experiment(**changes: Any) -> Experiment:
 
 def run_first_trial(built: Experiment, directory: Path) -> tuple[RunResult, RunFiles]:
     out = RunFiles(requests=directory / "r.parquet", samples=directory / "s.parquet")
-    trial = next(iter(plan(points(built))))
+    trial = next(iter(plan(planned_points(built))))
     world = Live(tick=lambda: None)
     return world.run(trial, trace.generate(built, trial.block), out), out
 

@@ -7,7 +7,7 @@ from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 from planes.laws import LAWS
 from schedulers import POLICIES
 
@@ -58,7 +58,7 @@ def violations(tmp_path, scheduler, *, control_per_s, world="model", **keys):
             "arms": [{"name": "it", "scheduler": scheduler}],
         }
     )
-    trial = Trial(experiment=experiment, block=0, arm=experiment.arms[0], order=0)
+    trial = MachineTrial(experiment=experiment, block=0, arm=experiment.arms[0])
     files = RunFiles(requests=tmp_path / "requests", samples=tmp_path / "samples")
     worlds = {"model": Model(lambda: None), "virtual": Virtual()}
     result = worlds[world].run(trial, trace.generate(experiment, 0), files)

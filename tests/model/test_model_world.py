@@ -12,7 +12,7 @@ from experiments.load import trace
 from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA
 from experiments.worlds.model.task import ModelTask
 from experiments.worlds.model.world import Model
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 from planes import Task
 
 CONTENT = {
@@ -60,7 +60,7 @@ def run(tmp_path, arm, *, model=None, keys=None):
     content["arms"] = [{"name": "fifo", "scheduler": "fifo"}, {"name": "it", **arm}]
     content["broker"] = {"set": {**CONTENT["broker"]["set"], **(keys or {})}}
     experiment = parse(content)
-    trial = Trial(experiment=experiment, block=0, arm=experiment.arm("it"), order=0)
+    trial = MachineTrial(experiment=experiment, block=0, arm=experiment.arm("it"))
     drawn = trace.generate(experiment, 0)
     files = RunFiles(requests=tmp_path / "requests", samples=tmp_path / "samples")
     result = Model(lambda: None).run(trial, drawn, files)

@@ -16,7 +16,7 @@ from experiments.load import trace
 from experiments.theory import MG1, MMc, share_by_weight
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 
 BLOCKS = 8
 # Student's t for 7 degrees of freedom, 99.9 % two-sided.
@@ -57,7 +57,7 @@ def experiment(entries, scheduler="fifo", *, model=None, keys=None, duration_s=1
 
 
 def rows(tmp_path, what, *, block=0, world=None):
-    trial = Trial(experiment=what, block=block, arm=what.arms[0], order=0)
+    trial = MachineTrial(experiment=what, block=block, arm=what.arms[0])
     files = RunFiles(requests=tmp_path / "requests", samples=tmp_path / "samples")
     world = world or Model(lambda: None)
     result = world.run(trial, trace.generate(what, block), files)

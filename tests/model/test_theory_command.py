@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from doorkeeper.cli import main
 from experiments.design.config_file import load
-from experiments.design.points import points
+from experiments.design.points import planned_points
 from experiments.theory.compare import PATHWISE, compare, interval
 from experiments.theory.measure import TrialMeasures, measures_of
 from experiments.theory.measure import recorded as recorded_runs
@@ -131,7 +131,7 @@ def test_blocks_that_an_arm_has_missed_are_compared_in_no_arm(config, tmp_path):
     spoiled = next(it for it in manifest["runs"] if it["arm"] == "scfq")
     spoiled["valid"] = False
     path.write_text(json.dumps(manifest))
-    (point,) = points(load(config))
+    (point,) = planned_points(load(config))
     found = [arm for arm, _ in recorded_runs(directory, point)]
     assert sorted(found) == ["fifo"] * 2 + ["scfq"] * 2
 

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import parse
-from experiments.design.points import points
+from experiments.design.points import planned_points
 from experiments.theory.measure import TrialMeasures, replay
 from experiments.theory.predict import MEAN_LATENCY, theory
 from experiments.theory.ratios import ratios, write
@@ -57,7 +57,7 @@ def test_control_that_wants_half_of_the_cpu_does_not_always_preempt():
 def test_the_model_meets_it(tmp_path):
     """Four blocks: within a tenth for control, whose ratio is a fifteenth."""
     subject = compared(blocks=4)
-    (point,) = points(subject)
+    (point,) = planned_points(subject)
     found: dict[str, list[TrialMeasures]] = {}
     for arm, measures in replay(Model(lambda: None), point):
         found.setdefault(arm, []).append(measures)

@@ -28,7 +28,7 @@ from experiments.theory.measure import measures_of
 from experiments.theory.predict import MEAN_WAIT, theory
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 from planes import Block, PlaneCore, Task
 from planes.dispatcher import Dispatcher
 from planes.slices import preempt
@@ -105,7 +105,7 @@ def rows_of(world, subject, block, directory):
     """Run one block; return its trace and its rows."""
     trace = generate(subject, block)
     files = RunFiles(requests=directory / "requests", samples=directory / "samples")
-    trial = Trial(experiment=subject, block=block, arm=subject.arms[0], order=0)
+    trial = MachineTrial(experiment=subject, block=block, arm=subject.arms[0])
     result = world.run(trial, trace, files)
     assert result.valid, result.reason
     return trace, pq.read_table(files.requests)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 
 OK, NETWORK, STORAGE = 0, 13, 56
 LEADER, FOLLOWER = 0, 1
@@ -84,7 +84,7 @@ def play(directory: Path, *faults: dict[str, Any]) -> Seen:
         samples=directory / "s.parquet",
         attempts=directory / "a.parquet",
     )
-    trial = Trial(experiment=built, block=0, arm=built.arms[0], order=0)
+    trial = MachineTrial(experiment=built, block=0, arm=built.arms[0])
     result = Virtual().run(trial, trace.generate(built, 0), out)
     assert result.valid, result.reason
     assert out.attempts is not None

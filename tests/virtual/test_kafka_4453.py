@@ -19,7 +19,7 @@ from experiments.design.capacity import drawable
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 
 FILE = Path("experiments/configs/kafka-4453.toml")
 OLD, NEW = 0, 1
@@ -95,7 +95,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
             samples=at / "s.parquet",
             attempts=at / "a.parquet",
         )
-        trial = Trial(experiment=built, block=0, arm=built.arm(arm), order=0)
+        trial = MachineTrial(experiment=built, block=0, arm=built.arm(arm))
         result = Virtual().run(trial, drawn, out)
         assert result.valid, result.reason
         assert result.counts["sent"] == len(drawn)

@@ -18,7 +18,7 @@ from experiments.design.config import Experiment
 from experiments.design.workload import ConstantService
 from experiments.load import trace
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import MachineTrial, RunFiles
 
 QUICKSTART = Path(__file__).parents[2] / "experiments" / "configs" / "quickstart.toml"
 SCALES = (0.5, 1.0, 2.5)
@@ -45,7 +45,7 @@ def quickstart(scale: float, duration_s: float) -> Experiment:
 def p99_ms(built: Experiment, block: int, arm: str, scratch: Path) -> float:
     """Return the p99 of control; everything has to be answered before the run ends."""
     files = RunFiles(requests=scratch / "r.parquet", samples=scratch / "s.parquet")
-    trial = Trial(experiment=built, block=block, arm=built.arm(arm), order=0)
+    trial = MachineTrial(experiment=built, block=block, arm=built.arm(arm))
     result = Virtual().run(trial, trace.generate(built, block), files)
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"]

@@ -12,7 +12,7 @@ import pytest
 from experiments.design.config import Experiment, parse
 from experiments.load import trace
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 
 def experiment(traffic: list[dict[str, Any]], duration_s: float, **more: Any) -> Any:
@@ -51,7 +51,7 @@ COSTS = {"slice_us": {"produce": 50.0, "control": 50.0}}
 
 def run(built: Experiment, arm: str, directory: Path) -> tuple[RunResult, Any]:
     out = RunFiles(requests=directory / "r.parquet", samples=directory / "s.parquet")
-    trial = Trial(experiment=built, block=0, arm=built.arm(arm), order=0)
+    trial = MachineTrial(experiment=built, block=0, arm=built.arm(arm))
     result = Virtual().run(trial, trace.generate(built, 0), out)
     assert result.valid, result.reason
     return result, pq.read_table(out.requests)

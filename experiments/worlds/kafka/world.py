@@ -19,7 +19,7 @@ from experiments.worlds.kafka.hosts import KafkaHosts
 from experiments.worlds.kafka.nodes import Mode
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
 from experiments.worlds.session import Session, run_alone
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # Both starts and stops, and the tool that reads JMX.
 _OVERHEAD_S: Final = 20.0
@@ -62,7 +62,7 @@ class Kafka:
         """Return a session of all arms, not started yet."""
         return self._session(experiment, experiment.all_arms())
 
-    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
         """Start Kafka, rehearse and replay the trace, write the rows."""
         session = self._session(trial.experiment, (trial.arm,))
         return run_alone(session, trial, trace, out, rehearsed=True)

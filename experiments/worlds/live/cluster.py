@@ -26,7 +26,7 @@ from experiments.processes.own_zookeeper import start_own_zookeeper
 from experiments.processes.pinning import Pinning
 from experiments.processes.zookeeper import wait_for_zookeeper
 from experiments.worlds.live.lives import LiveBrokers
-from experiments.worlds.world import Trial
+from experiments.worlds.world import MachineTrial
 
 _START_S = 60.0
 _STOP_TIMEOUT_S = 30.0
@@ -40,7 +40,7 @@ class ClusterRun:
 
     def __init__(
         self,
-        trial: Trial,
+        trial: MachineTrial,
         replayed: Trace,
         at: Path,
         pinning: Pinning,

@@ -23,7 +23,7 @@ from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.pinning import Pinning
 from experiments.worlds.live import brokers
 from experiments.worlds.live.disk import fill, free, small_disk
-from experiments.worlds.world import Trial
+from experiments.worlds.world import MachineTrial
 
 _START_S, _STOP_TIMEOUT_S = 60.0, 30.0
 # A slow broker runs for its part of each period.
@@ -39,7 +39,7 @@ class LiveBrokers:
 
     def __init__(
         self,
-        trial: Trial,
+        trial: MachineTrial,
         at: Path,
         stack: ExitStack,
         *,

@@ -28,7 +28,7 @@ from experiments.records.machine import Watch
 from experiments.worlds.live.cluster import ClusterRun
 from experiments.worlds.live.hosts import LiveHosts
 from experiments.worlds.session import Session, run_alone
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # Starting both processes, setting up, joining and writing the rows.
 _OVERHEAD_S = 0.8
@@ -67,7 +67,7 @@ class Live:
         """Return a session of all arms, not started yet."""
         return self._session(experiment, experiment.all_arms())
 
-    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
         """Start a broker, replay the trace to it, stop it, write the joined rows."""
         if trial.experiment.cluster is None:
             session = self._session(trial.experiment, (trial.arm,))
@@ -83,7 +83,7 @@ class Live:
         return Session(self.name, experiment, arms, hosts, self._pinning, self._tick)
 
     def _run_cluster(
-        self, trial: Trial, replayed: Trace, out: RunFiles, at: Path
+        self, trial: MachineTrial, replayed: Trace, out: RunFiles, at: Path
     ) -> RunResult:
         run = ClusterRun(trial, replayed, at, self._pinning, self._tick)
         with SpeedProbe(self._pinning, at, self._tick) as probe:

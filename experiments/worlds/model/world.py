@@ -38,7 +38,7 @@ from experiments.worlds.model.recorder import Recorder
 from experiments.worlds.model.site import Overheads, Site
 from experiments.worlds.model.task import ModelTask
 from experiments.worlds.model.threads import Kernel, Threads
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 from planes import Cpu
 
 _REQUESTS_PER_S = 60_000
@@ -71,7 +71,7 @@ class Model:
         )
         return requests / _REQUESTS_PER_S + _OVERHEAD_S
 
-    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
         """Serve the trace and write its rows."""
         self._tick()
         run = _Run.prepare(trial, trace)
@@ -109,7 +109,7 @@ class _Run:
     ended_ns: int
 
     @classmethod
-    def prepare(cls, trial: Trial, trace: Trace) -> _Run:
+    def prepare(cls, trial: MachineTrial, trace: Trace) -> _Run:
         """Build planes, sites, connections and their requests."""
         experiment, arm = trial.experiment, trial.arm
         config = BrokerConfig.load(None, experiment.broker_keys(arm))

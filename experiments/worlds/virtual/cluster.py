@@ -42,7 +42,7 @@ from experiments.load.frames import topic_of
 from experiments.load.trace import Trace
 from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime, RunFailed
 from experiments.worlds.virtual.devices import Needs, OnDevices, in_pieces
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 from simulation.virtual_time.apis import START_MS
 from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from simulation.virtual_time.memory_zookeeper import memory_zookeeper
@@ -55,7 +55,7 @@ _NS_PER_MS = 1_000_000
 
 
 def run_cluster(
-    trial: Trial, replayed: Trace, out: RunFiles, scratch: Path, seed: int
+    trial: MachineTrial, replayed: Trace, out: RunFiles, scratch: Path, seed: int
 ) -> RunResult:
     """Play a trial on brokers in virtual time, and write its rows."""
     run = ClusterRun(trial, replayed, scratch)
@@ -87,7 +87,7 @@ class VirtualBroker:
 class ClusterRun:
     """The brokers of a run, and their files below ``scratch``: `Lives` of a stage."""
 
-    def __init__(self, trial: Trial, replayed: Trace, scratch: Path) -> None:
+    def __init__(self, trial: MachineTrial, replayed: Trace, scratch: Path) -> None:
         assert trial.experiment.cluster is not None
         self._cluster = trial.experiment.cluster
         self._trial = trial

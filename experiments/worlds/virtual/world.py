@@ -47,7 +47,12 @@ from experiments.worlds.virtual.costs import (
     TraceCosts,
 )
 from experiments.worlds.virtual.devices import OnDevices, in_pieces
-from experiments.worlds.world import LOAD_AS_CONTROLLER, RunFiles, RunResult, Trial
+from experiments.worlds.world import (
+    LOAD_AS_CONTROLLER,
+    MachineTrial,
+    RunFiles,
+    RunResult,
+)
 from planes import Task
 from simulation.virtual_time.apis import START_MS, kafka_apis, receive_frame
 from simulation.virtual_time.determinism import VirtualClock, run_virtual
@@ -87,7 +92,7 @@ class Virtual:
         alone = experiment.cluster is None
         return requests * (_REAL_S_PER_REQUEST if alone else _REAL_S_PER_REPLICATED)
 
-    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
         """Replay the trace to a broker in virtual time, write the joined rows."""
         seed = trial.experiment.experiment.seed * 1000 + trial.block
         with tempfile.TemporaryDirectory(prefix="doorkeeper-") as scratch:
@@ -124,7 +129,7 @@ class MemoryLink:
 class Replay:
     """One run: a broker, its network, and the load, in one Trio run."""
 
-    def __init__(self, trial: Trial, replayed: Trace, record: Path) -> None:
+    def __init__(self, trial: MachineTrial, replayed: Trace, record: Path) -> None:
         self._experiment = trial.experiment
         self._keys = trial.experiment.broker_keys(trial.arm)
         self._replayed = replayed
