@@ -38,7 +38,7 @@ LAYERS = {
     "planes": ((".",),),
     "broker": (
         ("protocol", "observation"),
-        ("shards",),
+        ("shards", "tls"),
         (
             "disk",
             "config",
@@ -94,7 +94,7 @@ LAYERS = {
 }
 # Layers that may import less than what lies below them.
 ONLY = {
-    "broker.client": ("broker.client", "broker.protocol"),
+    "broker.client": ("broker.client", "broker.protocol", "broker.tls"),
     "broker.controller": ("broker.controller", "broker.protocol"),
     "broker.zookeeper": (
         *("broker.zookeeper", "broker.client", "broker.protocol", "broker.disk"),
