@@ -1,8 +1,8 @@
 """The broker's configuration: Kafka's keys, Kafka's file format, checked at start-up.
 
 ``config[NUM_IO_THREADS]`` is the value of one key; the keys live in `network`,
-`storage`, `cluster`, `doorkeeper`, `admission` and `authorization`, and are all
-re-exported here.
+`storage`, `cluster`, `doorkeeper`, `admission`, `authorization` and `broker.tls.keys`,
+and are all re-exported here.
 """
 
 from broker.config.admission import *  # noqa: F403 - each module's keys, and only they
@@ -19,3 +19,4 @@ from broker.config.sasl import *  # noqa: F403 - as above
 from broker.config.storage import *  # noqa: F403 - as above
 from broker.protocol.config_key import ConfigType as ConfigType
 from broker.protocol.config_key import Key as Key
+from broker.tls.keys import *  # noqa: F403 - as above

@@ -3,7 +3,8 @@
 Kafka's ``DynamicBrokerConfig`` (KIP-226) and ``DynamicConfig.Broker``. These are the
 cluster-wide ones; a value for one broker wins over the value for all. The keys that
 Kafka alters per broker only belong to listeners and their security. Here listeners are
-opened at start with their mechanisms, so those keys are read-only.
+opened at start with their mechanisms, so that of those keys only the places of key
+stores and trust stores are alterable, each for one listener of one broker.
 
 Numbers of processors and recovery threads take effect with the next start, as their
 descriptions say; all else at once.
@@ -19,6 +20,7 @@ from broker.config.network import (
     MAX_CONNECTIONS,
     NUM_NETWORK_THREADS,
 )
+from broker.config.tls import ALTERABLE_TLS
 from broker.protocol.errors import ConfigError
 
 _NAMES: Final = """
@@ -56,6 +58,7 @@ _OF_A_LISTENER: Final = frozenset(
         MAX_CONNECTION_CREATION_RATE,
         MAX_CONNECTIONS,
         NUM_NETWORK_THREADS,
+        *ALTERABLE_TLS,
     }
 )
 _THREADS: Final = (
@@ -74,6 +77,11 @@ def is_alterable(name: str) -> bool:
     if key is None or key.name == name:
         return name in _ALTERABLE
     return key in _OF_A_LISTENER
+
+
+def is_of_one_broker(name: str) -> bool:
+    """Return whether a config can be altered for one broker, and not for all."""
+    return find_key(name) in ALTERABLE_TLS
 
 
 def check_threads(before: BrokerConfig, after: BrokerConfig) -> None:

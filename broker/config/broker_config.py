@@ -42,7 +42,6 @@ from broker.config.keys_without_effect import INERT
 from broker.config.listeners import (
     Listener,
     check_host,
-    check_served,
     parse_listeners,
     parse_protocol_map,
 )
@@ -76,6 +75,7 @@ from broker.config.storage import (
 from broker.config.unknown_keys import UnknownKeys
 from broker.protocol.config_key import Key, split
 from broker.protocol.errors import ConfigError
+from broker.tls import keys as tls_keys
 
 __all__ = ["KEYS", "NUM_IO_THREADS", "NUM_NETWORK_THREADS", "BrokerConfig"]
 
@@ -88,6 +88,7 @@ OF_A_LISTENER: Final = frozenset(
         MAX_CONNECTIONS,
         NUM_NETWORK_THREADS,
         *SASL_OF_A_LISTENER,
+        *tls_keys.LISTENER_KEYS,
     }
 )
 
@@ -120,6 +121,7 @@ def _keys() -> Iterator[Key[Any]]:
         admission,
         authorization,
         sasl,
+        tls_keys,
     ):
         yield from (item for item in vars(module).values() if isinstance(item, Key))
     yield from (*INERT, *security.KEYS)
@@ -267,18 +269,21 @@ class BrokerConfig:
         return next(each for each in self.listeners if each.name == name.upper())
 
     @property
-    def inter_broker_listener_name(self) -> str:
+    def inter_broker_listener(self) -> Listener:
         """The listener that other brokers use."""
+        name = self.inter_broker_listener_name
+        return next(each for each in self.advertised if each.name == name)
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """The name of the listener that other brokers use."""
         name = self[INTER_BROKER_LISTENER_NAME]
         return (name or self[SECURITY_INTER_BROKER_PROTOCOL]).upper()
 
     @property
     def inter_broker_protocol(self) -> str:
         """The security protocol of that listener."""
-        name = self.inter_broker_listener_name
-        return next(
-            each.security_protocol for each in self.advertised if each.name == name
-        )
+        return self.inter_broker_listener.security_protocol
 
 
 def _is_without_effect(name: str) -> bool:
@@ -345,7 +350,6 @@ def _listeners(
         raise ConfigError(key, values[key], "at least one listener for clients")
     for listener in opened:
         check_host(key, listener)
-        check_served(key, listener)
     if values[advertised_key] is None:
         return opened, opened
     advertised = tuple(

@@ -202,6 +202,24 @@ DOORKEEPER_LOG_FORMAT: Final = text(
     "Format of these lines, for people or for machines.",
     choices=FORMATS,
 )
+DOORKEEPER_TLS_HANDSHAKE_TIMEOUT_MS: Final = integer(
+    "doorkeeper.tls.handshake.timeout.ms",
+    10_000,
+    "Time for a handshake of TLS; its connection is closed then.",
+    low=1,
+)
+DOORKEEPER_TLS_HANDSHAKES_MAX: Final = integer(
+    "doorkeeper.tls.handshakes.max",
+    500,
+    "Unfinished handshakes of a listener; one more closes the oldest.",
+    low=1,
+)
+DOORKEEPER_TLS_HANDSHAKE_THREADS: Final = integer(
+    "doorkeeper.tls.handshake.threads",
+    1,
+    "Threads that compute handshakes of all listeners.",
+    low=1,
+)
 DOORKEEPER_UNKNOWN_CONFIGS: Final = text(
     "doorkeeper.unknown.configs",
     "refuse",

@@ -3,8 +3,7 @@
 Follows Kafka's ``EndPoint`` and the checks of ``KafkaConfig.validateValues``:
 ``NAME://host:port``, comma separated; names and ports differ from one another (port 0,
 any free port, may repeat; so may one port on an IPv4 and an IPv6 host); the security
-protocol is found by the name in ``listener.security.protocol.map``. PLAINTEXT and
-SASL_PLAINTEXT are served; SSL and SASL_SSL listeners are refused at start-up.
+protocol is found by the name in ``listener.security.protocol.map``.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from broker.protocol.errors import ConfigError
 from broker.protocol.host_names import can_be_encoded
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 _LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-fA-F:.%\w]*\]|[^:\[\]/]*):(\d+)")
 
 
@@ -36,6 +35,11 @@ class Listener:
     def uses_sasl(self) -> bool:
         """Return whether its clients must authenticate by SASL."""
         return self.security_protocol in SASL_PROTOCOLS
+
+    @property
+    def uses_tls(self) -> bool:
+        """Return whether its connections begin with a handshake of TLS."""
+        return self.security_protocol in TLS_PROTOCOLS
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -76,14 +80,6 @@ def check_host(key: str, listener: Listener) -> None:
     if not can_be_encoded(listener.host):
         expected = "a host name with labels of 1 to 63 characters"
         raise ConfigError(key, str(listener), expected)
-
-
-def check_served(key: str, listener: Listener) -> None:
-    """Refuse a listener whose security protocol this broker does not serve."""
-    if listener.security_protocol not in SERVED_PROTOCOLS:
-        expected = f"a listener with protocol {' or '.join(SERVED_PROTOCOLS)}"
-        found = f"{listener} with {listener.security_protocol}"
-        raise ConfigError(key, found, expected)
 
 
 def _listener(key: str, item: str, protocols: Mapping[str, str]) -> Listener:

@@ -126,6 +126,6 @@ def _check_tokens(config: SaslConfig, listener: str, mechanisms: Sequence[str]) 
 
 def _check_inter_broker(config: SaslConfig) -> None:
     """Refuse: brokers authenticate to no other broker."""
-    expected = "a listener with PLAINTEXT between brokers"
+    expected = "a listener with PLAINTEXT or SSL between brokers"
     name = config.inter_broker_listener_name
     raise ConfigError(INTER_BROKER_LISTENER_NAME.name, name, expected)

@@ -1,10 +1,9 @@
 """Kafka's keys that promise security which is not served: to set one stops the start.
 
 Authentication is by SASL (`broker.config.sasl`), without Kerberos and delegation
-tokens. Listeners have no TLS, and every client may do everything. An operator who names
-a keystore or an authorizer believes otherwise, and must not find out from an intruder.
-Values that promise nothing, and empty ones, are allowed, because Kafka's defaults are
-among them.
+tokens, or by TLS (`broker.tls.keys`), which is OpenSSL's. An operator who sets more
+believes in it, and must not find out from an intruder. Empty values are allowed,
+because Kafka's defaults are among them.
 """
 
 from __future__ import annotations
@@ -42,19 +41,10 @@ _FEATURES: Final = {
         sasl.oauthbearer.jwt.retriever.class* sasl.oauthbearer.jwt.validator.class*
         sasl.oauthbearer.scope* sasl.oauthbearer.token.endpoint.url
         """,
-    "TLS is not served": """
-        ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
-        ssl.enabled.protocols ssl.endpoint.identification.algorithm
-        ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
-        ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
-        ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol
-        ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
-        ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
-        ssl.truststore.type
+    "Java's TLS is not served: OpenSSL's is": """
+        ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider
+        ssl.secure.random.implementation ssl.trustmanager.algorithm
         """,
-}
-_PROMISES_NOTHING: Final = {
-    "ssl.client.auth": "none",
 }
 # Kafka's keys of type PASSWORD: neither DescribeConfigs nor an error may return them.
 _SECRETS: Final = frozenset(
@@ -62,27 +52,17 @@ _SECRETS: Final = frozenset(
         "delegation.token.master.key",
         "delegation.token.secret.key",
         "sasl.oauthbearer.client.credentials.client.secret",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.password",
-        "ssl.truststore.certificates",
-        "ssl.truststore.password",
     }
 )
 
 
 def _unserved(name: str, why: str, *, internal: bool) -> Key[str | None]:
-    """Return a key whose value may be only what promises nothing."""
-    harmless = _PROMISES_NOTHING.get(name)
-    expected = f"no such key, as {why}"
-    if harmless is not None:
-        expected = f"{harmless}, as {why}"
+    """Return a key whose value may only be empty."""
 
     def parse(written: str) -> str | None:
-        if written and written != harmless:
-            raise ValueError(expected)
-        return written or None
+        if written:
+            raise ValueError(f"no such key, as {why}")
+        return None
 
     return Key(
         name=name,

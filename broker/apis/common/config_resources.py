@@ -17,7 +17,8 @@ from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topic_configs import check_topic_configs
 from broker.cluster.topics import check_name
 from broker.config import BrokerConfig
-from broker.config.alterable import check_threads, is_alterable
+from broker.config.alterable import check_threads, is_alterable, is_of_one_broker
+from broker.config.tls import check_altered_stores
 from broker.node.broker import Broker
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.requests.request import Request
@@ -132,12 +133,19 @@ def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerCon
             ErrorCode.invalid_request,
             f"Cannot update these configs dynamically: {', '.join(fixed)}",
         )
+    own = sorted(each for each in configs if is_of_one_broker(each))
+    if own and not name:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Cannot update these configs at default cluster level: {', '.join(own)}",
+        )
     dynamic = broker.coordinator.admin.broker_configs
     try:
         # By themselves, too: one broker's own configs may hide what is set for all.
         broker.alterations.under({name: configs})
         altered = broker.alterations.under({**dynamic, name: configs})
         check_threads(broker.config, altered)
+        check_altered_stores(broker.config, altered)
     except ConfigError as error:
         raise _invalid(error) from error
     return altered

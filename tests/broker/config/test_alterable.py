@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import KEYS, BrokerConfig, Key, sasl
-from broker.config.alterable import check_threads, is_alterable
+from broker.config import KEYS, BrokerConfig
+from broker.config.alterable import check_threads, is_alterable, is_of_one_broker
 from broker.protocol.errors import ConfigError
 
 HERE = Path(__file__).parent
@@ -43,13 +43,20 @@ def test_what_kafka_alters_for_one_broker_only_is_of_listeners_and_security() ->
         "listener.security.protocol.map",
         "listeners",
     }
-    of_security = {n for n in for_one if KEYS[n].doc.startswith("Refused: ")}
-    of_sasl = {
-        key.name
-        for key in vars(sasl).values()
-        if isinstance(key, Key) and key.name in for_one
+    of_security = {n for n in for_one if n.startswith(("ssl.", "sasl."))}
+    assert for_one - of_security == {*of_listeners, "principal.builder.class"}
+
+
+def test_of_a_listener_stores_are_alterable_but_not_their_secrets() -> None:
+    of_tls = {n for n in KEYS if n.startswith("ssl.")}
+    altered = {n for n in of_tls if is_alterable(f"listener.name.x.{n}")}
+    assert altered == {
+        f"ssl.{kind}.{end}"
+        for kind in ("keystore", "truststore")
+        for end in ("location", "type")
     }
-    assert for_one == of_listeners | of_security | of_sasl
+    assert not any(map(is_alterable, of_tls))
+    assert all(is_of_one_broker(f"listener.name.x.{n}") for n in altered)
 
 
 @pytest.mark.parametrize(

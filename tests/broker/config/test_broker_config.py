@@ -265,8 +265,6 @@ def test_same_port_is_allowed_on_an_ipv4_and_an_ipv6_host() -> None:
         ("", "at least one listener"),
         ("OTHER://h:1", "a name in listener.security.protocol.map"),
         ("PLAINTEXT://h:1,PLAINTEXT://h:2", "each listener once"),
-        ("SSL://h:1", "a listener with protocol PLAINTEXT"),
-        ("PLAINTEXT://h:1,SASL_SSL://h:2", "a listener with protocol PLAINTEXT"),
     ],
 )
 def test_bad_listeners_are_refused(listeners: str, expected: str) -> None:

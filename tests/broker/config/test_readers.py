@@ -29,6 +29,7 @@ TABLES = {
         BROKER / "config" / f"{name}.py"
         for name in ("admission", "cluster", "doorkeeper", "network", "storage")
     ),
+    BROKER / "tls" / "keys.py",
     # To check a value is not to read it.
     BROKER / "config" / "bounds.py",
     BROKER / "cluster" / "topic_configs.py",

@@ -1,0 +1,72 @@
+"""TLS of a listener: Kafka's keys, and those behind ``listener.name.NAME.``."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.listeners import Listener
+from broker.protocol.config_key import Key
+from broker.tls.contexts import TlsSettings, server_context, tls_settings
+from broker.tls.keys import (
+    LISTENER_KEYS,
+    SSL_CLIENT_AUTH,
+    SSL_KEYSTORE_LOCATION,
+    SSL_KEYSTORE_TYPE,
+    SSL_TRUSTSTORE_LOCATION,
+    SSL_TRUSTSTORE_TYPE,
+)
+
+T = TypeVar("T")
+
+# Keys of a listener that are altered while it is open. Those that hold secrets are not:
+# altered values are stored as they are.
+ALTERABLE_TLS: Final = frozenset(
+    {
+        SSL_KEYSTORE_LOCATION,
+        SSL_KEYSTORE_TYPE,
+        SSL_TRUSTSTORE_LOCATION,
+        SSL_TRUSTSTORE_TYPE,
+    }
+)
+
+
+class _OfListener:
+    """Values of one listener."""
+
+    def __init__(self, config: BrokerConfig, listener: str) -> None:
+        self._config = config
+        self._listener = listener
+
+    def __getitem__(self, key: Key[T]) -> T:
+        return self._config.on_listener(self._listener, key)
+
+
+def listener_tls(config: BrokerConfig, listener: str) -> TlsSettings:
+    """Return the settings of a listener; errors name the keys that it has."""
+    own = any(
+        (listener.upper(), it.name) in config.listener_values for it in LISTENER_KEYS
+    )
+    prefix = f"listener.name.{listener.lower()}." if own else ""
+    return tls_settings(_OfListener(config, listener), prefix)
+
+
+def client_auth(config: BrokerConfig, listener: Listener) -> str:
+    """Return whether a listener asks for certificates.
+
+    A SASL_SSL listener does so by a key of its own only, as in Kafka.
+    """
+    if listener.security_protocol == "SSL":
+        return config.on_listener(listener.name, SSL_CLIENT_AUTH)
+    own = config.listener_values.get((listener.name, SSL_CLIENT_AUTH.name))
+    return "none" if own is None else str(own)
+
+
+def check_altered_stores(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise `ConfigError` if a store that is altered cannot be loaded."""
+    for listener in after.listeners:
+        if not listener.uses_tls:
+            continue
+        settings = listener_tls(after, listener.name)
+        if settings != listener_tls(before, listener.name):
+            server_context(settings, client_auth(after, listener))
