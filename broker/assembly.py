@@ -20,6 +20,7 @@ from broker.config import (
     ZOOKEEPER_CONNECT,
     ZOOKEEPER_SESSION_TIMEOUT_MS,
     BrokerConfig,
+    Listener,
 )
 from broker.coordination.coordinator import Coordinator
 from broker.coordination.embedded import embedded_coordinator
@@ -32,6 +33,7 @@ from broker.disk.storage import Storage
 from broker.log.upkeep.periodic_task import Calls
 from broker.node.broker import Broker
 from broker.node.hosts import LookUp, look_up_here
+from broker.node.outgoing_tls import OutgoingTls
 from broker.node.replication_shell import connect_nowhere
 from broker.protocol.errors import ConfigError
 from broker.zookeeper.session import ZooKeeperSession
@@ -85,6 +87,18 @@ def assemble(
     ``connect`` reaches other brokers, and ZooKeeper. Raises `ConfigError`.
     """
     log_dirs = LogDirs(config.log_dirs)
+    coordinator: Coordinator
+    between = config.inter_broker_listener
+    control = config.control_plane_listener or between
+    tls = {
+        each.name: OutgoingTls(each, config)
+        for each in {between, control}
+        if each.uses_tls and config[ZOOKEEPER_CONNECT] is not None
+    }
+
+    def connect_by(listener: Listener) -> Connect:
+        return tls[listener.name].over(connect) if listener.name in tls else connect
+
     if config[ZOOKEEPER_CONNECT] is None:
         coordinator = embedded_coordinator(
             Registry(storage, log_dirs),
@@ -93,8 +107,17 @@ def assemble(
             blocking=blocking,
         )
     else:
-        coordinator = _member(config, now_ns, now_ms, rng, connect)
-    return Broker(
+        coordinator = zookeeper_coordinator(
+            config,
+            open_session=_sessions(config, rng, connect),
+            connect=connect_by(between),
+            connect_controlled=connect_by(control),
+            new_id=lambda: draw_uuid(rng),
+            now_ns=now_ns,
+            now_ms=now_ms,
+            rng=rng,
+        )
+    broker = Broker(
         config,
         coordinator=coordinator,
         log_dirs=log_dirs,
@@ -105,26 +128,10 @@ def assemble(
         blocking=blocking,
         look_up=look_up,
         threads=threads,
-        connect=connect,
+        connect=connect_by(between),
     )
-
-
-def _member(
-    config: BrokerConfig,
-    now_ns: Callable[[], int],
-    now_ms: Callable[[], int],
-    rng: random.Random,
-    connect: Connect,
-) -> Coordinator:
-    return zookeeper_coordinator(
-        config,
-        open_session=_sessions(config, rng, connect),
-        connect=connect,
-        new_id=lambda: draw_uuid(rng),
-        now_ns=now_ns,
-        now_ms=now_ms,
-        rng=rng,
-    )
+    broker.config_listeners.extend(each.reconfigure for each in tls.values())
+    return broker
 
 
 def _sessions(

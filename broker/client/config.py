@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 from broker.protocol.config_key import Key, integer, long, text
 from broker.protocol.errors import ConfigError
 from broker.protocol.host_names import can_be_encoded
+from broker.tls import keys as tls_keys
 
 T = TypeVar("T")
 
@@ -66,7 +67,14 @@ CONNECTION_SETUP_TIMEOUT_MS: Final = long(
     low=0,
 )
 
-COMMON: Final = (
+SECURITY_PROTOCOL: Final = text(
+    "security.protocol",
+    "PLAINTEXT",
+    "Protocol of connections to brokers.",
+    choices=("PLAINTEXT", "SSL"),
+)
+
+COMMON: Final[tuple[Key[Any], ...]] = (
     CLIENT_ID,
     METADATA_MAX_AGE_MS,
     RECONNECT_BACKOFF_MS,
@@ -75,6 +83,8 @@ COMMON: Final = (
     RETRY_BACKOFF_MAX_MS,
     REQUEST_TIMEOUT_MS,
     CONNECTION_SETUP_TIMEOUT_MS,
+    SECURITY_PROTOCOL,
+    *tls_keys.CLIENT_KEYS,
 )
 
 

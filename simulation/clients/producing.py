@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -61,7 +61,7 @@ class RecordingProducer:
 
     async def run(self, until_s: float) -> None:
         """Send until a moment of Trio's clock, and wait for all answers."""
-        settings = {**_SETTINGS, "linger_ms": self.plan.linger_ms}
+        settings: dict[str, Any] = {**_SETTINGS, "linger_ms": self.plan.linger_ms}
         try:
             async with (
                 open_producer(

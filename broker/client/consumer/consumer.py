@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import random
+import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -51,6 +52,7 @@ from broker.client.failures import timed_out
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
 from broker.client.signals import Changes
+from broker.client.tls import secured
 from broker.protocol.errors import ConfigError
 from broker.protocol.topic_partition import TopicPartition
 
@@ -63,14 +65,17 @@ async def open_consumer(
     bootstrap: str,
     *,
     connect: Connect = connect_tcp,
+    ssl_context: ssl.SSLContext | None = None,
     rng: random.Random | None = None,
     **settings: Any,
 ) -> AsyncIterator[KafkaConsumer]:
     """Open a consumer for the cluster at ``bootstrap``, a list of host:port.
 
-    Settings are Kafka's, with underscores for points. Raises `ConfigError`.
+    Settings are Kafka's, with underscores for points. ``ssl_context`` is used in place
+    of one from the settings of TLS. Raises `ConfigError`.
     """
     config = consumer_config(settings)
+    connect = secured(config, connect, ssl_context)
     consumer = KafkaConsumer(config, bootstrap, connect, rng or random.Random())
     async with background() as nursery:
         await nursery.start(consumer.client.run)

@@ -15,6 +15,7 @@ block fails or is cancelled, what has not been sent is given up.
 from __future__ import annotations
 
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -47,6 +48,7 @@ from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.sender import Sender
 from broker.client.producer.sequences import Sequences
 from broker.client.producer.transactions import Transactions
+from broker.client.tls import secured
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 
@@ -62,17 +64,19 @@ async def open_producer(
     bootstrap: str,
     *,
     connect: Connect = connect_tcp,
+    ssl_context: ssl.SSLContext | None = None,
     rng: random.Random | None = None,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     **settings: Any,
 ) -> AsyncIterator[KafkaProducer]:
     """Open a producer for the cluster at ``bootstrap``, a list of host:port.
 
-    Settings are Kafka's, with underscores for points. Raises `ConfigError`.
+    Settings are Kafka's, with underscores for points. ``ssl_context`` is used in place
+    of one from the settings of TLS. Raises `ConfigError`.
     """
     config = producer_config(settings)
     rng = rng or random.Random()
-    client = NetworkClient(config, connect, rng)
+    client = NetworkClient(config, secured(config, connect, ssl_context), rng)
     metadata = Metadata(config, parse_bootstrap(bootstrap), client, rng)
     producer = KafkaProducer(config, client, metadata, rng, now_ms)
     async with background() as nursery:

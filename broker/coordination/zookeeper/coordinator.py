@@ -36,6 +36,7 @@ def zookeeper_coordinator(
     *,
     open_session: Callable[[], ZooKeeperSession],
     connect: Connect,
+    connect_controlled: Connect | None = None,
     new_id: Callable[[], UUID],
     now_ns: Callable[[], int],
     now_ms: Callable[[], int],
@@ -44,11 +45,12 @@ def zookeeper_coordinator(
     """Return the coordinator of one member, ``config.node_id``.
 
     ``open_session`` begins a session with ZooKeeper, ``connect`` reaches other brokers,
-    ``new_id`` draws ids of topics, ``now_ms`` is the wall clock, ``now_ns`` the other.
+    ``connect_controlled`` those that this one controls. ``new_id`` draws ids of topics,
+    ``now_ms`` is the wall clock, ``now_ns`` the other.
     """
     member = Member(
         config,
-        connect=connect,
+        connect=connect_controlled or connect,
         new_id=new_id,
         now_ns=now_ns,
         now_ms=now_ms,

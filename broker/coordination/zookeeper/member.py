@@ -49,8 +49,8 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 class Member:
     """A broker, ``config.node_id``; `broker` is there once it is open.
 
-    ``connect`` reaches other brokers, ``new_id`` draws ids of topics, ``now_ms`` is the
-    wall clock, ``now_ns`` the one of durations.
+    ``connect`` reaches controlled brokers, ``new_id`` draws ids of topics. ``now_ms``
+    is the wall clock, ``now_ns`` the one of durations.
     """
 
     broker: CoordinatedBroker
