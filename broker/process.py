@@ -106,6 +106,7 @@ def run_process(config: BrokerConfig, application: Application) -> None:
         now_ns=time.monotonic_ns,
         rng=random.Random(),
         busy_time=busy_time,
+        compute=call_in_thread,
         recorder=open_recorder(Path(record_file)) if record_file else None,
     )
     try:

@@ -34,6 +34,7 @@ from broker.config import (
 )
 from broker.network import settings as network_settings
 from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.handshakes import Compute, compute_here
 from broker.network.intake import Intake
 from broker.network.processor import Processor, ProcessorContext
 from broker.network.request_channel import (
@@ -42,6 +43,7 @@ from broker.network.request_channel import (
     RequestChannel,
 )
 from broker.network.socket_server import Endpoint, SocketServer
+from broker.network.tls_listener import TlsListener
 from broker.network.transport import Network
 from broker.observation.accounts import Accounts
 from broker.observation.busy_time import BusyTime
@@ -79,7 +81,7 @@ class BrokerEnvironment:
 
     ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
     handler, and moves the clock where time is virtual. ``busy_time`` is Trio's clock,
-    if the broker is a process of its own.
+    if the broker is a process of its own. ``compute`` makes the steps of handshakes.
     """
 
     network: Network
@@ -88,6 +90,7 @@ class BrokerEnvironment:
     spend: Callable[[Task], None] | None = None
     recorder: Recorder | None = None
     busy_time: BusyTime | None = None
+    compute: Compute = compute_here
 
 
 class BrokerServer:
@@ -143,6 +146,11 @@ class BrokerServer:
             numbers=numbers,
             levels=levels,
         )
+        self._tls = {
+            route.listener.name: TlsListener(route.listener, config)
+            for route in self.topology.routes
+            if route.listener.uses_tls
+        }
         self.socket_server = self._socket_server(numbers)
         for processor in self.socket_server.processors:
             self.dispatcher.on_empty(processor.poll)
@@ -264,6 +272,8 @@ class BrokerServer:
         self.quotas.configure(
             network_settings.connection_limits(config, self._application.addresses)
         )
+        for tls in self._tls.values():
+            tls.reconfigure(config)
 
     async def _drain(self) -> None:
         """Wait for requests in progress; those in purgatory are not waited for."""
@@ -310,10 +320,14 @@ class BrokerServer:
                 request_channel=self.request_channels[route.plane],
                 entitlement=entitlement_of(self._config, route.listener.name),
                 authenticate=self._application.authentication(route.listener.name),
+                tls=self._tls.get(route.listener.name),
             )
             for route in sorted(self.topology.routes, key=self._start_order)
         ]
-        return SocketServer(endpoints, self._surroundings.network, context)
+        limits = network_settings.handshake_limits(
+            self._config, self._surroundings.compute
+        )
+        return SocketServer(endpoints, self._surroundings.network, context, limits)
 
     def _start_order(self, route: Route) -> int:
         """Return the place in Kafka's start order: controllers, brokers, others."""

@@ -3,6 +3,7 @@
 Follows Kafka's ``SocketServer.Acceptor``. A connection waits for a slot if
 ``max.connections`` is reached, and one from an address with too many is closed at once.
 The next processor that has room gets it; if none has, the acceptor blocks on the last.
+On a listener with TLS the handshake comes before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import trio
 
 from broker.network.connection_quotas import ConnectionQuotas, TooManyConnections
+from broker.network.handshakes import Handshakes
 from broker.network.processor import Processor
 from broker.network.transport import Connection, ListeningSocket
 from broker.observation.supervisor import Supervisor
@@ -28,8 +30,10 @@ class Acceptor:
         quotas: ConnectionQuotas,
         connection_ids: Iterator[int],
         supervisor: Supervisor,
+        handshakes: Handshakes | None = None,
     ) -> None:
         assert processors
+        self.handshakes = handshakes
         self._supervisor = supervisor
         self.listener = listener
         self.listening = listening
@@ -47,7 +51,12 @@ class Acceptor:
         """Accept until cancelled."""
         task_status.started()
         try:
-            await self._supervisor.keep("acceptor", self._accept)
+            if self.handshakes is None:
+                await self._supervisor.keep("acceptor", self._accept)
+            else:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self.handshakes.run, self._deal)
+                    await self._supervisor.keep("acceptor", self._accept)
         finally:
             self.listening.close()
 
@@ -70,7 +79,10 @@ class Acceptor:
             connection.close()
             return
         try:
-            await self._deal(connection, host)
+            if self.handshakes is None:
+                await self._deal(connection, host)
+            else:
+                self.handshakes.begin(connection, host)
         except BaseException:
             # Counted, and never dealt.
             self._quotas.close(self.listener, host)

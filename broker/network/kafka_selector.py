@@ -19,7 +19,7 @@ from typing import TypeAlias
 from broker.network.kafka_channel import KafkaChannel
 from broker.network.memory_pool import MemoryPool
 from broker.network.mute import MuteState
-from broker.network.receive import PeerClosed
+from broker.network.receive import PeerClosed, TlsBytes
 from broker.network.transport import (
     BROKEN,
     PEER_FINISHED,
@@ -159,6 +159,13 @@ class KafkaSelector:
             return
         try:
             frame = receive.next_frame()
+        except TlsBytes:
+            logger.warning(
+                "bytes of TLS at a listener without it; their connection is closed",
+                extra=fields(peer=channel.host, listener=channel.listener),
+            )
+            self.close(channel)
+            return
         except (PeerClosed, MalformedFrame, OSError):
             self.close(channel)
             return

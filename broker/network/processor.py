@@ -25,6 +25,7 @@ from broker.network.kafka_selector import Debit, KafkaSelector, Received
 from broker.network.memory_pool import MemoryPool
 from broker.network.mute import MuteEvent
 from broker.network.request_channel import RequestChannel
+from broker.network.tls_connection import TlsConnection
 from broker.network.transport import Connection, Selector
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import MalformedFrame
@@ -305,6 +306,8 @@ class Processor:
                 now_ns=self._now_ns(),
                 authenticator=self._authenticate and self._authenticate(),
             )
+            if isinstance(connection, TlsConnection):
+                channel.principal = connection.principal
             try:
                 self._selector.register(channel)
             except Exception as fault:  # epoll's own memory is bounded, too

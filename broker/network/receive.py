@@ -27,8 +27,16 @@ _TURN_BYTES: Final = 1 << 20
 _SIZE = struct.Struct(">i")
 
 
+# The first two bytes of a record with a handshake of TLS.
+_TLS_START: Final = 0x1603
+
+
 class PeerClosed(Exception):
     """The peer has finished sending."""
+
+
+class TlsBytes(MalformedFrame):
+    """The peer begins a handshake of TLS, and the listener has none."""
 
 
 class Receive:
@@ -89,8 +97,7 @@ class Receive:
             if here >= 4:
                 size: int = _SIZE.unpack_from(buffer, at)[0]
                 if not 0 <= size <= self.frame_bytes_max:
-                    bound = self.frame_bytes_max
-                    raise MalformedFrame(f"{size} bytes, expected 0 to {bound}")
+                    raise _malformed(size, self.frame_bytes_max)
                 end = at + 4 + size
                 if here >= 4 + size:
                     if here == 4 + size:
@@ -173,3 +180,10 @@ class Receive:
             return None
         self._body = None
         return body.getvalue()
+
+
+def _malformed(size: int, bound: int) -> MalformedFrame:
+    """Return the fault of a frame that is too large, or is no frame."""
+    if size >> 16 == _TLS_START:
+        return TlsBytes("a handshake of TLS")
+    return MalformedFrame(f"{size} bytes, expected 0 to {bound}")

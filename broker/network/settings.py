@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import trio
+
 from broker.authorization.authorizer import Authorizer
 from broker.config import (
     CONNECTIONS_MAX_IDLE_MS,
     DOORKEEPER_ADMISSION,
     DOORKEEPER_CLASS_LEVELS,
+    DOORKEEPER_TLS_HANDSHAKE_THREADS,
+    DOORKEEPER_TLS_HANDSHAKE_TIMEOUT_MS,
+    DOORKEEPER_TLS_HANDSHAKES_MAX,
     DOORKEEPER_WFQ_FLOW,
     MAX_CONNECTION_CREATION_RATE,
     MAX_CONNECTIONS,
@@ -26,6 +31,7 @@ from broker.config import (
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.connection_rate import Windows
 from broker.network.epoll import SocketOptions
+from broker.network.handshakes import Compute, HandshakeLimits
 from broker.network.intake import Deadline
 from broker.network.memory_pool import MemoryPool
 from broker.requests.classifier import Classifier
@@ -61,6 +67,16 @@ def connection_limits(
             for address in addresses(host)
         },
         protected=protected if len(names) > 1 else None,
+    )
+
+
+def handshake_limits(config: BrokerConfig, compute: Compute) -> HandshakeLimits:
+    """Return the bounds of handshakes; ``compute`` makes their steps."""
+    return HandshakeLimits(
+        half_open_max=config[DOORKEEPER_TLS_HANDSHAKES_MAX],
+        timeout_s=config[DOORKEEPER_TLS_HANDSHAKE_TIMEOUT_MS] / 1000,
+        turns=trio.CapacityLimiter(config[DOORKEEPER_TLS_HANDSHAKE_THREADS]),
+        compute=compute,
     )
 
 

@@ -18,9 +18,12 @@ from functools import partial
 import trio
 
 from broker.network.acceptor import Acceptor
+from broker.network.handshakes import HandshakeLimits, Handshakes
 from broker.network.processor import Authenticate, Processor, ProcessorContext
 from broker.network.request_channel import RequestChannel
-from broker.network.transport import Network
+from broker.network.tls_connection import TlsSelector
+from broker.network.tls_listener import TlsListener
+from broker.network.transport import Network, Selector
 from broker.protocol.errors import ConfigError
 from broker.requests.entitlement import CLIENT, Entitlement
 
@@ -34,7 +37,8 @@ class Endpoint:
     """A listener to open: where, how many processors, and the plane they feed.
 
     ``entitlement`` is what its connections may claim. ``authenticate`` makes the
-    authenticator of each; None: they need not authenticate by SASL.
+    authenticator of each; None: they need not authenticate by SASL. ``tls`` None means
+    plaintext.
     """
 
     listener: str
@@ -44,6 +48,7 @@ class Endpoint:
     request_channel: RequestChannel
     entitlement: Entitlement = CLIENT
     authenticate: Authenticate | None = None
+    tls: TlsListener | None = None
 
 
 class SocketServer:
@@ -57,6 +62,7 @@ class SocketServer:
         endpoints: Sequence[Endpoint],
         network: Network,
         context: ProcessorContext,
+        handshake_limits: HandshakeLimits | None = None,
     ) -> None:
         self._context = context
         self._authenticates = any(each.authenticate is not None for each in endpoints)
@@ -70,7 +76,7 @@ class SocketServer:
                     next(processor_ids),
                     endpoint.listener,
                     endpoint.entitlement,
-                    network.selector(),
+                    _selector(network, endpoint.tls),
                     endpoint.request_channel,
                     context,
                     endpoint.authenticate,
@@ -91,6 +97,7 @@ class SocketServer:
                     context.quotas,
                     connection_ids,
                     context.supervisor,
+                    _handshakes(endpoint, network, context, handshake_limits),
                 )
             )
 
@@ -157,3 +164,27 @@ class SocketServer:
             since_ns = self._context.now_ns() - limit_ns
             for processor in self.processors:
                 processor.close_unauthenticated(since_ns)
+
+
+def _selector(network: Network, tls: TlsListener | None) -> Selector:
+    selector = network.selector()
+    return selector if tls is None else TlsSelector(selector)
+
+
+def _handshakes(
+    endpoint: Endpoint,
+    network: Network,
+    context: ProcessorContext,
+    limits: HandshakeLimits | None,
+) -> Handshakes | None:
+    if endpoint.tls is None:
+        return None
+    assert limits is not None, "TLS without limits of its handshakes"
+    return Handshakes(
+        endpoint.listener,
+        endpoint.tls,
+        network.selector(),
+        limits,
+        context.quotas,
+        context.supervisor,
+    )

@@ -164,7 +164,7 @@ class BrokerHost:
             topics=[topic], timeout=timedelta(seconds=_PATIENCE_S)
         )
         for node in self._serving():
-            answer = await _ask(node.port, asked, _CREATE_TOPICS_VERSION)
+            answer = await _ask(node, asked, _CREATE_TOPICS_VERSION)
             (row,) = answer.topics
             if row.error_code is not ErrorCode.not_controller:
                 break
@@ -385,17 +385,19 @@ def _stored(partition: Partition) -> Iterator[ConsumerRecord]:
         offset = batches.next_offset
 
 
-async def _ask(port: int, asked: RequestMessage[R], version: int) -> R:
+async def _ask(node: BrokerNode, asked: RequestMessage[R], version: int) -> R:
     """Send one request to a broker, and return the answer."""
     frame = encode_request(asked.api_key, version, 1, OWN_CLIENT_ID, asked)
     received = b""
-    stream = await trio.open_tcp_stream(HOST, port)
-    async with stream:
+    stream = await node.own_connect(HOST, node.port)
+    try:
         await stream.send_all(frame)
         while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4]):
             chunk = await stream.receive_some()
             if not chunk:
-                raise ConnectionResetError(f"the broker at {HOST}:{port} hung up")
+                raise ConnectionResetError(f"the broker at {HOST}:{node.port} hung up")
             received += chunk
+    finally:
+        await stream.aclose()
     answer: R = decode_response(asked.api_key, version, received[4:])[1]
     return answer

@@ -11,9 +11,11 @@ from typing import Final
 import trio
 
 from broker.assembly import assemble
-from broker.client.network_client import Connect
+from broker.client.network_client import Connect, connect_tcp
+from broker.client.tls import over_tls
 from broker.cluster.blocking import call_here
 from broker.config import BrokerConfig
+from broker.config.tls import listener_tls
 from broker.disk.files import RealStorage
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
@@ -22,6 +24,7 @@ from broker.network.epoll import TcpNetwork
 from broker.node.broker import Broker
 from broker.node.call_shell import CallThreads, call_in_thread
 from broker.server import BrokerEnvironment, BrokerServer
+from broker.tls.contexts import trusting_context
 from doorkeeper.local_cluster.cluster_settings import DATA, listeners
 from doorkeeper.testing.clock import AdvancingClock
 from doorkeeper.testing.faults import FaultTable
@@ -56,6 +59,8 @@ class BrokerNode:
         self._storage = MemoryStorage() if data is None else RealStorage()
         self._clock = clock
         self._connect = connect
+        # Opens connections of the test's own to the clients' listener.
+        self.own_connect: Connect = connect_tcp
         self._wake_later = wake_later
         self._server: BrokerServer | None = None
         self._scope = trio.CancelScope()
@@ -115,6 +120,7 @@ class BrokerNode:
         config = BrokerConfig.load(
             None, {**self._keys, "listeners": listeners(self._keys, HOST, self.port)}
         )
+        self.own_connect = _own_connect(config)
         options = network_settings.socket_options(config)
         in_memory = isinstance(self._storage, MemoryStorage)
         broker = assemble(
@@ -135,7 +141,17 @@ class BrokerNode:
             network=CopyingNetwork(options) if in_memory else TcpNetwork(options),
             now_ns=self._clock.now_ns,
             rng=random.Random(),
+            compute=call_in_thread,
         )
         server = BrokerServer(config, apis, environment)
         self._broker = broker
         return server
+
+
+def _own_connect(config: BrokerConfig) -> Connect:
+    """Return what reaches the broker of this process: with its own certificate."""
+    data = next(each for each in config.listeners if each.name == DATA)
+    if not data.uses_tls:
+        return connect_tcp
+    context = trusting_context(listener_tls(config, DATA))
+    return over_tls(connect_tcp, lambda: context)

@@ -83,7 +83,10 @@ class Client:
 
 
 class Harness:
-    """A broker's network layer with one plane, and no broker behind it."""
+    """A broker's network layer with one plane, and no broker behind it.
+
+    A network of `tests.broker.network.tls_wire` has listeners with TLS.
+    """
 
     def __init__(
         self,
@@ -131,10 +134,12 @@ class Harness:
                 processors=processors,
                 request_channel=channel(self.plane, self.dispatcher),
                 entitlement=CONTROLLER,
+                tls=getattr(network, "tls", None),
             )
             for name in listeners
         ]
-        self.server = SocketServer(endpoints, network, context)
+        handshakes = getattr(network, "handshakes", None)
+        self.server = SocketServer(endpoints, network, context, handshakes)
         for processor in self.server.processors:
             self.dispatcher.on_empty(processor.poll)
 

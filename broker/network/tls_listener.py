@@ -1,0 +1,76 @@
+"""TLS of one listener: the context of new connections, and principals by certificate.
+
+Altered configs, or files written anew, make another context; connections that exist
+keep theirs. A store that cannot be loaded any more leaves the last context in force.
+"""
+
+from __future__ import annotations
+
+from logging import getLogger
+
+from broker.config import BrokerConfig, Listener
+from broker.config.tls import client_auth, listener_tls
+from broker.network.tls_connection import TlsConnection
+from broker.network.transport import Connection
+from broker.observation.logs import fields
+from broker.protocol.errors import ConfigError
+from broker.protocol.principal import ANONYMOUS, USER, KafkaPrincipal
+from broker.tls.contexts import server_context
+from broker.tls.distinguished_name import subject_name
+from broker.tls.keys import SSL_PRINCIPAL_MAPPING_RULES
+from broker.tls.principal_mapping import PrincipalMapping
+
+logger = getLogger(__name__)
+
+
+class NoPrincipal(Exception):
+    """A certificate has been verified, and no mapping rule applies to its name."""
+
+
+class TlsListener:
+    """The settings in force; raises `ConfigError`."""
+
+    def __init__(self, listener: Listener, config: BrokerConfig) -> None:
+        self._listener = listener
+        # Otherwise SASL determines it.
+        self._names_clients = listener.security_protocol == "SSL"
+        self._settings = listener_tls(config, listener.name)
+        self._stamps = self._settings.stamps
+        self._context = server_context(self._settings, client_auth(config, listener))
+        rules = config.on_listener(listener.name, SSL_PRINCIPAL_MAPPING_RULES)
+        self._mapping = PrincipalMapping(rules)
+
+    def begin(self, raw: Connection) -> TlsConnection:
+        """Return a connection over ``raw`` whose handshake is to be made."""
+        return TlsConnection(raw, self._context)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Put altered stores into force, and those whose files have changed."""
+        settings = listener_tls(config, self._listener.name)
+        stamps = settings.stamps
+        if settings == self._settings and stamps == self._stamps:
+            return
+        try:
+            auth = client_auth(config, self._listener)
+            self._context = server_context(settings, auth)
+        except ConfigError as fault:
+            logger.error(
+                "a store of TLS cannot be loaded; the last one stays in force",
+                extra=fields(listener=self._listener.name, fault=fault),
+            )
+            return
+        self._settings, self._stamps = settings, stamps
+        logger.info(
+            "stores of TLS are loaded anew", extra=fields(listener=self._listener.name)
+        )
+
+    def principal(self, connection: TlsConnection) -> KafkaPrincipal:
+        """Return the principal of a peer; raise `NoPrincipal`."""
+        certificate = connection.certificate() if self._names_clients else None
+        if certificate is None:
+            return ANONYMOUS
+        name = subject_name(certificate)
+        mapped = self._mapping.name_of(name)
+        if mapped is None:
+            raise NoPrincipal(f"no rule of ssl.principal.mapping.rules for {name}")
+        return KafkaPrincipal(USER, mapped)
