@@ -128,6 +128,7 @@ BUDGETS = {
     "map.md": 3000,
     "method.md": 2400,
     "promises.md": 1800,
+    "security.md": 2200,
     "testing.md": 700,
     "": 1300,
 }
