@@ -33,6 +33,7 @@ from broker.disk.storage import Storage
 from broker.log.upkeep.periodic_task import Calls
 from broker.node.broker import Broker
 from broker.node.hosts import LookUp, look_up_here
+from broker.node.outgoing_sasl import logged_in_by
 from broker.node.outgoing_tls import OutgoingTls
 from broker.node.replication_shell import connect_nowhere
 from broker.protocol.errors import ConfigError
@@ -97,7 +98,8 @@ def assemble(
     }
 
     def connect_by(listener: Listener) -> Connect:
-        return tls[listener.name].over(connect) if listener.name in tls else connect
+        over = tls[listener.name].over(connect) if listener.name in tls else connect
+        return logged_in_by(listener, over, config)
 
     if config[ZOOKEEPER_CONNECT] is None:
         coordinator = embedded_coordinator(

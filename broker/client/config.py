@@ -16,9 +16,10 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
-from broker.protocol.config_key import Key, integer, long, text
+from broker.protocol.config_key import ConfigType, Key, integer, long, text
 from broker.protocol.errors import ConfigError
 from broker.protocol.host_names import can_be_encoded
+from broker.protocol.sasl.keys import file_url, jaas_line
 from broker.tls import keys as tls_keys
 
 T = TypeVar("T")
@@ -71,10 +72,27 @@ SECURITY_PROTOCOL: Final = text(
     "security.protocol",
     "PLAINTEXT",
     "Protocol of connections to brokers.",
-    choices=("PLAINTEXT", "SSL"),
+    choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+)
+SASL_MECHANISM: Final = text(
+    "sasl.mechanism",
+    "GSSAPI",
+    "The mechanism of SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+)
+SASL_JAAS_CONFIG: Final = jaas_line(
+    "sasl.jaas.config",
+    "Credentials: a login module with username and password, or with "
+    "unsecuredLoginStringClaim_sub.",
+)
+SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL: Final = file_url(
+    "sasl.oauthbearer.token.endpoint.url",
+    "A file with a bearer token, read for each connection.",
 )
 
 COMMON: Final[tuple[Key[Any], ...]] = (
+    SASL_MECHANISM,
+    SASL_JAAS_CONFIG,
+    SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL,
     CLIENT_ID,
     METADATA_MAX_AGE_MS,
     RECONNECT_BACKOFF_MS,
@@ -115,7 +133,10 @@ def read_settings(
         if name not in by_name:
             near = difflib.get_close_matches(name, by_name, n=1)
             hint = f"; the nearest is {near[0]}" if near else ""
-            raise ConfigError(name, value, f"a key of this client{hint}")
+            # A misspelt key may hold a password.
+            is_secret = near and by_name[near[0]].type is ConfigType.PASSWORD
+            found = "[hidden]" if is_secret else value
+            raise ConfigError(name, found, f"a key of this client{hint}")
         values[name] = by_name[name].read(_written(value))
         written.add(name)
     return ClientConfig(values, frozenset(written))

@@ -33,6 +33,14 @@ COORDINATOR_MOVED: Final = frozenset(
         ErrorCode.request_timed_out,
     }
 )
+# Authentication has failed; the user has to mend it.
+REFUSED: Final = frozenset(
+    {
+        ErrorCode.sasl_authentication_failed,
+        ErrorCode.unsupported_sasl_mechanism,
+        ErrorCode.illegal_sasl_state,
+    }
+)
 
 
 def is_retriable(code: ErrorCode) -> bool:

@@ -19,7 +19,7 @@ from broker.client.config import (
     METADATA_MAX_AGE_MS,
     ClientConfig,
 )
-from broker.client.failures import timed_out
+from broker.client.failures import REFUSED, timed_out
 from broker.client.network_client import Address, NetworkClient
 from broker.client.signals import Changes, Signal
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -66,8 +66,11 @@ class Metadata:
         self._leaders: dict[TopicPartition, Leader] = {}
         self._counts: dict[str, int] = {}
         self._errors: dict[str, ErrorCode] = {}
+        # The last attempt's failed authentication, which no retry of ours mends.
+        self._refusal: KafkaError | None = None
         self._topics: set[str] = set()
         self._failures = 0
+        self._refusal = None
         self._answered_s = float("-inf")
         self._stale = Signal()
         self.changes = Changes()
@@ -120,7 +123,7 @@ class Metadata:
     async def wait_for(self, topic: str, until_s: float) -> int:
         """Return the number of a topic's partitions, waiting until it is known.
 
-        Raises `KafkaError`: the topic's error, or a time-out.
+        Raises `KafkaError`: the topic's error, failed authentication, or a time-out.
         """
         self.add([topic])
         with trio.move_on_at(until_s):
@@ -128,12 +131,23 @@ class Metadata:
                 error = self._errors.get(topic)
                 if error is not None and error not in _PASSING:
                     raise KafkaError(error, f"topic {topic}")
+                self.check_accepted()
                 self.request_update()
                 await self.changes.next()
         count = self._counts.get(topic)
         if count is None:
             raise timed_out(f"topic {topic} is not in the metadata")
         return count
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the brokers do not accept the client's credentials."""
+        return self._refusal is not None
+
+    def check_accepted(self) -> None:
+        """Raise `KafkaError` if the brokers do not accept the client's credentials."""
+        if self._refusal is not None:
+            raise self._refusal
 
     async def run(self) -> None:
         """Ask when something is stale, and at the latest at the end of its age."""
@@ -152,8 +166,12 @@ class Metadata:
             if not answer.brokers:
                 # A broker that returns no brokers has no metadata yet (as in Java).
                 raise KafkaError(ErrorCode.broker_not_available, "no brokers")
-        except KafkaError:
+        except KafkaError as error:
             self._failures += 1
+            if error.code in REFUSED:
+                self._refusal = error
+                self.changes.notify()
+                self._client.on_change()
             await trio.sleep(self._backoff.after(self._failures))
             self.request_update()
             return

@@ -49,13 +49,14 @@ async def connect_tcp(host: str, port: int) -> Stream:
 async def reach(connect: Connect, host: str, port: int, timeout_s: float) -> Stream:
     """Connect in time; raises `OSError` whatever prevents it.
 
+    Failed authentication is a `KafkaError`.
     Addresses come from peers. A host that cannot be encoded is a `UnicodeError`, a port
     beyond 65535 an `OverflowError`, a resolver without a thread a `RuntimeError`.
     """
     try:
         with trio.fail_after(timeout_s):
             return await connect(host, port)
-    except AssertionError:
+    except (AssertionError, KafkaError):
         raise
     except Exception as error:
         why = "too slow" if isinstance(error, trio.TooSlowError) else error
@@ -143,6 +144,9 @@ class Node:
             stream = await reach(self._client.connect, host, port, timeout_s)
         except OSError as error:
             self._failed(disconnected(str(error)))
+            return
+        except KafkaError as refused:
+            self._failed(refused)
             return
         connection = Connection(stream, self._client.client_id, self._client.spoken)
         async with trio.open_nursery() as nursery:

@@ -14,7 +14,7 @@ from broker.client.network_client import Connect
 from broker.protocol.errors import ConfigError
 from broker.tls.contexts import client_context, tls_settings
 
-_TLS_PROTOCOLS: Final = ("SSL",)
+_TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 
 
 def secured(

@@ -7,7 +7,6 @@ stand behind ``listener.name.NAME.MECHANISM.``, in Kafka's JAAS form.
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from broker.protocol.config_key import (
     INT_MAX,
@@ -19,7 +18,7 @@ from broker.protocol.config_key import (
     text,
     words,
 )
-from broker.protocol.sasl.jaas import LoginModule, parse_jaas
+from broker.protocol.sasl.keys import file_url, jaas_line
 from broker.protocol.sasl.scram import SCRAM_MECHANISMS
 
 PLAIN: Final = "PLAIN"
@@ -31,27 +30,6 @@ LOGIN_MODULES: Final = {
     OAUTHBEARER: "OAuthBearerLoginModule",
 }
 _VALIDATOR: Final = "OAuthBearerValidatorCallbackHandler"
-
-
-def _jaas_line(name: str, doc: str) -> Key[LoginModule | None]:
-    def parse(written: str) -> LoginModule | None:
-        return parse_jaas(written) if written else None
-
-    return Key(name=name, type=ConfigType.PASSWORD, default=None, parse=parse, doc=doc)
-
-
-def _file_url(name: str, doc: str) -> Key[str | None]:
-    """Return a key whose value is the path of a ``file:`` URL."""
-
-    def parse(written: str) -> str | None:
-        if not written:
-            return None
-        url = urlsplit(written)
-        if url.scheme != "file" or url.netloc or not url.path:
-            raise ValueError("a URL of a local file, such as file:///etc/jwks.json")
-        return unquote(url.path)
-
-    return Key(name=name, type=ConfigType.STRING, default=None, parse=parse, doc=doc)
 
 
 def _callback_handler(name: str, doc: str) -> Key[str | None]:
@@ -68,7 +46,7 @@ SASL_ENABLED_MECHANISMS: Final = words(
     ("GSSAPI",),
     "Mechanisms that clients may choose on SASL listeners.",
 )
-SASL_JAAS_CONFIG: Final = _jaas_line(
+SASL_JAAS_CONFIG: Final = jaas_line(
     "sasl.jaas.config",
     "Credentials of one mechanism on one listener, behind "
     "listener.name.NAME.MECHANISM.; users as user_NAME, and username and password of "
@@ -90,6 +68,10 @@ SASL_SERVER_MAX_RECEIVE_SIZE: Final = integer(
     524_288,
     "The largest request of a client before it is authenticated.",
 )
+SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL: Final = file_url(
+    "sasl.oauthbearer.token.endpoint.url",
+    "A file with the bearer token of this broker itself, read for each connection.",
+)
 DOORKEEPER_SASL_TIMEOUT_MS: Final = long(
     "doorkeeper.sasl.timeout.ms",
     30_000,
@@ -101,7 +83,7 @@ SASL_SERVER_CALLBACK_HANDLER_CLASS: Final = _callback_handler(
     "OAuthBearerValidatorCallbackHandler, which needs "
     "sasl.oauthbearer.jwks.endpoint.url; otherwise the mechanism's own.",
 )
-SASL_OAUTHBEARER_JWKS_ENDPOINT_URL: Final = _file_url(
+SASL_OAUTHBEARER_JWKS_ENDPOINT_URL: Final = file_url(
     "sasl.oauthbearer.jwks.endpoint.url",
     "A file of JSON Web Keys, read at the start; without it tokens need no signature.",
 )

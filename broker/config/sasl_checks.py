@@ -11,13 +11,13 @@ from typing import Final, Protocol, TypeVar
 
 from broker.config.cluster import ZOOKEEPER_CONNECT
 from broker.config.listeners import Listener
-from broker.config.network import INTER_BROKER_LISTENER_NAME
 from broker.config.sasl import (
     LOGIN_MODULES,
     OAUTHBEARER,
     PLAIN,
     SASL_ENABLED_MECHANISMS,
     SASL_JAAS_CONFIG,
+    SASL_MECHANISM_INTER_BROKER_PROTOCOL,
     SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
     SASL_SERVER_CALLBACK_HANDLER_CLASS,
 )
@@ -125,7 +125,12 @@ def _check_tokens(config: SaslConfig, listener: str, mechanisms: Sequence[str]) 
 
 
 def _check_inter_broker(config: SaslConfig) -> None:
-    """Refuse: brokers authenticate to no other broker."""
-    expected = "a listener with PLAINTEXT or SSL between brokers"
-    name = config.inter_broker_listener_name
-    raise ConfigError(INTER_BROKER_LISTENER_NAME.name, name, expected)
+    """Check that brokers authenticate by a mechanism that they accept."""
+    key = SASL_MECHANISM_INTER_BROKER_PROTOCOL
+    mechanism = config[key]
+    enabled = config.on_listener(
+        config.inter_broker_listener_name, SASL_ENABLED_MECHANISMS
+    )
+    if mechanism not in enabled:
+        expected = f"one of {SASL_ENABLED_MECHANISMS.name}, {','.join(enabled)}"
+        raise ConfigError(key.name, mechanism, expected)

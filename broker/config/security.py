@@ -39,7 +39,7 @@ _FEATURES: Final = {
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
         sasl.oauthbearer.jwt.retriever.class* sasl.oauthbearer.jwt.validator.class*
-        sasl.oauthbearer.scope* sasl.oauthbearer.token.endpoint.url
+        sasl.oauthbearer.scope*
         """,
     "Java's TLS is not served: OpenSSL's is": """
         ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider

@@ -11,10 +11,20 @@ from typing import Final
 import trio
 
 from broker.assembly import assemble
+from broker.client.login import unsigned_login
 from broker.client.network_client import Connect, connect_tcp
+from broker.client.sasl import Login, PlainLogin, ScramLogin, authenticated
 from broker.client.tls import over_tls
 from broker.cluster.blocking import call_here
-from broker.config import BrokerConfig
+from broker.config import (
+    OAUTHBEARER,
+    PLAIN,
+    SASL_ENABLED_MECHANISMS,
+    SASL_JAAS_CONFIG,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
+    BrokerConfig,
+)
+from broker.config.sasl_checks import jaas_key
 from broker.config.tls import listener_tls
 from broker.disk.files import RealStorage
 from broker.disk.memory import MemoryStorage
@@ -23,13 +33,15 @@ from broker.network import settings as network_settings
 from broker.network.epoll import TcpNetwork
 from broker.node.broker import Broker
 from broker.node.call_shell import CallThreads, call_in_thread
+from broker.protocol.errors import ConfigError
+from broker.protocol.sasl.scram import SCRAM_MECHANISMS
 from broker.server import BrokerEnvironment, BrokerServer
 from broker.tls.contexts import trusting_context
 from doorkeeper.local_cluster.cluster_settings import DATA, listeners
 from doorkeeper.testing.clock import AdvancingClock
 from doorkeeper.testing.faults import FaultTable
 from doorkeeper.testing.memory_files import CopyingNetwork
-from doorkeeper.testing.observed_apis import ObservedApis, WakeLater
+from doorkeeper.testing.observed_apis import OWN_CLIENT_ID, ObservedApis, WakeLater
 from doorkeeper.testing.received import ReceivedRequest
 
 HOST = "127.0.0.1"
@@ -149,9 +161,33 @@ class BrokerNode:
 
 
 def _own_connect(config: BrokerConfig) -> Connect:
-    """Return what reaches the broker of this process: with its own certificate."""
+    """Return what reaches the broker of this process: its certificate, its users."""
     data = next(each for each in config.listeners if each.name == DATA)
-    if not data.uses_tls:
-        return connect_tcp
-    context = trusting_context(listener_tls(config, DATA))
-    return over_tls(connect_tcp, lambda: context)
+    connect: Connect = connect_tcp
+    if data.uses_tls:
+        context = trusting_context(listener_tls(config, DATA))
+        connect = over_tls(connect, lambda: context)
+    if data.uses_sasl:
+        connect = authenticated(connect, _own_login(config), OWN_CLIENT_ID)
+    return connect
+
+
+def _own_login(config: BrokerConfig) -> Login:
+    """Return the login of a user that the configuration names.
+
+    :raises ConfigError: if it names none.
+    """
+    for mechanism in config.on_listener(DATA, SASL_ENABLED_MECHANISMS):
+        module = config.of_mechanism(DATA, mechanism, SASL_JAAS_CONFIG)
+        users = {} if module is None else module.users
+        for name, password in users.items():
+            if mechanism == PLAIN:
+                return PlainLogin(name=name, password=password)
+            scram = SCRAM_MECHANISMS[mechanism]
+            return ScramLogin(scram_mechanism=scram, name=name, password=password)
+    keys = config.on_listener(DATA, SASL_OAUTHBEARER_JWKS_ENDPOINT_URL)
+    enabled = config.on_listener(DATA, SASL_ENABLED_MECHANISMS)
+    if OAUTHBEARER in enabled and keys is None:
+        return unsigned_login(OWN_CLIENT_ID)
+    key = jaas_key(DATA, enabled[0])
+    raise ConfigError(key, "", "a user_NAME, for the requests of doorkeeper.testing")

@@ -14,7 +14,7 @@ import trio
 from tests.client.cluster import Cluster, in_cluster
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "trio-client.md"
-PRODUCE, CONSUME, TRANSACT = re.findall(
+PRODUCE, CONSUME, TRANSACT, *_ = re.findall(
     r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL
 )
 

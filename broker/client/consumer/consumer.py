@@ -49,6 +49,7 @@ from broker.client.consumer.subscription_state import (
     SubscriptionState,
 )
 from broker.client.failures import timed_out
+from broker.client.login import logged_in
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
 from broker.client.signals import Changes
@@ -76,6 +77,7 @@ async def open_consumer(
     """
     config = consumer_config(settings)
     connect = secured(config, connect, ssl_context)
+    connect = logged_in(config, connect)
     consumer = KafkaConsumer(config, bootstrap, connect, rng or random.Random())
     async with background() as nursery:
         await nursery.start(consumer.client.run)
@@ -193,7 +195,8 @@ class KafkaConsumer:
 
         What earlier polls have returned counts as processed. Cancelled, nothing has
         been taken. Raises `KafkaError`: a partition that cannot be read, a group that
-        does not want us; and whatever a rebalance listener raises.
+        does not want us, failed authentication. Raises whatever a rebalance listener
+        does.
         """
         if self._polling:
             raise trio.BusyResourceError("another task polls this consumer")
@@ -207,6 +210,7 @@ class KafkaConsumer:
                 records = self._take(count) if may_take else []
                 if records or trio.current_time() >= until_s:
                     return records
+                self._metadata.check_accepted()
                 with trio.move_on_at(until_s):
                     await self._news.next()
         finally:
@@ -350,5 +354,7 @@ class KafkaConsumer:
         self._wake()
 
     def _wake(self) -> None:
+        if self._metadata.is_refused:
+            self._news.notify()
         self._positions.wake()
         self._fetcher.wake()

@@ -27,6 +27,7 @@ from broker.client.background import background
 from broker.client.config import ClientConfig, parse_bootstrap
 from broker.client.consumer.commits import GroupMetadata, OffsetAndMetadata
 from broker.client.failures import disconnected
+from broker.client.login import logged_in
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
 from broker.client.producer.accumulator import RecordAccumulator
@@ -76,7 +77,8 @@ async def open_producer(
     """
     config = producer_config(settings)
     rng = rng or random.Random()
-    client = NetworkClient(config, secured(config, connect, ssl_context), rng)
+    connect = logged_in(config, secured(config, connect, ssl_context))
+    client = NetworkClient(config, connect, rng)
     metadata = Metadata(config, parse_bootstrap(bootstrap), client, rng)
     producer = KafkaProducer(config, client, metadata, rng, now_ms)
     async with background() as nursery:

@@ -1,0 +1,33 @@
+"""Authentication to other brokers, by the keys of the listener between them."""
+
+from __future__ import annotations
+
+from broker.client.login import make_login
+from broker.client.network_client import Connect
+from broker.client.sasl import authenticated
+from broker.config import (
+    SASL_JAAS_CONFIG,
+    SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+    SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL,
+    ZOOKEEPER_CONNECT,
+    BrokerConfig,
+    Listener,
+)
+from broker.config.sasl_checks import jaas_key
+
+
+def logged_in_by(listener: Listener, connect: Connect, config: BrokerConfig) -> Connect:
+    """Return what opens connections to ``listener`` of others, and authenticates.
+
+    A single broker connects to no other. Raises `ConfigError`.
+    """
+    if not listener.uses_sasl or config[ZOOKEEPER_CONNECT] is None:
+        return connect
+    mechanism = config[SASL_MECHANISM_INTER_BROKER_PROTOCOL]
+    login = make_login(
+        mechanism,
+        config.of_mechanism(listener.name, mechanism, SASL_JAAS_CONFIG),
+        config[SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL],
+        jaas_key(listener.name, mechanism),
+    )
+    return authenticated(connect, login, f"broker-{config.node_id}")
