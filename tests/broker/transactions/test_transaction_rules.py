@@ -92,7 +92,12 @@ def test_the_epoch_of_a_fence_that_was_not_written_is_not_raised_twice(
     world.log.fail_with = NONE
     assert world.init() is ErrorCode.concurrent_transactions
     world.finish()
-    assert world.producer().epoch == producer.epoch + 2
+    second = world.producer()
+    assert second.epoch == producer.epoch + 2
+    # The next fence is another one.
+    assert world.add(second, 0) is NONE
+    assert world.init() is ErrorCode.concurrent_transactions
+    assert world.coordinator.describe("x").value.epoch == second.epoch + 1
 
 
 def test_a_producer_raises_its_own_epoch_and_may_ask_twice(

@@ -1,0 +1,276 @@
+"""The coordinator beside a naive model, under any order of verbs, faults and restarts.
+
+The model has the rules of Kafka in the plainest form: a dictionary of what each id is
+doing, and a second one of what its log says, which a restart brings back. Every answer
+is predicted. The markers of a transaction have one outcome, for exactly the partitions
+that were added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from broker.protocol.errors import ErrorCode
+from broker.transactions.transaction import ProducerIdAndEpoch
+from broker.transactions.transaction_records import transaction_record
+from broker.transactions.transaction_state import PREPARED, TransactionState
+from tests.broker.transactions.transaction_world import (
+    TIMEOUT_MS,
+    TransactionWorld,
+    marked,
+)
+
+NAMES = ("x", "y")
+NAME = st.sampled_from(NAMES)
+PARTITION = st.integers(0, 3)
+EXHAUSTED = 32_766
+NONE = ErrorCode.none
+FENCED, CONCURRENT = ErrorCode.producer_fenced, ErrorCode.concurrent_transactions
+INVALID, MAPPING = ErrorCode.invalid_txn_state, ErrorCode.invalid_producer_id_mapping
+UNAVAILABLE = ErrorCode.coordinator_not_available
+
+
+@dataclass(frozen=True)
+class Id:
+    """A transactional id: idle, open, ending or ended, the last two with an outcome."""
+
+    producer_id: int
+    epoch: int
+    doing: str = "idle"
+    is_commit: bool = False
+    added: frozenset[int] = frozenset()
+    # All markers are written, and the log does not say so yet.
+    is_marked: bool = False
+    # The epoch before, if the present producer asked for the next one itself.
+    before: int = -1
+    before_id: int = -1
+    # The epoch was raised to fence, and the log did not take it.
+    raised: bool = False
+
+
+class TransactionMachine(RuleBasedStateMachine):
+    """Two ids, all their producers, and a log that may refuse."""
+
+    @initialize(epoch=st.sampled_from([0, 32_763, 32_765]))
+    def begin(self, epoch: int) -> None:
+        self.world = TransactionWorld()
+        self.model: dict[str, Id] = {}
+        self.logged: dict[str, Id] = {}
+        # All that producers were ever given.
+        self.given: dict[str, list[ProducerIdAndEpoch]] = {name: [] for name in NAMES}
+        self.writes = True
+        if epoch:
+            # An id that is old already.
+            assert isinstance(self.world.init("x"), ProducerIdAndEpoch)
+            value = self.world.coordinator.describe("x").value
+            record = transaction_record("x", replace(value, epoch=epoch))
+            partition = self.world.coordinator.partition_for("x")
+            self.world.log.partitions[partition].append(record)
+            self.world.start()
+            self.model["x"] = self.logged["x"] = Id(value.producer_id, epoch)
+            self.given["x"].append(ProducerIdAndEpoch(value.producer_id, epoch))
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.coordinator.check()
+
+    # ---- the model ----
+
+    def write(self, name: str, after: Id) -> ErrorCode:
+        """Return the outcome of a write, and take it over if there is one."""
+        if not self.writes:
+            return UNAVAILABLE
+        self.model[name] = after
+        # What the log does not hold is lost by a restart.
+        self.logged[name] = replace(after, before=-1, raised=False, is_marked=False)
+        return NONE
+
+    def fence(self, name: str) -> ErrorCode:
+        """Abort what is open, under a higher epoch."""
+        now = self.model[name]
+        epoch = now.epoch if now.raised else now.epoch + 1
+        raised = replace(now, epoch=epoch, before=-1, raised=True)
+        self.model[name] = raised
+        after = replace(raised, doing="ending", is_commit=False, raised=False)
+        return self.write(name, after)
+
+    def expected_init(
+        self, name: str, known: ProducerIdAndEpoch | None, fresh: int
+    ) -> Any:
+        now = self.model.get(name)
+        if now is None:
+            # In memory only, if the log refuses; the next one finds it without epoch.
+            code = self.write(name, Id(fresh, 0))
+            return ProducerIdAndEpoch(fresh, 0) if code is NONE else code
+        if known is not None:
+            was_last = known.producer_id == now.before_id and known.epoch >= EXHAUSTED
+            if known.producer_id != now.producer_id and not was_last:
+                return FENCED
+        if now.doing == "ending":
+            return CONCURRENT
+        if now.doing == "open":
+            code = self.fence(name)
+            return CONCURRENT if code is NONE else code
+        if known is not None and known.epoch != now.epoch:
+            if known.epoch != now.before:
+                return FENCED
+            after = now
+        elif now.epoch >= EXHAUSTED:
+            after = Id(fresh, 0, before=-1 if known is None else now.epoch)
+        else:
+            before = -1 if known is None else now.epoch
+            after = Id(now.producer_id, now.epoch + 1, before=before)
+        code = self.write(name, replace(after, doing="idle", before_id=now.producer_id))
+        return (
+            ProducerIdAndEpoch(after.producer_id, after.epoch) if code is NONE else code
+        )
+
+    def refusal(self, name: str, producer: ProducerIdAndEpoch) -> ErrorCode:
+        now = self.model.get(name)
+        if now is None or producer.producer_id != now.producer_id:
+            return MAPPING
+        return NONE if producer.epoch == now.epoch else FENCED
+
+    def one_of(self, name: str, data: st.DataObject) -> ProducerIdAndEpoch:
+        """Draw a producer of an id, mostly the last one."""
+        given = self.given[name]
+        return data.draw(st.sampled_from([*given[-3:], *given[-1:] * 5]))
+
+    # ---- verbs ----
+
+    @rule(name=NAME, data=st.data())
+    def init(self, name: str, data: st.DataObject) -> None:
+        if name not in self.model and not self.writes:
+            # An id that was never written is not modelled.
+            return
+        known = data.draw(st.sampled_from([None, None, *self.given[name][-3:]]))
+        fresh = self.world.last_id + 1
+        expected = self.expected_init(name, known, fresh)
+        found = self.world.init(name, known)
+        assert found == expected, (found, expected, known, self.model.get(name))
+        if isinstance(found, ProducerIdAndEpoch):
+            self.given[name].append(found)
+
+    @rule(name=NAME, partitions=st.sets(PARTITION, min_size=1), data=st.data())
+    def add(self, name: str, partitions: set[int], data: st.DataObject) -> None:
+        if not self.given[name]:
+            return
+        producer = self.one_of(name, data)
+        expected = self.refusal(name, producer)
+        now = self.model.get(name)
+        if expected is NONE and now is not None:
+            if now.doing == "ending":
+                expected = CONCURRENT
+            elif now.doing == "open":
+                if not partitions <= now.added:
+                    added = now.added | partitions
+                    expected = self.write(name, replace(now, added=added))
+            else:
+                after = replace(
+                    now,
+                    doing="open",
+                    added=frozenset(partitions),
+                )
+                expected = self.write(name, after)
+        assert self.world.add(producer, *partitions, name=name) is expected
+
+    @rule(name=NAME, is_commit=st.booleans(), data=st.data())
+    def end(self, name: str, is_commit: bool, data: st.DataObject) -> None:
+        if not self.given[name]:
+            return
+        producer = self.one_of(name, data)
+        expected = self.refusal(name, producer)
+        now = self.model.get(name)
+        if expected is NONE and now is not None:
+            same = now.is_commit == is_commit
+            if now.doing == "open":
+                after = replace(now, doing="ending", is_commit=is_commit)
+                expected = self.write(name, after)
+            elif now.doing == "ending":
+                expected = CONCURRENT if same else INVALID
+            elif now.doing == "ended":
+                expected = NONE if same else INVALID
+            else:
+                expected = INVALID
+        assert self.world.end(producer, is_commit, name=name) is expected
+
+    # ---- what happens ----
+
+    @rule(error=st.sampled_from([NONE, NONE, ErrorCode.not_leader_or_follower]))
+    def answer_markers(self, error: ErrorCode) -> None:
+        self.world.advance(50)
+        self.complete()
+        by_name: dict[str, list[Any]] = {}
+        for row in self.world.answer(error):
+            by_name.setdefault(row.ending.transaction.name, []).append(row)
+        ending = {it for it, now in self.model.items() if now.doing == "ending"}
+        # After a restart, too, the markers are on their way.
+        assert {it for it in ending if not self.model[it].is_marked} == set(by_name)
+        for name, rows in by_name.items():
+            now = self.model[name]
+            assert set(marked(rows).values()) == {now.is_commit}
+            assert set(marked(rows)) == now.added
+            assert rows[0].ending.producer == (now.producer_id, now.epoch)
+            if error is NONE:
+                self.model[name] = replace(now, is_marked=True)
+        self.complete()
+
+    def complete(self) -> None:
+        for name, now in list(self.model.items()):
+            if now.is_marked:
+                self.write(name, replace(now, doing="ended", is_marked=False))
+
+    @rule()
+    def time_out(self) -> None:
+        self.world.advance(TIMEOUT_MS + 10_001)
+        self.complete()
+        for name, now in list(self.model.items()):
+            if now.doing == "open":
+                self.fence(name)
+
+    @rule(writes=st.sampled_from([True, True, False]))
+    def let_the_log_write(self, writes: bool) -> None:
+        self.writes = writes
+        self.world.log.fail_with = NONE if writes else ErrorCode.not_enough_replicas
+
+    @precondition(lambda self: self.writes)
+    @rule()
+    def restart(self) -> None:
+        self.world.start()
+        self.model = dict(self.logged)
+
+    @invariant()
+    def states_agree(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        self.world.coordinator.check()
+        states = {
+            "idle": {TransactionState.EMPTY},
+            "open": {TransactionState.ONGOING},
+            "ending": PREPARED,
+            "ended": {
+                TransactionState.COMPLETE_COMMIT,
+                TransactionState.COMPLETE_ABORT,
+            },
+        }
+        for name, now in self.model.items():
+            value = self.world.coordinator.describe(name).value
+            assert value.state in states[now.doing], (name, now, value)
+            assert (value.producer_id, value.epoch) == (now.producer_id, now.epoch)
+
+
+TestTransactions = TransactionMachine.TestCase
+TestTransactions.settings = settings(
+    max_examples=200, stateful_step_count=50, deadline=None
+)
