@@ -23,6 +23,15 @@ from broker.log.segments.transaction_index import AbortedTransaction
 from broker.log.steps import run
 from broker.log.upkeep.cleaner import compaction
 from broker.log.upkeep.recovery import open_log
+from broker.protocol.records.batch import parse_header
+from broker.protocol.records.records import iter_records
+from broker.transactions.transaction import TransactionValue
+from broker.transactions.transaction_records import (
+    read_name,
+    read_value,
+    transaction_record,
+)
+from broker.transactions.transaction_state import IDLE, TransactionState
 from tests.broker.log.test_transactions import committed
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import VERSIONS, KafkaPrograms
@@ -164,3 +173,31 @@ def test_compaction_keeps_the_last_committed_record_of_each_key(
     left = committed(log, 0, stable)
     assert {key: (offset, value) for offset, key, value in left} == newest
     assert len(left) < len(rows)
+
+
+def test_the_coordinators_records_are_read(
+    kafka_wrote: tuple[Path, list[Row]],
+) -> None:
+    directory, _ = kafka_wrote
+    found: dict[str, TransactionValue] = {}
+    for path in sorted(directory.parent.glob("__transaction_state-*/*.log")):
+        content, at = path.read_bytes(), 0
+        while at < len(content):
+            header = parse_header(content, at)
+            batch = memoryview(content)[at : at + header.size]
+            for record in iter_records(header, batch):
+                assert record.key is not None
+                name = read_name(record.key)
+                assert name is not None
+                assert record.value is not None
+                found[name] = read_value(record.value)
+                # Kafka 4 writes version 1 for these clients, too.
+                if record.value[:2] == b"\0\0":
+                    again = transaction_record(name, found[name])
+                    assert again == (record.key, record.value)
+            at += header.size
+    assert found.keys() == {"a", "b", "c"}
+    assert found["a"].state in IDLE
+    assert found["b"].state is TransactionState.COMPLETE_ABORT
+    assert found["c"].state is TransactionState.ONGOING
+    assert found["c"].partitions == {(TOPIC, 0)}
