@@ -62,6 +62,8 @@ class Cluster:
                 "controlled.shutdown.retry.backoff.ms": "500",
                 # Records of tests are years old, and it looks soon after its start.
                 "log.retention.ms": "-1",
+                "transaction.state.log.replication.factor": "1",
+                "transaction.state.log.min.isr": "1",
             },
             control_plane=False,
         )
@@ -80,6 +82,8 @@ class Cluster:
             replica_lag_time_max_ms="2500",
             offsets_topic_replication_factor="1",
             log_retention_ms="-1",
+            transaction_state_log_replication_factor="1",
+            transaction_state_log_min_isr="1",
             # A free port: there is no control plane here.
             doorkeeper_metrics_port=str(self.ports.control),
         )
@@ -275,3 +279,56 @@ def _log(cluster: Cluster, name: str, broker: int) -> bytes:
 
 def values_kept(cluster: Cluster, name: str) -> list[str]:
     return [value.decode() for _, value in values_of(_log(cluster, name, 1))]
+
+
+def committed(bootstrap: str, name: str, count: int) -> list[str]:
+    """Return the committed values of a partition, and whatever follows at once."""
+    settings = {"group.id": "committed", "isolation.level": "read_committed"}
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "enable.partition.eof": True, **settings}
+    )
+    consumer.assign([Place(name, 0, 0)])
+    found: list[str] = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            found.append(message.value().decode())
+        elif message is not None and len(found) >= count:
+            break
+    consumer.close()
+    return found
+
+
+def offset_of(bootstrap: str, group: str, name: str) -> int:
+    """Return the committed offset of a group in the first partition of a topic."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    (found,) = consumer.committed([Place(name, 0)], timeout=TIMEOUT_S)
+    consumer.close()
+    return found.offset
+
+
+def transact(
+    bootstrap: str, transactional_id: str, name: str, values: list[str], group: str
+) -> None:
+    """Send values and offsets in a transaction each; abort every second one."""
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id}
+    producer = Producer(settings)
+    producer.init_transactions(TIMEOUT_S)
+    member = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    for number, value in enumerate(values):
+        producer.begin_transaction()
+        producer.produce(name, value, partition=0)
+        producer.send_offsets_to_transaction(
+            [Place(name, 0, number)], member.consumer_group_metadata(), TIMEOUT_S
+        )
+        assert producer.flush(TIMEOUT_S) == 0
+        end = producer.abort_transaction if number % 2 else producer.commit_transaction
+        end(TIMEOUT_S)
+    member.close()
+
+
+def leaders(admin: AdminClient, name: str) -> dict[int, int]:
+    """Return the leader of each partition of a topic."""
+    partitions = admin.list_topics(name, timeout=10).topics[name].partitions
+    return {number: each.leader for number, each in partitions.items()}

@@ -33,6 +33,7 @@ from broker.coordination.zookeeper.layout.topic_records import (
     write_topic,
 )
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.partitioner import partition_for
 from broker.zookeeper.session import ZooKeeperSession
 from experiments.worlds.kafka import apache_kafka
 from tests.kafka.invented import KEPT_UP, in_time, keeping_up
@@ -42,6 +43,7 @@ from tests.kafka.mixed_cluster import (
     Cluster,
     are_same,
     ask_zookeeper,
+    committed,
     controller,
     count_of,
     create,
@@ -49,9 +51,12 @@ from tests.kafka.mixed_cluster import (
     has_grown,
     is_gone,
     kept_isr,
+    leaders,
     make_controller,
+    offset_of,
     produce,
     standing_still,
+    transact,
     until,
     values_kept,
     wait_in_sync,
@@ -83,6 +88,30 @@ def test_all_replicas_have_what_is_acknowledged_whoever_leads(
     produce(cluster.bootstrap, name, values)
     until(partial(are_same, cluster, name), "the same bytes")
     assert values_kept(cluster, name) == values
+
+
+@pytest.mark.parametrize("leader", [0, 1], ids=["kafka-leads", "ours-leads"])
+def test_transactions_cross_brokers_whoever_coordinates(
+    cluster: Cluster, leader: int
+) -> None:
+    """Coordinators of both kinds end transactions in partitions of both kinds."""
+    name = f"transactions-led-by-{leader}"
+    admin = create(cluster, name, [leader, 1 - leader])
+    expected, values = [], ("kept", "aborted", "kept too", "aborted too")
+    names = [f"producer-{number}" for number in range(4)]
+    groups = [f"group-{number}-{leader}" for number in range(4)]
+    for each, group in zip(names, groups, strict=True):
+        sent = [f"{each}: {value}" for value in values]
+        transact(cluster.bootstrap, each, name, sent, group)
+        expected += sent[::2]
+    for bootstrap in (cluster.bootstrap, cluster.ours.bootstrap):
+        assert committed(bootstrap, name, len(expected)) == expected
+    for topic, ids in (("__transaction_state", names), ("__consumer_offsets", groups)):
+        led = leaders(admin, topic)
+        assert {led[partition_for(each, len(led))] for each in ids} == {0, 1}
+    for group in groups:
+        assert offset_of(cluster.bootstrap, group, name) == 2
+    until(partial(are_same, cluster, name), "the same bytes")
 
 
 def test_kafkas_controller_takes_a_lagging_follower_out_of_our_isr_and_in_again(
