@@ -49,8 +49,8 @@ def leaf(
 
 
 def pem(certificate: trustme.LeafCert) -> str:
-    """Return the private key and the chain."""
-    return certificate.private_key_and_cert_chain_pem.bytes().decode()
+    """Return the private key in PKCS #8, as Java needs it, and the chain."""
+    return key_pem(certificate) + chain_pem(certificate)
 
 
 def key_pem(certificate: trustme.LeafCert) -> str:
