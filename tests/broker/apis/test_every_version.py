@@ -70,6 +70,14 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
         "v3_and_below_topics": [{"name": "t", "partitions": [0, 9]}],
         "transactions": [{"transactional_id": "x", "topics": [{"name": "t"}]}],
     },
+    ApiKey.WRITE_TXN_MARKERS: {
+        "markers": [{"topics": [{"name": "t", "partition_indexes": [0, 9]}]}]
+    },
+    ApiKey.TXN_OFFSET_COMMIT: {
+        "group_id": "g",
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}],
+    },
+    ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": [0, 9]}]},
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
     ApiKey.DESCRIBE_CLUSTER: {"endpoint_type": 1},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"response_partition_limit": 10},
