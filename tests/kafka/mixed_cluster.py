@@ -7,10 +7,11 @@ import random
 import signal
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import trio
@@ -44,8 +45,9 @@ class Cluster:
         at: Path,
         stack: ExitStack,
         start: Callable[..., Child] = start_zookeeper,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``start`` starts a ZooKeeper, by default Java's."""
+        """``start`` starts a ZooKeeper, Java's unless given; both have ``settings``."""
         self.home = at
         self.ports = nodes.Ports.free()
         bound = Binding(parent=os.getpid(), cpu=None, nice=0)
@@ -64,6 +66,7 @@ class Cluster:
                 "log.retention.ms": "-1",
                 "transaction.state.log.replication.factor": "1",
                 "transaction.state.log.min.isr": "1",
+                **settings,
             },
             control_plane=False,
         )
@@ -86,6 +89,7 @@ class Cluster:
             transaction_state_log_min_isr="1",
             # A free port: there is no control plane here.
             doorkeeper_metrics_port=str(self.ports.control),
+            **settings,
         )
         stack.callback(self.ours.close)
         self.bootstrap = f"127.0.0.1:{self.ports.data}"

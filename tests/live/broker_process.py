@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_READY = re.compile(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)")
+_READY = re.compile(r"listening on [A-Z]+://127\.0\.0\.1:(\d+)")
 
 
 class BrokerProcess:
@@ -43,7 +43,8 @@ class BrokerProcess:
         ready = _READY.search(line)
         assert ready is not None, (line, self.errors())
         self.port = int(ready.group(1))
-        self._settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+        address = self._settings["listeners"].rpartition(":")[0]
+        self._settings["listeners"] = f"{address}:{self.port}"
 
     def crash_while_starting(self, after_s: float) -> None:
         """Start, and kill after a while: perhaps before it listens."""

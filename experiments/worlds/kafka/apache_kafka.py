@@ -25,6 +25,7 @@ _CLASSES: dict[str, str | tuple[str, str]] = {
         _TOOLS + "BrokerApiVersionsCommand",
     ),
     "kafka-cluster": ("kafka.tools.ClusterTool", _TOOLS + "ClusterTool"),
+    "kafka-acls": ("kafka.admin.AclCommand", _TOOLS + "AclCommand"),
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": _TOOLS + "consumer.ConsoleConsumer",
     "kafka-console-producer": (
