@@ -143,5 +143,5 @@ API: Final = Api(
     request_class=ADMIN,
     handle=handle,
     access=in_handler(Check(AclOperation.ALTER, ResourceType.CLUSTER)),
-    error_answer=ErrorAnswer(),
+    error_answer=ErrorAnswer(rows={"results": ("deletions", "upsertions")}),
 )

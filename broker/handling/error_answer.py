@@ -43,7 +43,7 @@ from broker.requests.throttling import throttle_time
 from planes.admission import OVER_QUOTA
 
 # A field of the request that is called otherwise in the answer.
-_RENAMED: Final = MappingProxyType({"partition_index": "partition"})
+_RENAMED: Final = MappingProxyType({"partition_index": "partition", "user": "name"})
 _STEP_ROWS: Final = 128
 _OVERLOADED: Final = "The broker is overloaded, try again."
 _MESSAGES: Final = MappingProxyType(
@@ -149,13 +149,14 @@ class _Form(NamedTuple):
             setattr(row, name, error)
         for name in self.messages:
             setattr(row, name, _MESSAGES.get(error, _OVERLOADED))
+        for name, _, _ in self.arrays:
+            setattr(row, name, [])
         for name, source, form in self.arrays:
-            rows: list[Message] = []
+            rows: list[Message] = getattr(row, name)
             for number, item in enumerate(getattr(asked, source) or (), 1):
                 rows.append((yield from form.row(item, error)))
                 if not number % _STEP_ROWS:
                     yield None
-            setattr(row, name, rows)
         return row
 
 
@@ -188,15 +189,16 @@ def _form_of(
     itself = None
     for field in dataclasses.fields(answer):
         name, kind = field.name, kind_of(field)
-        source = next((it for it in mirrored.get(name, ()) if it in there), None)
+        sources = [it for it in mirrored.get(name, ()) if it in there]
         if kind.wire_type == "error_code":
             errors.append(name)
         elif name == "error_message":
             messages.append(name)
-        elif source is not None:
+        elif sources:
             assert kind.struct is not None, name
-            form = _form_of(kind.struct, there[source].struct, mirrored)
-            arrays.append((name, source, form))
+            for source in sources:
+                form = _form_of(kind.struct, there[source].struct, mirrored)
+                arrays.append((name, source, form))
         elif field.default is not dataclasses.MISSING:
             constants[name] = field.default
         elif kind.is_array:

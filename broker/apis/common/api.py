@@ -49,8 +49,8 @@ class ErrorAnswer:
 
     ``try_again`` is the code on which this API's clients try again.
 
-    ``rows`` gives, for an array of the answer, the array of the request (one of several
-    names, by version) whose rows it mirrors, in versions up to ``rows_last``. An array
+    ``rows`` gives, for an array of the answer, the arrays of the request (those that
+    its version has) whose rows it mirrors, in versions up to ``rows_last``. An array
     not named is left empty.
 
     ``is_answered`` says of a request whether its client expects an answer; otherwise an

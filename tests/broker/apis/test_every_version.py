@@ -22,6 +22,7 @@ from tests.broker.apis.requests import (
 
 CONTROLLER = {"controller_id": 9, "controller_epoch": 1, "broker_epoch": -1}
 NAMED = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+INDEXES = [{"name": "t", "partition_indexes": [0]}]
 TOPIC = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
 # What gives each API something to answer, in the fields of whichever version has them.
 FIELDS: dict[ApiKey, dict[str, Any]] = {
@@ -65,6 +66,16 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DELETE_ACLS: {"filters": [{"resource_name_filter": "t", **ACL_KINDS}]},
     ApiKey.OFFSET_COMMIT: {"group_id": "g", "member_id": ""},
     ApiKey.OFFSET_FETCH: {"group_id": "g", "groups": [{"group_id": "g"}]},
+    ApiKey.WRITE_TXN_MARKERS: {"markers": [{"producer_id": 1, "topics": INDEXES}]},
+    ApiKey.TXN_OFFSET_COMMIT: {
+        "transactional_id": "x",
+        "group_id": "g",
+        "topics": NAMED,
+    },
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {
+        "deletions": [{"name": "alice", "mechanism": 1}]
+    },
+    ApiKey.DESCRIBE_PRODUCERS: {"topics": INDEXES},
     ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
     ApiKey.ADD_PARTITIONS_TO_TXN: {
         "v3_and_below_topics": [{"name": "t", "partitions": [0, 9]}],
