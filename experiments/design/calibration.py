@@ -44,13 +44,16 @@ class Calibration(Section):
 
     ``source`` is the command that measured it and on what. ``read`` is the part of
     every request's cost that is spent before the request is queued, where no policy
-    has a say. Intervals have the given ``confidence``.
+    has a say. Intervals have the given ``confidence``. ``loop_us`` is the mean time of
+    the reference loop meanwhile (`processes.idle_probe`): runs record theirs, so the
+    machine's speed then and now can be compared.
     """
 
     source: str
     costs: dict[Name, Cost] = Field(min_length=1)
     read: Cost | None = None
     confidence: float | None = None
+    loop_us: Mean | None = None
 
     @property
     def read_ns(self) -> int:

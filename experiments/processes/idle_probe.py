@@ -3,14 +3,8 @@
 ``python -m experiments.processes.idle_probe BINDING`` binds itself, gives way to
 everything else (SCHED_IDLE, and the nice value of its binding between sessions), and
 runs a short fixed loop while the CPU is otherwise idle. It answers every second line on
-standard input with one of JSON: the loop's mean time since the line before, and its
-slowest time, in nanoseconds. That is CPU time: a pause in which other processes ran is
-not in it, and a slower CPU is.
-
-The slowest time is the largest median of a few turns in a row, some milliseconds on an
-otherwise idle CPU. A host may slow a machine by half for ten of them, which the mean of
-a fifth of a second cannot distinguish from a slightly slower machine. A line may hold
-an instant of ``time.monotonic_ns``; turns that ended before it are not counted.
+standard input with the loop's mean time since the line before, in nanoseconds. That is
+CPU time: a pause in which other processes ran is not in it, and a slower CPU is.
 
 It sleeps for no more than some microseconds, so the CPU hardly sleeps. A virtual
 machine's sleeping CPU is given away by its host, and may wake up where another
@@ -31,7 +25,6 @@ import gc
 import json
 import os
 import select
-import statistics
 import sys
 import time
 
@@ -45,8 +38,6 @@ _NAP_S = 1e-6
 _PR_SET_TIMERSLACK = 29
 # Under a load that leaves no CPU, the loop is timed after the load.
 _TIMES_MIN = 20
-# Turns in a row of which one interrupt does not move the median.
-_SPAN = 50
 
 
 def main() -> None:
@@ -56,63 +47,37 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
     gc.disable()
     print("ready", flush=True)
+    answer()
+
+
+def answer() -> None:
+    """Answer every second line with the mean time since the line before."""
     while True:
-        Turns().run_until_told()
-        if _line() is None:
+        mean_ns()
+        if not _line():
             return
-        turns = Turns()
-        turns.run_until_told()
-        since = _line()
-        if since is None:
+        between_ns = mean_ns()
+        if not _line():
             return
-        print(json.dumps(turns.times_ns(int(since or 0))), flush=True)
+        print(between_ns, flush=True)
 
 
-class Turns:
-    """The loop's times, all together and by spans of some turns in a row."""
-
-    def __init__(self) -> None:
-        self._total_ns = self._times = 0
-        self._span_ns: list[int] = []
-        # When spans were over, and their medians.
-        self._spans: list[tuple[int, float]] = []
-
-    def run_until_told(self) -> None:
-        """Run the loop from now until there is something to read."""
-        while not _readable_after_a_nap() or self._times < _TIMES_MIN:
-            took_ns = _loop_ns()
-            self._total_ns += took_ns
-            self._times += 1
-            self._span_ns.append(took_ns)
-            if len(self._span_ns) == _SPAN:
-                self._end_span()
-
-    def times_ns(self, since_ns: int) -> dict[str, int]:
-        """Return the mean and the largest median, of turns that ended since then."""
-        medians_ns = [ns for ended_ns, ns in self._spans if ended_ns >= since_ns]
-        mean_ns = self._total_ns / self._times
-        return {
-            "mean_ns": round(mean_ns),
-            "slowest_ns": round(max(medians_ns, default=mean_ns)),
-        }
-
-    def _end_span(self) -> None:
-        self._spans.append((time.monotonic_ns(), statistics.median(self._span_ns)))
-        self._span_ns = []
+def mean_ns() -> int:
+    """Run the loop until there is something to read; return its mean time."""
+    total_ns = turns = 0
+    while not _readable_after_a_nap() or turns < _TIMES_MIN:
+        total_ns += _loop_ns()
+        turns += 1
+    return round(total_ns / turns)
 
 
-def _line() -> str | None:
-    """Read a line without its end; None if the input has ended.
+def _line() -> bool:
+    """Read an empty line; False if the input has ended.
 
     It reads no further: a process that ran only after both lines had arrived finds two,
     and `select` does not see buffered bytes.
     """
-    read = b""
-    while (byte := os.read(sys.stdin.fileno(), 1)) != b"\n":
-        if not byte:
-            return None
-        read += byte
-    return read.decode()
+    return os.read(sys.stdin.fileno(), 1) == b"\n"
 
 
 def _readable_after_a_nap() -> bool:

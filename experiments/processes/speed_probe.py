@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -14,14 +13,6 @@ from experiments.processes.pinning import Pinning
 
 _PATIENCE_S: Final = 60.0
 _LAST: Final = 19
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopTimes:
-    """Times of the loop, in nanoseconds: on average, and the slowest for a while."""
-
-    mean_ns: int
-    slowest_ns: int
 
 
 class SpeedProbe:
@@ -60,18 +51,15 @@ class SpeedProbe:
 
     def begin(self) -> None:
         """Start timing the loop, in the CPU's idle time."""
-        self._tell()
+        self._write_line()
 
-    def times(self, since_ns: int = 0) -> LoopTimes:
-        """Return the loop's times since `begin`, which must have come before.
+    def loop_us(self) -> float:
+        """Return the loop's mean time since `begin`, which must have come before."""
+        self._write_line()
+        return int(self._child.line(_PATIENCE_S)) / 1000
 
-        At its slowest it is looked at from ``since_ns`` on, of ``time.monotonic_ns``.
-        """
-        self._tell(str(since_ns))
-        return LoopTimes(**json.loads(self._child.line(_PATIENCE_S)))
-
-    def _tell(self, line: str = "") -> None:
+    def _write_line(self) -> None:
         if not self._ready:
             self._child.line(_PATIENCE_S)
             self._ready = True
-        self._child.tell(line)
+        self._child.tell("")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.processes.children import Child, process_cpu_s
-from experiments.processes.speed_probe import LoopTimes, SpeedProbe
+from experiments.processes.speed_probe import SpeedProbe
 
 _STAT = Path("/proc/stat")
 _STEAL = 8
@@ -40,16 +40,14 @@ class Watch:
         self._probed = probe.cpu_time()
         self._used_s = self._brokers_s()
 
-    def end(self, since_ns: int = 0) -> tuple[LoopTimes, dict[str, float]]:
-        """Return the probe's times, and the accounts in seconds.
-
-        From ``since_ns`` on matters how slow it was at its slowest.
+    def end(self) -> tuple[float, dict[str, float]]:
+        """Return the loop's mean time in microseconds, and the accounts in seconds.
 
         The probe answers first: the kernel counts a wait when it is over, and one that
         went on could be a quarter of a second, all of it another's. One that had begun
         before counts whole, so the time watched bounds the account.
         """
-        loop = self._probe.times(since_ns)
+        loop_us = self._probe.loop_us()
         used_s = self._brokers_s() - self._used_s
         waited_s = (self._probe.cpu_time() - self._probed).waited_s
         watched_s = time.monotonic() - self._began_s
@@ -62,7 +60,7 @@ class Watch:
             told["steal_s"] = round(stolen_s - self._steal_s, 4)
         if self._brokers and waited_s is not None:
             told["others_s"] = round(min(max(0.0, waited_s - used_s), watched_s), 6)
-        return loop, told
+        return loop_us, told
 
     def _brokers_s(self) -> float:
         return sum(process_cpu_s(broker.pid) for broker in self._brokers)

@@ -74,6 +74,7 @@ class _Used:
     billed_us: dict[str, float] = field(default_factory=dict)
     prior_us: float = 0.0
     read: int = 0
+    loops_us: list[float] = field(default_factory=list)
 
     def add(self, rows: pa.Table, traffic: Sequence[str], cpu_s: float | None) -> None:
         """Add a run; without a CPU clock, in virtual time, the bills are all."""
@@ -154,6 +155,7 @@ def calibrate(
     stated_us = nominal_us(in_rates(alone))
     found: list[dict[str, float]] = []
     reads_us: list[float] = []
+    loops_us: list[float] = []
     for number in range(settling + sessions):
         factor = stretch(alone.with_machine(there))
         blocks = range(number * rounds, (number + 1) * rounds)
@@ -165,13 +167,20 @@ def calibrate(
         else:
             found.append(costs_us)
             reads_us.append(used.read_us())
+            loops_us += used.loops_us
     costs = {
         name: _cost(each_us) if each_us else before
         for name, before in there.costs.items()
         for each_us in [[costs_us[name] for costs_us in found if name in costs_us]]
     }
     read = _cost(reads_us) if billed and max(reads_us) > 0 else None
-    return Calibration(source=source, costs=costs, read=read, confidence=CONFIDENCE)
+    return Calibration(
+        source=source,
+        costs=costs,
+        read=read,
+        confidence=CONFIDENCE,
+        loop_us=round(float(np.mean(loops_us)), 3) if loops_us else None,
+    )
 
 
 def _baseline_alone(experiment: Experiment) -> Experiment:
@@ -241,6 +250,8 @@ def _session(
                 raise WorldError("calibration: no CPU time is known")
             traffic = deck.draw(trial).column("traffic")
             used.add(rows, traffic, result.broker_cpu_s)
+            if result.loop_us is not None:
+                used.loops_us.append(result.loop_us)
     except RunFailed as failure:
         raise WorldError(f"calibration: {failure}") from failure
     if not used.answered or not used.cpu_us:

@@ -203,18 +203,18 @@ class Session:
         cpu = broker.cpu_time()
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
-        loop, machine = watch.end()
+        loop_us, machine = watch.end()
         met = Conditions(
             late_p99_ns=summary.pop("late_p99_ns"),
             away_ns=summary.pop("away_ns"),
-            loop_us=loop.mean_ns / 1000,
+            loop_us=loop_us,
         )
         self._played.append(
             _Played(
                 trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
-                loop_us=loop.mean_ns / 1000,
+                loop_us=loop_us,
                 machine={**machine, "away_s": met.away_ns / 1e9},
                 observed=observed,
                 started=started,

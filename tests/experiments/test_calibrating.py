@@ -129,6 +129,7 @@ class Broker:
             valid=self.valid,
             reason="" if self.valid else "the broker died",
             broker_cpu_s=cpu_us / 1e6 if self.clock else None,
+            loop_us=20.0 + session,
         )
         return result, rows
 
@@ -157,6 +158,11 @@ def test_a_request_costs_its_bill_and_an_equal_share_of_the_rest(
     expected = (0.1 * 200 / 200 + 0.39 * 850 / 1000) / 0.49
     assert broker.stretches[-1] == pytest.approx(expected, rel=1e-3)
     assert broker.stretches[0] == 1.0
+
+
+def test_the_loops_time_is_the_mean_over_the_sessions_that_count() -> None:
+    """Sessions 2 to 5 of six: the first two settle the stretch."""
+    assert calibrated(Broker(), SESSIONS_OF_CONTENT).loop_us == 23.5
 
 
 def test_waits_for_a_cpu_that_others_had_are_no_cost() -> None:

@@ -1,29 +1,41 @@
-"""Times of a fixed loop on a machine that is slow for a while."""
+"""Mean time of a fixed loop between two lines."""
 
 from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterator
 
 import pytest
 
 from experiments.processes import idle_probe
 
 
-def test_a_machine_that_is_slow_for_some_turns_is_told(
+def test_the_mean_is_over_the_turns_between_two_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Turns before the first line are not counted; one answer per two lines."""
+    took_ns = itertools.chain([900] * 30, [100] * 24 + [400] * 6, [900] * 100)
+    # A line is there after 30 turns, 30 turns, and 30 turns; then the input ends.
+    readable = itertools.cycle([False] * 30 + [True])
+    lines = iter([b"\n", b"\n", b""])
+    monkeypatch.setattr(idle_probe, "_loop_ns", lambda: next(took_ns))
+    monkeypatch.setattr(idle_probe, "_readable_after_a_nap", lambda: next(readable))
+    monkeypatch.setattr(idle_probe.os, "read", lambda fd, size: next(lines))
+    monkeypatch.setattr(idle_probe.sys, "stdin", _Input())
+    idle_probe.answer()
+    assert capsys.readouterr().out == "160\n"
+
+
+def test_under_a_load_that_leaves_no_cpu_some_turns_are_timed_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the median of those in a row: one that an interrupt met is none."""
-    took_ns = [100] * 1000
-    took_ns[120] = 90_000
-    took_ns[700:760] = [160] * 60
-    left = iter(took_ns)
-    turns = idle_probe.Turns()
-    until = iter([False] * 999 + [True])
-    monkeypatch.setattr(idle_probe, "_loop_ns", lambda: next(left))
-    monkeypatch.setattr(idle_probe, "_readable_after_a_nap", lambda: next(until))
-    instants = iter(range(10_000))
-    monkeypatch.setattr(idle_probe.time, "monotonic_ns", lambda: next(instants))
-    turns.run_until_told()
-    mean_ns = round(sum(took_ns[:999]) / 999)
-    assert turns.times_ns(0) == {"mean_ns": mean_ns, "slowest_ns": 160}
-    # The fifteenth span was over at 14; what comes after it is as before.
-    assert turns.times_ns(14)["slowest_ns"] == 160
-    assert turns.times_ns(15)["slowest_ns"] == 100
+    times: Iterator[int] = iter(range(1, 1000))
+    monkeypatch.setattr(idle_probe, "_loop_ns", lambda: next(times))
+    monkeypatch.setattr(idle_probe, "_readable_after_a_nap", lambda: True)
+    assert idle_probe.mean_ns() == round(sum(range(1, 21)) / 20)
+
+
+class _Input(io.StringIO):
+    def fileno(self) -> int:
+        return 0

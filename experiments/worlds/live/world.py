@@ -89,13 +89,13 @@ class Live:
         with SpeedProbe(self._pinning, at, self._tick) as probe:
             watch = Watch(probe, self._pinning.broker)
             played, fault = run.play()
-            loop, machine = watch.end()
+            loop_us, machine = watch.end()
         result = record_played(self.name, trial, replayed, out, played, run.records)
         reasons = [each for each in (fault, result.reason) if each]
         return replace(
             result,
             valid=not reasons,
             reason="; ".join(reasons),
-            loop_us=loop.mean_ns / 1000,
+            loop_us=loop_us,
             machine=machine,
         )
