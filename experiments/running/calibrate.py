@@ -49,7 +49,7 @@ from experiments.design.points import PlannedPoint
 from experiments.design.worlds import WORLDS
 from experiments.processes.children import RunFailed
 from experiments.running.progress import Watcher
-from experiments.running.trials import Deck, attempts_file, on_its_machine
+from experiments.running.trials import TraceCache, attempts_file, on_its_machine
 from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
@@ -240,15 +240,15 @@ def _session(
         Trial(point=point, block=block, arm=drawn.arms[0], order=0) for block in blocks
     ]
     play = _in_one_session if _has_sessions(drawn, world) else _in_runs
-    deck, used = Deck(), _Used()
+    trace_cache, used = TraceCache(), _Used()
     try:
-        for trial, result, rows in play(trials, deck, world, watcher):
+        for trial, result, rows in play(trials, trace_cache, world, watcher):
             watcher.ended(trial, result)
             if not result.valid:
                 raise WorldError(f"calibration: {result.reason}")
             if result.broker_cpu_s is None and not WORLDS[world.name].computed:
                 raise WorldError("calibration: no CPU time is known")
-            traffic = deck.draw(trial).column("traffic")
+            traffic = trace_cache.draw(trial).column("traffic")
             used.add(rows, traffic, result.broker_cpu_s)
             if result.loop_us is not None:
                 used.loops_us.append(result.loop_us)
@@ -263,22 +263,22 @@ _Run = tuple[Trial, RunResult, pa.Table]
 
 
 def _in_one_session(
-    trials: Sequence[Trial], deck: Deck, world: World, watcher: Watcher
+    trials: Sequence[Trial], trace_cache: TraceCache, world: World, watcher: Watcher
 ) -> Iterator[_Run]:
     """Play trials one after the other to a process that stays alive."""
     first = trials[0]
     with cast(EpisodicWorld, world).session(first.point.on_machine()) as session:
-        session.rehearse(*on_its_machine(first, deck.draw(first)))
+        session.rehearse(*on_its_machine(first, trace_cache.draw(first)))
         for trial in trials:
             watcher.started(trial)
-            session.play(*on_its_machine(trial, deck.draw(trial)))
+            session.play(*on_its_machine(trial, trace_cache.draw(trial)))
         played = {trial.run_id: trial for trial in trials}
         for episode in session.finish():
             yield played[episode.trial.run_id], episode.result, episode.requests
 
 
 def _in_runs(
-    trials: Sequence[Trial], deck: Deck, world: World, watcher: Watcher
+    trials: Sequence[Trial], trace_cache: TraceCache, world: World, watcher: Watcher
 ) -> Iterator[_Run]:
     """Play each trial to a fresh process."""
     for trial in trials:
@@ -289,7 +289,7 @@ def _in_runs(
                 samples=Path(scratch, "samples.parquet"),
                 attempts=attempts_file(trial, Path(scratch)),
             )
-            result = world.run(*on_its_machine(trial, deck.draw(trial)), files)
+            result = world.run(*on_its_machine(trial, trace_cache.draw(trial)), files)
             rows = pq.read_table(files.requests) if result.recorded else pa.table({})
         yield trial, result, rows
 

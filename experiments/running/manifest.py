@@ -22,8 +22,8 @@ from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import PlannedPoint, factors
 from experiments.records.environment import code, environment, now
+from experiments.running.atomic_write import atomic_write
 from experiments.running.trials import KeyedTrial, Outcome
-from experiments.running.whole_files import written_whole
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
 SCHEMA = 1
@@ -189,7 +189,7 @@ class Manifest:
 
         Called after every run, so constant parts are not encoded again.
         """
-        with written_whole(self.directory / FILE) as partial:
+        with atomic_write(self.directory / FILE) as partial:
             partial.write_text(self._text(), encoding="utf-8")
 
     def plan(self, trials: Iterable[KeyedTrial]) -> None:

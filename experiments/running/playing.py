@@ -29,9 +29,9 @@ from experiments.processes.children import RunFailed
 from experiments.records.environment import now
 from experiments.running.trials import (
     Answer,
-    Deck,
     Failure,
     Outcome,
+    TraceCache,
     Work,
     attempts_file,
     checked,
@@ -105,7 +105,7 @@ class Player:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._deck = Deck()
+        self._trace_cache = TraceCache()
         self._computed = is_computed(world.name)
         # The run under way, to be named if it raises.
         self.run_id = ""
@@ -178,7 +178,7 @@ class Player:
 
     def _drawn(self, trial: Trial) -> Trace:
         self.run_id = trial.run_id
-        return self._deck.draw(trial)
+        return self._trace_cache.draw(trial)
 
     def _replayed(
         self, trial: MachineTrial, replayed: Trace, files: RunFiles

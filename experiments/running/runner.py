@@ -26,10 +26,10 @@ from experiments.design.config_errors import ExperimentError, differences
 from experiments.design.points import PlannedPoint, planned_points
 from experiments.load.size import refuse_oversize
 from experiments.records.environment import code_sha256, memory_bytes
-from experiments.running.drawings import Drawings
 from experiments.running.executor import Executor
 from experiments.running.manifest import Manifest
 from experiments.running.progress import Watcher
+from experiments.running.trace_store import TraceStore
 from experiments.running.trials import KeyedTrial, trial_key
 from experiments.running.units import Missing, Units
 from experiments.worlds.world import Trial, World
@@ -99,14 +99,14 @@ def run(
     manifest.content["executor"] = executor.name
     trials = list(plan(found))
     keys = _keys_of(trials, world.name, code_sha256())
-    drawings = Drawings(
+    traces = TraceStore(
         directory, found, manifest.content["traces"], manifest.content["code"]["sha256"]
     )
-    manifest.content["traces"] = drawings.entries
+    manifest.content["traces"] = traces.entries
     keyed = [KeyedTrial(*it) for it in zip(trials, keys, strict=True)]
     manifest.plan(keyed)
     manifest.save()
-    todo = Units(manifest, drawings, watcher, keyed)
+    todo = Units(manifest, traces, watcher, keyed)
     seconds = [world.estimate_s(it.on_machine()) for it in found]
     watcher.planned(len(todo), sum(seconds) / len(seconds), executor.lanes)
     with contextlib.closing(executor.outcomes(todo)) as outcomes:

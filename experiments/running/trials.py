@@ -101,7 +101,7 @@ def expect(found: Answer) -> tuple[Outcome, ...]:
     raise TrialFailed(found.words) if found.ours else WorldError(found.words)
 
 
-class Deck:
+class TraceCache:
     """Draws traces; the arms of a block ask for the same one, one after the other."""
 
     def __init__(self) -> None:

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from experiments.records import recording
-from experiments.running.drawings import Drawings
+from experiments.running.atomic_write import atomic_write
 from experiments.running.manifest import Manifest
 from experiments.running.progress import Watcher
+from experiments.running.trace_store import TraceStore
 from experiments.running.trials import KeyedTrial, Outcome, Work
-from experiments.running.whole_files import written_whole
 from experiments.worlds.world import RunFiles, Trial, is_computed
 
 
@@ -51,12 +51,12 @@ class Units:
     def __init__(
         self,
         manifest: Manifest,
-        drawings: Drawings,
+        traces: TraceStore,
         watcher: Watcher,
         trials: Sequence[KeyedTrial],
     ) -> None:
         self._manifest = manifest
-        self._drawings = drawings
+        self._traces = traces
         self._watcher = watcher
         self._world = str(manifest.content["world"])
         self._keys = {it.trial.stem: it.key for it in trials}
@@ -107,9 +107,7 @@ class Units:
         ]
         return Work(
             rounds=tuple(tuple(it) for _, it in groupby(numbered, _round)),
-            with_trace=frozenset(
-                it.stem for it in numbered if self._drawings.wanted(it)
-            ),
+            with_trace=frozenset(it.stem for it in numbered if self._traces.wanted(it)),
         )
 
     def started(self, trial: Trial) -> None:
@@ -122,7 +120,7 @@ class Units:
         """Store the runs of a unit, and list them."""
         judged = [self._judged(each) for each in outcomes]
         for outcome in judged:
-            self._drawings.store(outcome)
+            self._traces.store(outcome)
         # One trace for all arms of a round: its content is needed no longer.
         judged = [replace(each, trace=None) for each in judged]
         by_arm: dict[str, list[Outcome]] = {}
@@ -138,7 +136,7 @@ class Units:
             self._watcher.ended(outcome.trial, outcome.result)
 
     def _judged(self, outcome: Outcome) -> Outcome:
-        fault = self._drawings.fault(outcome)
+        fault = self._traces.fault(outcome)
         if not fault or not outcome.result.valid:
             return outcome
         result = replace(outcome.result, valid=False, reason=fault)
@@ -193,7 +191,7 @@ def _in_sessions(trials: Sequence[KeyedTrial]) -> bool:
 
 def _write(contents: Sequence[bytes | pa.Table | None], path: Path) -> None:
     """Write the rows of some runs to one file."""
-    with written_whole(path) as partial:
+    with atomic_write(path) as partial:
         match contents:
             case [bytes(content)]:
                 partial.write_bytes(content)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.design.points import PlannedPoint
+from experiments.running.atomic_write import atomic_write
 from experiments.running.trials import Outcome, drawing_key
-from experiments.running.whole_files import written_whole
 from experiments.worlds.world import Trial
 
 
-class Drawings:
+class TraceStore:
     """The list ``traces`` in the manifest, and its files.
 
     ``known`` are the entries of an earlier manifest; those of the same experiment and
@@ -70,7 +70,7 @@ class Drawings:
             return
         drawing = drawing_key(outcome.trial.experiment, outcome.trial.block)
         path = self._path(drawing, outcome.trial.block)
-        with written_whole(path) as partial:
+        with atomic_write(path) as partial:
             partial.write_bytes(outcome.trace)
         self._list(drawing, outcome.trace_sha256, outcome.trace_requests)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield where to write a file, which gets its own name when the block ends well.
 
     :raises OSError: with the file's name, if there is no room for it.
