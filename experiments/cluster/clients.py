@@ -36,9 +36,9 @@ from broker.protocol.messages.produce import (
     TopicProduceData,
 )
 from broker.protocol.records.records import new_batch
-from experiments.cluster.book import Book, Try
-from experiments.cluster.stage import LOST, Stage
-from experiments.cluster.wire import Wire
+from experiments.cluster.attempt_log import AttemptLog, Try
+from experiments.cluster.broker_connection import BrokerConnection
+from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
 from experiments.design.cluster import Cluster
 from experiments.load import requests
 from experiments.load.frames import topic_of
@@ -67,14 +67,19 @@ class Client(ABC):
     """One connection's worth of a traffic entry: sends the due requests, in order."""
 
     def __init__(
-        self, sender: Sender, stage: Stage, book: Book, cluster: Cluster, seed: str
+        self,
+        sender: Sender,
+        stage: ClusterUnderTest,
+        book: AttemptLog,
+        cluster: Cluster,
+        seed: str,
     ) -> None:
         self._stage = stage
         self._book = book
         self._cluster = cluster
         self._client_id = sender.client_id
         self._rng = random.Random(f"{seed}/{sender.number}")
-        self._wires: dict[int, Wire] = {}
+        self._wires: dict[int, BrokerConnection] = {}
         self._due: deque[tuple[int, int]] = deque()
         self._came = trio.Event()
         self._idle = trio.Event()
@@ -131,7 +136,7 @@ class Client(ABC):
             await wire.close()
         return None
 
-    async def _wire(self, broker: int) -> Wire:
+    async def _wire(self, broker: int) -> BrokerConnection:
         if broker not in self._wires:
             address = self._stage.nodes[broker].data
             self._wires[broker] = await self._stage.wire(address)

@@ -20,7 +20,7 @@ from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import SessionEvent
-from experiments.cluster.stage import Stage
+from experiments.cluster.cluster_under_test import ClusterUnderTest
 from experiments.processes.children import RunFailed
 
 _SESSION_MS = 30_000
@@ -41,7 +41,7 @@ class Decisions:
     ``made`` are all decisions on partitions that were followed already, in order.
     """
 
-    def __init__(self, stage: Stage, rng: random.Random) -> None:
+    def __init__(self, stage: ClusterUnderTest, rng: random.Random) -> None:
         self.made: list[Decision] = []
         self._stage = stage
         self._session = ZooKeeperSession(

@@ -16,8 +16,8 @@ from broker.protocol.messages.fetch import (
 )
 from broker.protocol.records.batch import split_batches
 from broker.protocol.records.records import iter_records
-from experiments.cluster.stage import Address, Stage
-from experiments.cluster.wire import Wire
+from experiments.cluster.broker_connection import BrokerConnection
+from experiments.cluster.cluster_under_test import Address, ClusterUnderTest
 from experiments.load import requests
 
 _CLIENT_ID = "reader"
@@ -32,7 +32,7 @@ class LogUnreadable(Exception):
 
 
 async def records_of(
-    stage: Stage, leader: Address, topic: str, partition: int
+    stage: ClusterUnderTest, leader: Address, topic: str, partition: int
 ) -> Counter[int]:
     """Read a partition up to its high watermark; count records by their key.
 
@@ -45,7 +45,7 @@ async def records_of(
         await wire.close()
 
 
-async def _read(wire: Wire, topic: str, partition: int) -> Counter[int]:
+async def _read(wire: BrokerConnection, topic: str, partition: int) -> Counter[int]:
     found: Counter[int] = Counter()
     offset, end = 0, 1
     while offset < end:
@@ -62,7 +62,7 @@ async def _read(wire: Wire, topic: str, partition: int) -> Counter[int]:
 
 
 async def _fetched(
-    wire: Wire, topic: str, partition: int, offset: int
+    wire: BrokerConnection, topic: str, partition: int, offset: int
 ) -> PartitionData:
     wanted = FetchPartition(
         partition=partition,

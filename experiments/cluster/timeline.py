@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import trio
 
-from experiments.cluster.operator import Operator
-from experiments.cluster.stage import Stage
+from experiments.cluster.cluster_operator import ClusterOperator
+from experiments.cluster.cluster_under_test import ClusterUnderTest
 from experiments.design.cluster import Cluster
 from experiments.design.faults import (
     Cut,
@@ -33,8 +33,8 @@ class Timeline:
     def __init__(
         self,
         faults: Iterable[Fault],
-        stage: Stage,
-        operator: Operator,
+        stage: ClusterUnderTest,
+        operator: ClusterOperator,
         cluster: Cluster,
     ) -> None:
         self._faults = tuple(faults)

@@ -13,7 +13,7 @@ import pytest
 from broker.controller.leadership import Leadership
 from broker.protocol.topic_partition import TopicPartition
 from experiments.cluster.decisions import Decisions
-from experiments.cluster.scene import Scene
+from experiments.cluster.loaded_cluster import LoadedCluster
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.live.disk import small_disk
@@ -39,19 +39,19 @@ def user_namespaces(tmp_path: Path) -> None:
 def in_the_end(monkeypatch: pytest.MonkeyPatch) -> Mapping[TopicPartition, Leadership]:
     """ZooKeeper's state of each partition after the load."""
     found: dict[TopicPartition, Leadership] = {}
-    follow, read = Decisions.follow, Scene._in_the_end
+    follow, read = Decisions.follow, LoadedCluster._in_the_end
     followed: list[tuple[Decisions, TopicPartition]] = []
 
     async def noting(self: Decisions, keys: Any) -> None:
         await follow(self, keys)
         followed.extend((self, key) for key in keys)
 
-    async def looking(self: Scene) -> Any:
+    async def looking(self: LoadedCluster) -> Any:
         found.update({key: decided.standing(key) for decided, key in followed})
         return await read(self)
 
     monkeypatch.setattr(Decisions, "follow", noting)
-    monkeypatch.setattr(Scene, "_in_the_end", looking)
+    monkeypatch.setattr(LoadedCluster, "_in_the_end", looking)
     return found
 
 

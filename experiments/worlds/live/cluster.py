@@ -15,17 +15,17 @@ from pathlib import Path
 
 import trio
 
-from experiments.cluster.book import Book
+from experiments.cluster.attempt_log import AttemptLog
+from experiments.cluster.cluster_under_test import Address, ClusterUnderTest, Node
+from experiments.cluster.loaded_cluster import LoadedCluster, Played, reasons
 from experiments.cluster.recorded import RecordedLife
-from experiments.cluster.scene import Played, Scene, reasons
-from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
 from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.own_zookeeper import start_own_zookeeper
 from experiments.processes.pinning import Pinning
 from experiments.processes.zookeeper import wait_for_zookeeper
-from experiments.worlds.live.lives import LiveBrokers
+from experiments.worlds.live.broker_processes import LiveBrokers
 from experiments.worlds.world import MachineTrial
 
 _START_S = 60.0
@@ -108,7 +108,7 @@ class ClusterRun:
         ]
         # ZooKeeper reports the time of day, all others this clock.
         apart_ns = time.time_ns() - time.monotonic_ns()
-        stage = Stage(
+        stage = ClusterUnderTest(
             nodes=tuple(nodes),
             controller=controller,
             zookeeper=f"{HOST}:{zookeeper}",
@@ -121,7 +121,9 @@ class ClusterRun:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ticking)
             await nursery.start(brokers.run)
-            played = await Scene(stage, self._trial, self._replayed, Book()).play()
+            played = await LoadedCluster(
+                stage, self._trial, self._replayed, AttemptLog()
+            ).play()
             nursery.cancel_scope.cancel()
         return played
 

@@ -33,11 +33,11 @@ from broker.requests.request import Request
 from broker.server import BrokerEnvironment, BrokerServer
 from broker.zookeeper.in_memory.server import ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
-from experiments.cluster.book import Book
+from experiments.cluster.attempt_log import AttemptLog
+from experiments.cluster.cluster_under_test import Address, ClusterUnderTest, Node
+from experiments.cluster.loaded_cluster import LoadedCluster, Played, reasons
 from experiments.cluster.membership import Endpoints, member_keys
 from experiments.cluster.recorded import RecordedLife, record_played
-from experiments.cluster.scene import Played, Scene, reasons
-from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.frames import topic_of
 from experiments.load.trace import Trace
 from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime, RunFailed
@@ -85,7 +85,7 @@ class VirtualBroker:
 
 
 class ClusterRun:
-    """The brokers of a run, and their files below ``scratch``: `Lives` of a stage."""
+    """The brokers of a run, with their files below ``scratch``, and their faults."""
 
     def __init__(self, trial: MachineTrial, replayed: Trace, scratch: Path) -> None:
         assert trial.experiment.cluster is not None
@@ -96,7 +96,7 @@ class ClusterRun:
         # Of brokers with replicas, one for each life.
         self.records: list[RecordedLife] = []
         self._seed = f"{trial.experiment.experiment.seed}/{trial.block}"
-        self._book = Book()
+        self._book = AttemptLog()
         self._clock: VirtualClock
         self._network: HostNetwork
         self._serving: trio.Nursery
@@ -123,7 +123,9 @@ class ClusterRun:
                 # The first to come is the controller.
                 for broker in reversed(self._brokers):
                     await self._start(broker)
-                scene = Scene(self._stage(), self._trial, self._replayed, self._book)
+                scene = LoadedCluster(
+                    self._stage(), self._trial, self._replayed, self._book
+                )
                 played = await scene.play()
                 for broker in self._brokers:
                     if broker.server is not None:
@@ -131,12 +133,12 @@ class ClusterRun:
             travelling.cancel_scope.cancel()
         return played
 
-    def _stage(self) -> Stage:
+    def _stage(self) -> ClusterUnderTest:
         *nodes, controller = [
             Node(number=it.number, data=Address(it.host.name, _data_port(it.number)))
             for it in self._brokers
         ]
-        return Stage(
+        return ClusterUnderTest(
             nodes=tuple(nodes),
             controller=controller,
             zookeeper=f"{_ZOOKEEPER_HOST}:{_ZOOKEEPER_PORT}",

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from broker.client.connection import Stream
-from experiments.cluster.wire import Wire
+from experiments.cluster.broker_connection import BrokerConnection
 from experiments.processes.children import CpuTime
 
 _NS = 1_000_000_000
@@ -39,7 +39,7 @@ class Connect(Protocol):
         """Connect."""
 
 
-class Lives(Protocol):
+class BrokerFaults(Protocol):
     """Faults of brokers from outside, as far as a world can make them."""
 
     async def stop(self, number: int) -> None:
@@ -65,7 +65,7 @@ class Lives(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class ClusterUnderTest:
     """All brokers, by number, the way to them, and the clock of all stamps.
 
     ``controller`` is one more broker, which holds no replica; ``zookeeper`` is the
@@ -77,15 +77,15 @@ class Stage:
     nodes: tuple[Node, ...]
     controller: Node
     zookeeper: str
-    lives: Lives
+    lives: BrokerFaults
     connect: Connect
     now_ns: Callable[[], int]
     timestamp_ms: int
     zookeeper_ns: Callable[[int], int]
 
-    async def wire(self, address: Address) -> Wire:
+    async def wire(self, address: Address) -> BrokerConnection:
         """Return a new connection."""
-        return Wire(await self.connect(*address))
+        return BrokerConnection(await self.connect(*address))
 
     async def until(self, instant_ns: int) -> None:
         """Sleep until an instant of the clock."""

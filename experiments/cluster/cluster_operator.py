@@ -33,7 +33,7 @@ from broker.protocol.messages.message import RequestMessage, ResponseMessage
 from broker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request
-from experiments.cluster.stage import LOST, Stage
+from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
 from experiments.processes.children import RunFailed
 
 A = TypeVar("A", bound=ResponseMessage)
@@ -55,10 +55,10 @@ _UNCHANGED = (
 )
 
 
-class Operator:
+class ClusterOperator:
     """Asks the controller, for the partitions of ``topics``, each with its count."""
 
-    def __init__(self, stage: Stage, topics: Mapping[str, int]) -> None:
+    def __init__(self, stage: ClusterUnderTest, topics: Mapping[str, int]) -> None:
         self._stage = stage
         self._topics = topics
         self.keys = [

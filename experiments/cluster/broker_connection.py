@@ -7,7 +7,7 @@ import trio
 from broker.client.connection import Stream
 
 
-class Wire:
+class BrokerConnection:
     """Asks one request at a time, as a broker serves them.
 
     A connection on which an answer was given up is of no more use: close it.

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import trio
 
 from broker.protocol.topic_partition import TopicPartition
-from experiments.cluster.book import Book
+from experiments.cluster.attempt_log import AttemptLog
 from experiments.cluster.clients import Asker, Client, Producer
+from experiments.cluster.cluster_operator import ClusterOperator
+from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
 from experiments.cluster.decisions import Decision, Decisions
 from experiments.cluster.last_log import LogUnreadable, records_of
-from experiments.cluster.operator import Operator
-from experiments.cluster.stage import LOST, Stage
 from experiments.cluster.timeline import Timeline
 from experiments.design.cluster import Cluster
 from experiments.design.config import Experiment
@@ -48,7 +48,7 @@ class Played:
     broker that leads at first.
     """
 
-    book: Book
+    book: AttemptLog
     decisions: list[Decision]
     offered_ns: list[int]
     origin_ns: int
@@ -66,11 +66,15 @@ def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
     return "; ".join(dict.fromkeys(said))
 
 
-class Scene:
+class LoadedCluster:
     """The brokers of a stage, under the load and the faults of a trial."""
 
     def __init__(
-        self, stage: Stage, trial: MachineTrial, replayed: Trace, book: Book
+        self,
+        stage: ClusterUnderTest,
+        trial: MachineTrial,
+        replayed: Trace,
+        book: AttemptLog,
     ) -> None:
         experiment = trial.experiment
         assert experiment.cluster is not None
@@ -81,7 +85,7 @@ class Scene:
         self._replayed = replayed
         self._topics = frames.topics(experiment.workload)
         seed = f"{experiment.experiment.seed}/{trial.block}"
-        self._operator = Operator(stage, self._topics)
+        self._operator = ClusterOperator(stage, self._topics)
         self._decisions = Decisions(stage, random.Random(f"{seed}/decisions"))
         self._timeline = Timeline(
             experiment.faults, stage, self._operator, self._cluster

@@ -31,7 +31,7 @@ class Try:
     leader: int = NONE
 
 
-class Book:
+class AttemptLog:
     """All attempts of a run, in the order in which they were begun."""
 
     def __init__(self) -> None:
