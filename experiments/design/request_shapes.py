@@ -71,7 +71,7 @@ def at_least(least: int, default: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape(ABC):
+class RequestShape(ABC):
     """One request of a workload: its fields are the keys of the experiment's file.
 
     ``every_request_differs`` says that a connection cannot send the same bytes again.
@@ -100,7 +100,7 @@ class Shape(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnPartitions(Shape):
+class OwnPartitions(RequestShape):
     """Partitions that only one connection's controller requests name.
 
     Each request raises the leader epoch by one, so that every one of them changes
@@ -123,7 +123,7 @@ class OwnPartitions(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceShape(Shape):
+class ProduceShape(RequestShape):
     """PRODUCE of one batch to each of ``partitions`` of the entry's topic.
 
     The entry's connections are spread evenly over the topic's partitions.
@@ -165,7 +165,7 @@ class ProduceShape(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchShape(Shape):
+class FetchShape(RequestShape):
     """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
 
     ``max_wait_ms`` above zero parks the request while less than ``min_bytes`` is there.
@@ -203,7 +203,7 @@ class FetchShape(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataShape(Shape):
+class MetadataShape(RequestShape):
     """METADATA of every topic."""
 
     def body(self, on: Occasion) -> MetadataRequest:
@@ -215,7 +215,7 @@ class MetadataShape(Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsShape(Shape):
+class ListOffsetsShape(RequestShape):
     """LIST_OFFSETS (latest) of ``partitions`` partitions of the entry's topic."""
 
     partitions: int = at_least(1, 1)
@@ -304,7 +304,7 @@ class UpdateMetadataShape(OwnPartitions):
         )
 
 
-SHAPES: Final[Mapping[ApiKey, type[Shape]]] = MappingProxyType(
+SHAPES: Final[Mapping[ApiKey, type[RequestShape]]] = MappingProxyType(
     {
         ApiKey.PRODUCE: ProduceShape,
         ApiKey.FETCH: FetchShape,

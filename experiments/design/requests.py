@@ -27,7 +27,7 @@ from pydantic import Field, create_model, model_validator
 from broker.apis.common.api import Api
 from broker.handling.registry import APIS
 from broker.requests.classifier import CONTROL
-from experiments.design.request_shapes import SHAPES, Shape
+from experiments.design.request_shapes import SHAPES, RequestShape
 from experiments.design.values import Section
 
 
@@ -64,13 +64,13 @@ class Request(Section):
         """Travel to another process by the tag: no module has the class by its name."""
         return _again, (self.api, self.model_dump())
 
-    def shape(self) -> Shape:
+    def shape(self) -> RequestShape:
         """Return the load that these parameters describe."""
         load = SHAPES[self.declared.key]
         return load(**{each.name: getattr(self, each.name) for each in fields(load)})
 
 
-def _section(tag: str, load: type[Shape]) -> type[Request]:
+def _section(tag: str, load: type[RequestShape]) -> type[Request]:
     types = get_type_hints(load)
     keys: dict[str, Any] = {"api": (Literal[tag], ...)}
     keys |= {

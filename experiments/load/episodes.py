@@ -71,7 +71,7 @@ def targets_line(targets: dict[str, Target]) -> str:
     return json.dumps({arm: target.line() for arm, target in targets.items()})
 
 
-class Stage:
+class ArmConnections:
     """One arm's broker, and the connections to it."""
 
     def __init__(self, experiment: Experiment, target: Target) -> None:
@@ -115,7 +115,7 @@ class Stage:
             "ended_ns": ended_ns,
             "trace_sha256": replayed.sha256,
             "late_p99_ns": late["p99"],
-            "away_ns": loop.away_ns,
+            "off_cpu_ns": loop.off_cpu_ns,
         }
 
     def _reconnect(self) -> None:
@@ -130,7 +130,9 @@ def main() -> None:
     bind(Binding(**job.binding))
     experiment = config.parse(job.content)
     told = json.loads(sys.stdin.readline())
-    stages = {arm: Stage(experiment, Target.read(line)) for arm, line in told.items()}
+    arms = {
+        arm: ArmConnections(experiment, Target.read(line)) for arm, line in told.items()
+    }
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -140,7 +142,7 @@ def main() -> None:
         order = Order(**json.loads(line))
         if replayed is None or order.trace != path:
             path, replayed = order.trace, trace.read(Path(order.trace), block=0)
-        print(json.dumps(stages[order.arm].play(replayed, order)), flush=True)
+        print(json.dumps(arms[order.arm].play(replayed, order)), flush=True)
 
 
 if __name__ == "__main__":

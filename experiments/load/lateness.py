@@ -36,8 +36,8 @@ def late(p99_ns: int, limit_ms: float) -> str:
     return f"generator late: p99 {p99_ns / 1e6:.2f} ms > {limit_ms:.3g} ms"
 
 
-def without_cpu(away_ns: int, limit_ms: float) -> str:
+def without_cpu(off_cpu_ns: int, limit_ms: float) -> str:
     """Return the reason to discard a round by the longest stall, or nothing."""
-    if away_ns <= limit_ms * 1e6:
+    if off_cpu_ns <= limit_ms * 1e6:
         return ""
-    return f"generator without its CPU: {away_ns / 1e6:.2f} ms > {limit_ms:.3g} ms"
+    return f"generator without its CPU: {off_cpu_ns / 1e6:.2f} ms > {limit_ms:.3g} ms"

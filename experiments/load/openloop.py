@@ -27,21 +27,22 @@ _RECEIVE_BYTES = 1 << 18
 class _Clock:
     """A monotonic clock that its owner reads before and after each piece of work.
 
-    ``away_ns`` is the longest time between two readings, without sleep, that ended at
-    ``from_ns`` or later. No work in between takes a tenth of a millisecond, for any
-    answer; in a longer gap another process had the CPU, or the host had taken it away.
+    ``off_cpu_ns`` is the longest time between two readings, without sleep, that
+    ended at ``from_ns`` or later. No work in between takes a tenth of a millisecond,
+    for any answer; in a longer gap another process had the CPU, or the host had taken
+    it away.
     """
 
-    __slots__ = ("_last_ns", "away_ns", "from_ns")
+    __slots__ = ("_last_ns", "from_ns", "off_cpu_ns")
 
     def __init__(self) -> None:
-        self.away_ns = self.from_ns = 0
+        self.off_cpu_ns = self.from_ns = 0
         self._last_ns = time.monotonic_ns()
 
     def __call__(self) -> int:
         now_ns = time.monotonic_ns()
-        if now_ns - self._last_ns > self.away_ns and now_ns >= self.from_ns:
-            self.away_ns = now_ns - self._last_ns
+        if now_ns - self._last_ns > self.off_cpu_ns and now_ns >= self.from_ns:
+            self.off_cpu_ns = now_ns - self._last_ns
         self._last_ns = now_ns
         return now_ns
 
@@ -49,7 +50,7 @@ class _Clock:
         """Begin anew, after a sleep that was to end at ``until_ns`` at the latest."""
         self._last_ns = time.monotonic_ns()
         if self._last_ns >= self.from_ns:
-            self.away_ns = max(self.away_ns, self._last_ns - until_ns)
+            self.off_cpu_ns = max(self.off_cpu_ns, self._last_ns - until_ns)
 
 
 class SocketLink:
@@ -107,16 +108,16 @@ class OpenLoop:
         return all(channel.open for channel in self._exchange.channels)
 
     @property
-    def away_ns(self) -> int:
+    def off_cpu_ns(self) -> int:
         """For how long its CPU was away from it, at the worst.
 
         Asleep until an instant, it woke up late; or it stood still amid its work. That
         is the machine's doing, and no answer's.
         """
-        return self._clock.away_ns
+        return self._clock.off_cpu_ns
 
     def watch_from(self, instant_ns: int) -> None:
-        """Count `away_ns` only from an instant on, of ``time.monotonic_ns``."""
+        """Count `off_cpu_ns` only from an instant on, of ``time.monotonic_ns``."""
         self._clock.from_ns = instant_ns
 
     def run(self, origin_ns: int, deadline_ns: int) -> Observed:

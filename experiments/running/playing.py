@@ -215,7 +215,7 @@ class Player:
                 met = self._episode(session, trial)
                 late_fault = late(met.late_p99_ns, limit_ms)
                 return _Verdict(
-                    generator=late_fault or without_cpu(met.away_ns, limit_ms)
+                    generator=late_fault or without_cpu(met.off_cpu_ns, limit_ms)
                 )
 
             for trial in work.rounds[0]:

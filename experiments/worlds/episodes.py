@@ -30,13 +30,13 @@ class Episode:
 class Conditions:
     """The conditions of an episode, none of which depends on the broker's answers.
 
-    ``late_p99_ns`` is the p99 of the generator's lateness. ``away_ns`` is the longest
-    time that the generator was without its CPU after the warm-up. ``loop_us`` is the
-    mean time of the reference loop on the brokers' CPU.
+    ``late_p99_ns`` is the p99 of the generator's lateness. ``off_cpu_ns`` is the
+    longest time that the generator was without its CPU after the warm-up. ``loop_us``
+    is the mean time of the reference loop on the brokers' CPU.
     """
 
     late_p99_ns: int = 0
-    away_ns: int = 0
+    off_cpu_ns: int = 0
     loop_us: float | None = None
 
 

@@ -206,7 +206,7 @@ class Session:
         loop_us, machine = watch.end()
         met = Conditions(
             late_p99_ns=summary.pop("late_p99_ns"),
-            away_ns=summary.pop("away_ns"),
+            off_cpu_ns=summary.pop("off_cpu_ns"),
             loop_us=loop_us,
         )
         self._played.append(
@@ -215,7 +215,7 @@ class Session:
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
                 loop_us=loop_us,
-                machine={**machine, "away_s": met.away_ns / 1e9},
+                machine={**machine, "away_s": met.off_cpu_ns / 1e9},
                 observed=observed,
                 started=started,
                 seconds=time.monotonic() - began,

@@ -82,7 +82,7 @@ ADDITIONS = (
             Line(
                 "experiments/design/request_shapes.py",
                 "@dataclass(frozen=True, slots=True, kw_only=True)\n"
-                "class ListConfigResourcesShape(Shape):\n"
+                "class ListConfigResourcesShape(RequestShape):\n"
                 '    """LIST_CONFIG_RESOURCES, which has no parameters."""\n\n'
                 "    def body(self, on: Occasion) -> ListConfigResourcesRequest:\n"
                 '        """Return a request, all of which is its header."""\n'

@@ -200,7 +200,7 @@ def test_an_arm_has_one_file_for_each_session_and_a_column_for_it(
 @pytest.mark.parametrize(
     ("met", "why"),
     [
-        (Conditions(away_ns=1_500_000), "generator without its CPU: 1.50 ms > 1 ms"),
+        (Conditions(off_cpu_ns=1_500_000), "generator without its CPU: 1.50 ms > 1 ms"),
         (Conditions(late_p99_ns=2 * MS), "generator late: p99 2.00 ms > 1 ms"),
     ],
 )
@@ -227,7 +227,7 @@ def test_a_round_whose_generator_was_disturbed_is_discarded_and_replayed(
 
 
 def test_a_round_that_is_disturbed_again_and_again_is_given_up(tmp_path: Path) -> None:
-    away = Conditions(away_ns=9 * MS)
+    away = Conditions(off_cpu_ns=9 * MS)
     stalls = {f"b001-{arm}-t{n}": away for arm in ARMS for n in range(6)}
     manifest, missing = run(tmp_path, FakeWorld(conditions=stalls))
     assert missing == [], "another round of its session counts"
@@ -238,7 +238,7 @@ def test_a_round_that_is_disturbed_again_and_again_is_given_up(tmp_path: Path) -
 def test_no_latency_decides_what_counts(tmp_path: Path) -> None:
     """The same conditions, latencies a thousand times longer: the same rounds count."""
     conditions = {
-        "b001-wfq-t0": Conditions(away_ns=3 * MS),
+        "b001-wfq-t0": Conditions(off_cpu_ns=3 * MS),
         "b004-fifo-t0": Conditions(late_p99_ns=3 * MS),
     }
     found = []

@@ -154,7 +154,7 @@ def test_for_how_long_its_cpu_was_away_says_nothing_of_answers() -> None:
     # It wakes up a little before its instant, and asks the clock from then on. After
     # the last answer it asks no more.
     done_ns = time.monotonic_ns() - origin_ns - 120 * MS
-    assert 0 < loop.away_ns <= max(*late_ns, done_ns) + MS
+    assert 0 < loop.off_cpu_ns <= max(*late_ns, done_ns) + MS
     assert observed.answers == [n.to_bytes(4) + b"answer" for n in range(2)]
 
 
@@ -172,7 +172,7 @@ def test_what_was_before_it_matters_is_no_time_away() -> None:
         loop.watch_from(origin_ns + 3600 * 1000 * MS)
         observed = loop.run(origin_ns, origin_ns + 5000 * MS)
     assert observed.answers == [(0).to_bytes(4) + b"answer"]
-    assert loop.away_ns == 0
+    assert loop.off_cpu_ns == 0
 
 
 def test_a_generator_of_more_descriptors_than_select_takes_sends_on_time() -> None:
