@@ -33,7 +33,7 @@ from broker.protocol.wire.codec import decode_response, encode_request
 from simulation.addresses import BROKERS, port_of
 from simulation.cluster import Parts
 from simulation.control.controller_listener import serve_controller
-from simulation.control.controller_words import (
+from simulation.control.controller_requests import (
     HOST,
     PORT,
     ControllerWords,
