@@ -22,7 +22,7 @@ from typing import Protocol, cast
 from planes.admission import THROTTLED, Admission, Block
 from planes.task import Task
 from planes.time_slices import TimeSlices
-from schedulers import NEVER, Scheduler
+from schedulers import NEVER, Scheduler, foresight_of
 
 
 class SeatPool(Protocol):
@@ -46,7 +46,7 @@ class PlaneCore:
         self.scheduler = scheduler
         self.admission = admission
         self._judges = admission.judges
-        self._leave_suffices = scheduler.leave_suffices
+        self._leave_suffices = foresight_of(scheduler).leave_suffices
         # All that Kafka's rule asks: looked at here, it costs a request no call.
         self._bound = admission.capacity if isinstance(admission, Block) else None
         # Counts of rejected or throttled tasks, by class and reason.

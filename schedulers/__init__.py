@@ -6,6 +6,7 @@ knows Trio, Kafka, sockets or clocks, and nothing here imports from the other pa
 """
 
 from schedulers.contract.config import BadSetting, SchedulerConfig
+from schedulers.contract.foresight import Foresight, foresight_of
 from schedulers.contract.guard import PolicyFault, policy_fault
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import (
@@ -27,6 +28,7 @@ __all__ = [
     "POLICIES",
     "BadSetting",
     "Fifo",
+    "Foresight",
     "Job",
     "PolicyFault",
     "Priority",
@@ -36,6 +38,7 @@ __all__ = [
     "UnknownScheduler",
     "Wfq",
     "find",
+    "foresight_of",
     "make",
     "nearest",
     "policy_fault",

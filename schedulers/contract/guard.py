@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Collection
 from typing import Final, NoReturn, TypeVar
 
+from schedulers.contract.foresight import Foresight, foresight_of
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
@@ -87,21 +88,22 @@ def raised(error: BaseException, file: str | None) -> str:
 
 def guarded(name: str, policy: Scheduler) -> Scheduler:
     """Return a scheduler that answers as ``policy`` does, until it breaks a law."""
+    foresight = foresight_of(policy)
     promises = {
         "work_conserving": policy.work_conserving,
         "keeps_flow_order": policy.keeps_flow_order,
         "may_starve": policy.may_starve,
         "preempts": policy.preempts,
         "shares_by_weight": policy.shares_by_weight,
-        "leave_suffices": policy.leave_suffices,
-        "foresees": policy.foresees,
-        "least_turn_ns": policy.least_turn_ns,
+        "leave_suffices": foresight.leave_suffices,
+        "foresees": foresight.foresees,
+        "least_turn_ns": foresight.least_turn_ns,
     }
     made: Scheduler = type("Guarded", (_Guarded,), promises)(name, policy)
     return made
 
 
-class _Guarded(Scheduler):
+class _Guarded(Scheduler, Foresight):
     """A user's policy behind its guard; `guarded` makes a class for its promises."""
 
     def __init__(self, name: str, policy: Scheduler) -> None:
@@ -170,7 +172,9 @@ class _Guarded(Scheduler):
 
     def outranked_at_ns(self, running: Job) -> int | None:
         return self._call(
-            "outranked_at_ns", lambda: self.policy.outranked_at_ns(running), running
+            "outranked_at_ns",
+            lambda: foresight_of(self.policy).outranked_at_ns(running),
+            running,
         )
 
     def waiting(self) -> Collection[Job]:

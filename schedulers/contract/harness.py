@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import foresight_of
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import (
     IN_SERVICE,
@@ -107,7 +108,7 @@ class PolicyHarness:
     def run(self, job: Job, used_ns: int) -> None:
         """Charge a job in service with CPU, but never more than it needs."""
         outranked = self.subject.outranks(job, self.now_ns)
-        at_ns = self.subject.outranked_at_ns(job)
+        at_ns = foresight_of(self.subject).outranked_at_ns(job)
         self._use(job, min(used_ns, self.rest_ns(job)), told=(self.subject, self._twin))
         if not self._outranks(job):
             return
@@ -179,7 +180,7 @@ class PolicyHarness:
         If the policy declares that ``leave`` suffices, only its twin receives ``ran``
         before.
         """
-        suffices = self.subject.leave_suffices
+        suffices = foresight_of(self.subject).leave_suffices
         told = (self._twin,) if suffices else (self.subject, self._twin)
         self._use(job, self.rest_ns(job), told=told)
         self._leave(job, done=True)
@@ -221,7 +222,7 @@ class PolicyHarness:
         """Ask whether a job in service should give way, and whether it may already."""
         answer = self.subject.outranks(job, self.now_ns)
         turn_ns = job.attained_ns - self._picked_ns[job.number]
-        if answer and turn_ns < self.subject.least_turn_ns:
+        if answer and turn_ns < foresight_of(self.subject).least_turn_ns:
             raise LawBroken(
                 "outranked as predicted", f"{job} was outranked after {turn_ns}"
             )

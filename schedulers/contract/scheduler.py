@@ -27,9 +27,13 @@ Laws, each of which the shared contract tests against a naive reference:
    connection in the broker at a time, so a connection's own order is never at stake.)
 5. ``outranks`` changes nothing, is true only if ``pick`` would return another job, and
    becomes true only when ``preempts`` says.
-6. *Foresight*: ``outranks`` is false before ``outranked_at_ns`` and ``least_turn_ns``.
-7. *Progress*: a waiting job is picked in the end however many others keep arriving, if
+6. *Progress*: a waiting job is picked in the end however many others keep arriving, if
    ``ageing_ns`` is set, unless the policy declares ``may_starve = True``.
+
+Four verbs make a policy: ``arrive``, ``pick`` and ``waiting``, and ``outranks`` if it
+preempts. Three promises may have to be lowered: ``work_conserving``,
+``keeps_flow_order`` and ``may_starve``. `Foresight` (`schedulers.contract.foresight`)
+is an optional mixin that serves only speed.
 
 A turn may be used for another job (``planes.lock``): then a job is billed more than its
 own need.
@@ -69,13 +73,6 @@ class Scheduler(ABC):
     preempts: ClassVar[str] = NEVER
     # It bounds how far backlogged flows get apart by weight: `planes.laws` watches it.
     shares_by_weight: ClassVar[bool] = False
-    # `ran` need not be called for the slice that ends a job: ``job.attained_ns`` has
-    # all when the job leaves.
-    leave_suffices: ClassVar[bool] = False
-    # `outranked_at_ns` is implemented, so it is worth calling.
-    foresees: ClassVar[bool] = False
-    # The CPU that every turn has before its job can be outranked.
-    least_turn_ns: int = 0
     # Names of its own settings, or prefixes of such names that end in a point.
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
@@ -133,16 +130,6 @@ class Scheduler(ABC):
     def check(self) -> None:
         """Assert every internal invariant; for tests and simulations."""
         return
-
-    # ---- what it foresees, for simulators that want to ask less ------------------
-
-    def outranked_at_ns(self, running: Job) -> int | None:
-        """Return the CPU that a job will have attained when it may be outranked.
-
-        Before that ``outranks`` is false, as long as nothing but ``ran`` of this job
-        happens. None: for ever.
-        """
-        return 0
 
 
 # Makes a scheduler; what ``module:factory`` on the command line must name.

@@ -6,12 +6,13 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 from schedulers.orders.flows import Flow, Flows
 
 
-class FairQueue(Scheduler):
+class FairQueue(Scheduler, Foresight):
     """Keep jobs in their flows, and charge each turn's true cost to its flow.
 
     A policy defines virtual time in ``_virtual`` and the next flow in ``pick``; no job

@@ -7,12 +7,13 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import ON_ARRIVAL, Scheduler
 from schedulers.orders.job_order import JobOrder
 
 
-class Ranked(Scheduler):
+class Ranked(Scheduler, Foresight):
     """Serve the job of least ``rank``; one of less rank that arrives preempts.
 
     A rank may change while a job is in service, never while it waits. Of equal jobs the

@@ -8,13 +8,14 @@ from collections.abc import Collection
 from typing import ClassVar, Final
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
 _NS_PER_MS: Final = 1_000_000
 
 
-class AdaptiveLifo(Scheduler):
+class AdaptiveLifo(Scheduler, Foresight):
     """Serve in order of arrival, but the newest first once a queue has formed.
 
     A queue has formed if some job has waited at every moment of the last

@@ -7,11 +7,12 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
 
-class Ageing(Scheduler):
+class Ageing(Scheduler, Foresight):
     """Serve the job whose waiting time times its level's slope is greatest.
 
     A level's slope is ``ratio`` times that of the next lesser one (option ``ratio``,

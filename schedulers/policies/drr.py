@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
@@ -27,7 +28,7 @@ class _Flow:
         self.in_service = 0
 
 
-class Drr(Scheduler):
+class Drr(Scheduler, Foresight):
     """Serve flows in turn, each until its quantum times weight is used up.
 
     Paid afterwards (surplus round robin): a flow is served while it has credit, and the

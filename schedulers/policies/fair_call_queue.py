@@ -8,6 +8,7 @@ from itertools import chain
 from typing import ClassVar, Final
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
@@ -17,7 +18,7 @@ _THRESHOLDS: Final = ((3, 0.5), (2, 0.25), (1, 0.125))
 _WEIGHTS: Final = (8, 4, 2, 1)
 
 
-class FairCallQueue(Scheduler):
+class FairCallQueue(Scheduler, Foresight):
     """Serve four queues 8:4:2:1; a flow's recent share of the cost decides its queue.
 
     The cost of each flow (option ``by_count`` = 1: its number of jobs, as in Hadoop's

@@ -7,11 +7,12 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
 
-class Fifo(Scheduler):
+class Fifo(Scheduler, Foresight):
     """Serve jobs in order of arrival; never preempt.
 
     A job that comes back (from a device or from purgatory) goes ahead of everything

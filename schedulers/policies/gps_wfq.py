@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 from schedulers.orders.heap import Heap
@@ -25,7 +26,7 @@ class _Flow:
         self.weight = weight
 
 
-class GpsWfq(Scheduler):
+class GpsWfq(Scheduler, Foresight):
     """Serve the job that would finish first if all flows were served at once.
 
     Generalised processor sharing (GPS) gives every backlogged flow its weighted share

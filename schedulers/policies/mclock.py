@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
@@ -31,7 +32,7 @@ class _Client:
         self.reserved = self.limited = self.shared = 0
 
 
-class MClock(Scheduler):
+class MClock(Scheduler, Foresight):
     """Serve a class below its floor first, then by weight a class below its ceiling.
 
     Floors and ceilings are CPU seconds per second (options ``reservation.CLASS`` and

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import ON_ARRIVAL, Scheduler
 
@@ -24,7 +25,7 @@ class _Level:
         self.unserved_since_ns = 0
 
 
-class Priority(Scheduler):
+class Priority(Scheduler, Foresight):
     """Serve the most urgent level first; a more urgent arrival preempts.
 
     Within a level the order is that of arrival, and a preempted job resumes before all

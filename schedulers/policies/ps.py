@@ -7,11 +7,12 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import IN_SERVICE, Scheduler
 
 
-class ProcessorSharing(Scheduler):
+class ProcessorSharing(Scheduler, Foresight):
     """Serve every job a quantum in turn.
 
     As the quantum shrinks, each of n jobs has an n-th of the server at all times: a

@@ -9,11 +9,12 @@ from itertools import chain
 from typing import ClassVar
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
 
-class Reserved(Scheduler):
+class Reserved(Scheduler, Foresight):
     """Serve first come, first served, but keep some seats for some classes.
 
     Option ``seats.CLASS`` reserves seats for a class. Its jobs take those first, and

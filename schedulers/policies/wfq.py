@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from typing import ClassVar, TypeAlias
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import IN_SERVICE, Scheduler
 
@@ -43,7 +44,7 @@ class _Flow:
 _Entry: TypeAlias = tuple[int, int, _Flow]
 
 
-class Wfq(Scheduler):
+class Wfq(Scheduler, Foresight):
     """Share the CPU among flows by weight: SFQ(D), corrected by the true cost.
 
     A flow's next job starts, in virtual time, where its last one finished, or now if

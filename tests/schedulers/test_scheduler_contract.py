@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from schedulers import POLICIES, Fifo, Job, Priority, SchedulerConfig
+from schedulers import POLICIES, Fifo, Foresight, Job, Priority, SchedulerConfig
 from schedulers.contract.conformance import (
     CLASSES,
     UNIT_NS,
@@ -198,7 +198,7 @@ class Hasty(Las):
     least_turn_ns = UNIT_NS
 
 
-class Deaf(Eevdf):
+class Deaf(Eevdf, Foresight):
     """Says that it need not be told of last slices, and then does not know them."""
 
     leave_suffices = True

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from experiments.worlds.model.task import ModelTask
 from planes import Cpu, PlaneCore
 from planes.lending import Lending
-from schedulers import IN_SERVICE, NEVER
+from schedulers import IN_SERVICE, NEVER, foresight_of
 
 NEVER_NS: Final = 1 << 62
 
@@ -68,7 +68,7 @@ class Site:
         preempts = {plane.scheduler.preempts for plane in self.planes}
         self.watches = not lone or IN_SERVICE in preempts
         # Other servers and planes may change the answer too.
-        policy = first.scheduler
+        policy = foresight_of(first.scheduler)
         hinted = self.watches and lone and self.free == 1
         self.outranked_at_ns: Callable[[ModelTask], int | None] | None = (
             policy.outranked_at_ns if hinted and policy.foresees else None
