@@ -28,7 +28,7 @@ import psutil
 
 from experiments.worlds.kafka import apache_kafka
 
-_THIS_TREE = Path(__file__).resolve().parents[2]
+_THIS_TREE = Path(__file__).resolve().parents[1]
 KAFKA_VERSION = apache_kafka.VERSIONS[-1]
 # The kernel's CPUCLOCK_SCHED.
 _PROCESS_CPU_CLOCK = 2
