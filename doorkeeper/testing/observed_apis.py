@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from broker.apis.common.log_steps import preemptibly
 from broker.apis.common.waiting import ConnectionGone, parked_for_client
 from broker.handling.error_answer import error_answer
 from broker.handling.kafka_apis import KafkaApis
 from broker.handling.registry import APIS
+from broker.handling.wrapped_apis import WrappedApis
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
+from broker.protocol.messages.fetch import FetchRequest
 from broker.protocol.wire.codec import decode
 from broker.requests.request import CLOSE, Request, Response
 from doorkeeper.testing.faults import FaultRule, FaultTable
@@ -25,8 +27,8 @@ OWN_CLIENT_ID: Final = "doorkeeper-testing"
 WakeLater = Callable[[float, Wake], None]
 
 
-class ObservedApis:
-    """The `Application` of a test broker.
+class ObservedApis(WrappedApis):
+    """The application of a test broker.
 
     Requests are appended to ``received``. ``wake_later`` calls a function after so many
     seconds.
@@ -39,52 +41,35 @@ class ObservedApis:
         faults: FaultTable,
         wake_later: WakeLater,
     ) -> None:
+        super().__init__(apis)
         self._broker = apis.broker
         self._received = received
-        self._apis = apis
         self._faults = faults
         self._wake_later = wake_later
         # The topics of a connection's fetch session.
         self._fetched: dict[int, dict[str, None]] = {}
-        self.apis = apis.apis
-        self.config_listeners = apis.config_listeners
-        self.addresses = apis.addresses
-        self.prepare = apis.prepare
-        self.withdraw = apis.withdraw
-        self.leave = apis.leave
-        self.in_force = apis.in_force
-        self.authentication = apis.authentication
-        self.authorizer = apis.authorizer
-        self.open = apis.open
-        self.run = apis.run
-        self.next_expiry_ns = apis.next_expiry_ns
-        self.expire = apis.expire
-        self.next_upkeep_ns = apis.next_upkeep_ns
-        self.upkeep = apis.upkeep
-        self.metrics = apis.metrics
-        self.close = apis.close
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
         """Record a request, then apply its faults or its handler."""
         if request.client_id == OWN_CLIENT_ID:
-            return self._apis.serve(request)
+            return self.wrapped.serve(request)
         frame, at = request.frame, request.body_offset
         key, version = ApiKey(request.api_key), request.api_version
         try:
-            body = decode(key, version, frame, at)
+            body: object = decode(key, version, frame, at)
         except MalformedFrame:
-            return self._apis.serve(request)
+            return self.wrapped.serve(request)
         topics = self._topics(request, body)
         self._received.append(
             ReceivedRequest(key, version, request.client_id, topics, frame, at)
         )
         met = self._faults.met_by(key, request.client_id, topics)
         if not met:
-            return self._apis.serve(request)
+            return self.wrapped.serve(request)
         return self._with_faults(request, body, met)
 
     async def _with_faults(
-        self, request: Request, body: Any, met: list[FaultRule]
+        self, request: Request, body: object, met: list[FaultRule]
     ) -> Response:
         try:
             for rule in met:
@@ -94,16 +79,16 @@ class ObservedApis:
                     return await self._end(request, body, rule)
         except ConnectionGone:
             return CLOSE
-        return await self._handled(request)
+        return await self.handled(request)
 
-    async def _end(self, request: Request, body: Any, rule: FaultRule) -> Response:
+    async def _end(self, request: Request, body: object, rule: FaultRule) -> Response:
         """End a request by a fault."""
         if rule.action == "fail":
             api = APIS[request.api_key]
             answer = error_answer(api, request, body, rule.error, self._broker)
             return await preemptibly(answer)
         if rule.handled:
-            await self._handled(request)
+            await self.handled(request)
         if rule.action == "drop":
             # Only the end of the connection wakes this request.
             await parked_for_client(request, lambda wake: True)
@@ -118,11 +103,7 @@ class ObservedApis:
 
         await parked_for_client(request, register)
 
-    async def _handled(self, request: Request) -> Response:
-        served = self._apis.serve(request)
-        return await served if isinstance(served, Coroutine) else served
-
-    def _topics(self, request: Request, body: Any) -> tuple[str, ...]:
+    def _topics(self, request: Request, body: object) -> tuple[str, ...]:
         """Return the topics of a request, each once."""
         name_of = self._broker.metadata_cache.name
         named = (
@@ -131,7 +112,8 @@ class ObservedApis:
         found = dict.fromkeys(it for it in named if it is not None)
         if request.api_key == ApiKey.FETCH:
             in_session = self._fetched.setdefault(request.peer.connection_id, {})
-            if getattr(body, "session_epoch", -1) <= 0:
+            # Versions without sessions have the epoch of no session.
+            if cast(FetchRequest, body).session_epoch <= 0:
                 in_session.clear()
             in_session.update(found)
             found = in_session

@@ -12,6 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from broker.protocol.messages.fetch import FetchRequest
+from broker.protocol.messages.produce import ProduceRequest
 from doorkeeper.client import open_consumer, open_producer
 from doorkeeper.testing import (
     ApiKey,
@@ -175,9 +177,10 @@ def test_requests_are_filtered_by_api_topic_and_client(kafka: Broker) -> None:
     produce(kafka, "a", "b", client_id="app", acks=1)
     produce(kafka, "c", topic="other")
     produced = kafka.requests(ApiKey.PRODUCE, topic=TOPIC)
-    assert [(it.client_id, it.topics, it.body.acks) for it in produced] == [
-        ("app", (TOPIC,), 1)
-    ] * 2
+    assert [(it.client_id, it.topics) for it in produced] == [("app", (TOPIC,))] * 2
+    assert [it.body_as(ProduceRequest).acks for it in produced] == [1, 1]
+    with pytest.raises(TypeError, match="PRODUCE is no FetchRequest"):
+        produced[0].body_as(FetchRequest)
     assert len(kafka.requests(ApiKey.PRODUCE)) == 3
     assert {it.api for it in kafka.requests(client_id="app")} >= {ApiKey.METADATA}
     assert kafka.requests(ApiKey.CREATE_TOPICS) == []

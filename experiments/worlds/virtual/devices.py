@@ -12,12 +12,13 @@ demand still needs a seat to answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import trio
 
 from broker.handling.kafka_apis import KafkaApis
+from broker.handling.wrapped_apis import WrappedApis
 from broker.requests.request import Request, Response
 
 _NS = 1_000_000_000
@@ -26,42 +27,24 @@ Billed: TypeAlias = Callable[[Request, int], None]
 Wait: TypeAlias = Callable[[Request, int], Awaitable[None]]
 
 
-class OnDevices:
+class OnDevices(WrappedApis):
     """Kafka's handlers, each of which first waits for the demand of its request.
 
     ``needs_ns`` returns a request's demand, at its first turn; ``wait`` waits for that
-    time. It is an ``Application``, as is the wrapped one.
+    time.
     """
 
     def __init__(self, apis: KafkaApis, needs_ns: Needs, *, wait: Wait) -> None:
-        self._apis = apis
+        super().__init__(apis)
         self._needs_ns = needs_ns
         self._wait = wait
-        self.apis = apis.apis
-        self.config_listeners = apis.config_listeners
-        self.addresses = apis.addresses
-        self.prepare = apis.prepare
-        self.withdraw = apis.withdraw
-        self.leave = apis.leave
-        self.in_force = apis.in_force
-        self.authentication = apis.authentication
-        self.authorizer = apis.authorizer
-        self.open = apis.open
-        self.run = apis.run
-        self.next_expiry_ns = apis.next_expiry_ns
-        self.expire = apis.expire
-        self.next_upkeep_ns = apis.next_upkeep_ns
-        self.upkeep = apis.upkeep
-        self.metrics = apis.metrics
-        self.close = apis.close
 
     async def serve(self, request: Request) -> Response:
         """Wait for the request's demand, then handle it."""
         needs_ns = self._needs_ns(request)
         if needs_ns:
             await self._wait(request, needs_ns)
-        served = self._apis.serve(request)
-        return await served if isinstance(served, Coroutine) else served
+        return await self.handled(request)
 
 
 def in_pieces(piece_ns: int, billed: Billed | None = None) -> Wait:
