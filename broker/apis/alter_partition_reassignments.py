@@ -1,13 +1,14 @@
 """AlterPartitionReassignments (45): move replicas to other brokers (KIP-455).
 
-Versions: 0.
+Versions: 0-1.
 
 Behaviour: the controller begins each reassignment, or cancels it (null replicas); an
 answer means that it is durable. INVALID_REPLICA_ASSIGNMENT for no replicas, one named
 twice, or a broker that is not alive; NO_REASSIGNMENT_IN_PROGRESS where there is none to
 cancel; NOT_CONTROLLER for all where another broker is controller.
 
-Version notes: none.
+Version notes: v1 can forbid to change the number of replicas (KIP-860):
+INVALID_REPLICATION_FACTOR.
 
 Left out: nothing.
 """
@@ -49,13 +50,17 @@ async def handle(
     }
     try:
         refusals = await broker.coordinator.controller.alter_partition_reassignments(
-            wanted
+            wanted, keep_replication_factor=not body.allow_replication_factor_change
         )
     except KafkaError as refused:
         return AlterPartitionReassignmentsResponse(
-            error_code=refused.code, error_message=refused.message, responses=[]
+            allow_replication_factor_change=body.allow_replication_factor_change,
+            error_code=refused.code,
+            error_message=refused.message,
+            responses=[],
         )
     return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=body.allow_replication_factor_change,
         error_code=ErrorCode.none,
         error_message=None,
         responses=[
@@ -83,7 +88,7 @@ def _row(index: int, refusal: KafkaError | None) -> ReassignablePartitionRespons
 
 API: Final = Api(
     key=ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    versions=(0, 0),
+    versions=(0, 1),
     request_class=ADMIN,
     handle=handle,
     access=on_cluster(AclOperation.ALTER),

@@ -1,11 +1,12 @@
 """DescribeCluster (60): the cluster's id, its controller and its brokers (KIP-700).
 
-Versions: 0-1.
+Versions: 0-2.
 
 Behaviour: as Metadata tells it, for the listener that the request came in on.
 
 Version notes: v1 asks for brokers (1) or controllers (2); controllers are asked for at
-their own listener, so here they are MISMATCHED_ENDPOINT_TYPE (KIP-919).
+their own listener, so here they are MISMATCHED_ENDPOINT_TYPE (KIP-919). v2 can ask for
+fenced brokers (KIP-1073); a broker is registered or unknown here, so none is fenced.
 
 Left out: nothing.
 """
@@ -71,7 +72,7 @@ async def handle(
 
 API: Final = Api(
     key=ApiKey.DESCRIBE_CLUSTER,
-    versions=(0, 1),
+    versions=(0, 2),
     request_class=METADATA,
     handle=handle,
     access=in_handler(

@@ -1,15 +1,16 @@
 """DescribeGroups (15): who is in a group, and what each member was assigned.
 
-Versions: 0-5.
+Versions: 0-6.
 
 Behaviour:
-- A group that is not there is described as Dead, without an error.
+- A group that is not there is described as Dead, without an error before v6.
 - Metadata and protocol are told of a stable group only.
 - A request can be preempted between two groups.
 
 Version notes:
 - v3 can ask for authorized operations (KIP-430); v4 tells the instance of a static
-  member (KIP-345); v5 is flexible.
+  member (KIP-345); v5 is flexible; v6 answers GROUP_ID_NOT_FOUND for a group that is
+  not there, and messages (KIP-1043).
 
 Left out: nothing.
 """
@@ -38,6 +39,9 @@ from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
 
+# The first version that calls an unknown group an error.
+_NOT_FOUND_SINCE: Final = 6
+
 
 async def handle(
     request: Request, body: DescribeGroupsRequest, broker: Broker
@@ -61,6 +65,13 @@ async def _describe(request: Request, group_id: str, broker: Broker) -> Describe
         group = broker.groups.describe(group_id)
     except KafkaError as refused:
         return _row(group_id, error=refused.code)
+    if group is None and request.api_version >= _NOT_FOUND_SINCE:
+        return _row(
+            group_id,
+            error=ErrorCode.group_id_not_found,
+            message=f"Group {group_id} not found.",
+            state=GroupState.DEAD.value,
+        )
     if group is None:
         return _row(group_id, state=GroupState.DEAD.value)
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
@@ -77,6 +88,7 @@ def _row(
     group_id: str,
     *,
     error: ErrorCode = ErrorCode.none,
+    message: str | None = None,
     state: str = "",
     protocol_type: str = "",
     protocol: str = "",
@@ -84,6 +96,7 @@ def _row(
 ) -> DescribedGroup:
     return DescribedGroup(
         error_code=error,
+        error_message=message,
         group_id=group_id,
         group_state=state,
         protocol_type=protocol_type,
@@ -111,7 +124,7 @@ async def _members(
 
 API: Final = Api(
     key=ApiKey.DESCRIBE_GROUPS,
-    versions=(0, 5),
+    versions=(0, 6),
     request_class=ADMIN,
     handle=handle,
     access=in_handler(

@@ -1,6 +1,6 @@
 """Fetch (1): read record batches, waiting for some if asked to.
 
-Versions: 4-17 served, 0-17 advertised.
+Versions: 4-18 served, 0-18 advertised.
 
 Behaviour:
 - Waits in the Fetch purgatory until ``min_bytes`` can be read, at most ``max_wait_ms``;
@@ -25,7 +25,8 @@ Version notes:
   NOT_LEADER_OR_FOLLOWER), v7 sessions, v9 leader epochs (KIP-320), v11
   racks, v12 is flexible and detects divergence (KIP-595), v13 names topics by id
   (KIP-516), v15 moves the replica id into a tagged field (KIP-903), v16 names the
-  current leader with errors (KIP-951).
+  current leader with errors (KIP-951), v18 says which high watermark the follower knows
+  (KIP-1166), which only KRaft's replicas do.
 
 Left out: preferred read replicas (KIP-392's other half), clients' quotas.
 """
@@ -401,7 +402,7 @@ def _divergence(partition: Partition, target: Target) -> EpochEnd | None:
 
 API: Final = Api(
     key=ApiKey.FETCH,
-    versions=(4, 17),
+    versions=(4, 18),
     advertised_from=0,
     request_class=FETCH,
     replica_id=replica_ids.of_fetch,

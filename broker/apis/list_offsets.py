@@ -1,12 +1,12 @@
 """ListOffsets (2): the first, the last, or a time stamp's offset of partitions.
 
-Versions: 1-9 served, 0-9 advertised.
+Versions: 1-11 served, 0-11 advertised.
 
 Behaviour:
 - A time stamp gets the first record at or after it, or -1. Special ones: -1 the end for
   this reader (high watermark or last stable offset, for a follower the log's end), -2
   the start, -3 the largest time stamp's record, -4 the local start, -5 the tiered end
-  (nothing is tiered: -1).
+  and -6 the first offset that waits for its upload (nothing is tiered: -1).
 - A leader whose high watermark has not reached its epoch's start yet does not tell
   offsets beyond it: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
 - A partition that is named twice is INVALID_REQUEST, both times; so is everything to a
@@ -16,7 +16,8 @@ Behaviour:
   and while it searches one by time.
 
 Version notes: v2 adds the isolation level, v4 leader epochs (KIP-320), v6 is flexible,
-v7 adds -3 (KIP-734), v8 -4 (KIP-405), v9 -5 (KIP-1005).
+v7 adds -3 (KIP-734), v8 -4 (KIP-405), v9 -5 (KIP-1005), v10 a time-out for tiered logs
+(KIP-1075), v11 -6 (KIP-1023).
 
 Left out: v0, which listed segment offsets.
 """
@@ -58,9 +59,16 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 # From which version on each special time stamp may be asked for.
-_SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
-_SINCE_TIERED: Final = 9
+_SINCE: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 _CONSUMER: Final = -1
 _DEBUGGING_CONSUMER: Final = -2
 
@@ -155,8 +163,8 @@ def _refused(
 
 def _check_special(timestamp: int, version: int) -> None:
     """Raise UNSUPPORTED_VERSION for what this version cannot ask, whoever leads."""
-    since = _SINCE_TIERED if timestamp == LATEST_TIERED else _SINCE.get(timestamp, 1)
-    if version < since or timestamp < LATEST_TIERED:
+    since = _SINCE.get(timestamp, 1)
+    if version < since or timestamp < EARLIEST_PENDING_UPLOAD:
         raise KafkaError(
             ErrorCode.unsupported_version, f"time stamp {timestamp} in v{version}"
         )
@@ -179,7 +187,7 @@ async def _find(
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return TimestampOffset(-1, start, partition.epoch_of(start))
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     found = await preemptibly(
         offset_of_max_timestamp(log)
@@ -209,7 +217,7 @@ def _check_end(
 
 API: Final = Api(
     key=ApiKey.LIST_OFFSETS,
-    versions=(1, 9),
+    versions=(1, 11),
     advertised_from=0,
     request_class=METADATA,
     replica_id=replica_ids.of_list_offsets,

@@ -1,6 +1,6 @@
 """Metadata (3): brokers, topics, and who leads their partitions.
 
-Versions: 0-12.
+Versions: 0-13.
 
 Behaviour:
 - Answered from the metadata cache, for the listener that the request came in on. A
@@ -20,7 +20,8 @@ Version notes:
 - v0: no topics named means all; from v1 on null means all and none means none. v1 adds
   the controller and racks, v2 the cluster id, v4 allow_auto_topic_creation, v5 offline
   replicas, v7 leader epochs (KIP-320), v8-v10 authorized operations (KIP-430), v9 is
-  flexible, v10 answers topic ids, v12 takes them (KIP-516).
+  flexible, v10 answers topic ids, v12 takes them (KIP-516), v13 has an error of the
+  whole (KIP-1102), with which Kafka 4 sends clients back to their bootstrap servers.
 
 Left out: nothing.
 """
@@ -258,7 +259,7 @@ def _add_cluster(
 
 API: Final = Api(
     key=ApiKey.METADATA,
-    versions=(0, 12),
+    versions=(0, 13),
     request_class=METADATA,
     handle=handle,
     access=in_handler(

@@ -322,10 +322,17 @@ class KafkaController:
         return (yield from self._elections.elect(keys, kind))
 
     def alter_partition_reassignments(
-        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        wanted: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        keep_replication_factor: bool = False,
     ) -> Decisions[dict[TopicPartition, KafkaError | None]]:
         """Begin reassignments, or with None cancel them; return the refusals."""
-        return (yield from self._reassignments.request(wanted))
+        return (
+            yield from self._reassignments.request(
+                wanted, keep_replication_factor=keep_replication_factor
+            )
+        )
 
     @property
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:

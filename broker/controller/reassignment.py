@@ -64,14 +64,23 @@ class Reassignments:
     # ---- from outside -----------------------------------------------------------
 
     def request(
-        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        wanted: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        keep_replication_factor: bool = False,
     ) -> Decisions[dict[TopicPartition, KafkaError | None]]:
-        """Reassign partitions, or with None cancel; return the refusals."""
+        """Reassign partitions, or with None cancel; return the refusals.
+
+        ``keep_replication_factor`` refuses to change the number of replicas (KIP-860).
+        """
         outcome: dict[TopicPartition, KafkaError | None] = {}
         accepted: dict[TopicPartition, ReplicaAssignment] = {}
         for count, (key, target) in enumerate(wanted.items(), 1):
             try:
-                accepted[key] = self._planned(key, target)
+                planned = self._planned(key, target)
+                if keep_replication_factor and target is not None:
+                    self._expect_as_many(key, target)
+                accepted[key] = planned
             except KafkaError as refusal:
                 outcome[key] = refusal
             else:
@@ -82,6 +91,15 @@ class Reassignments:
         for key, assignment in accepted.items():
             yield from self._advance(key, assignment)
         return outcome
+
+    def _expect_as_many(self, key: TopicPartition, target: tuple[int, ...]) -> None:
+        """Compare with the present replicas, or those of a reassignment under way."""
+        before = len(self._context.assignment(key).target)
+        if len(target) != before:
+            raise KafkaError(
+                ErrorCode.invalid_replication_factor,
+                f"the replication factor would change from {before} to {len(target)}",
+            )
 
     def request_in_znode(self, targets: Targets) -> Decisions[None]:
         """Reassign as ``/admin/reassign_partitions`` says."""

@@ -324,7 +324,10 @@ class ControllerApi(Protocol):
         """Elect leaders of partitions, None meaning all; return each one's outcome."""
 
     async def alter_partition_reassignments(
-        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        wanted: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        keep_replication_factor: bool = False,
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Begin reassignments, or with None cancel them; return the refusals."""
 

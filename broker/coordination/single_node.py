@@ -152,7 +152,10 @@ class SingleNodeController:
         return ErrorCode.preferred_leader_not_available
 
     async def alter_partition_reassignments(
-        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        wanted: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        keep_replication_factor: bool = False,
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Move nothing: only where the replicas are already may they be wanted."""
         return {

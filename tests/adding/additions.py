@@ -67,31 +67,39 @@ def said(title: str) -> set[str]:
 ADDITIONS = (
     Addition(
         title="An API of Kafka",
-        name="list_config_resources",
+        name="update_features",
         files=(
-            "broker/protocol/messages/list_config_resources.py",
-            "broker/apis/list_config_resources.py",
+            "broker/protocol/messages/update_features.py",
+            "broker/apis/update_features.py",
         ),
         lines=(
             Line(
                 "experiments/design/request_shapes.py",
-                "from broker.protocol.messages.list_config_resources import (\n"
-                "    ListConfigResourcesRequest,\n)\n",
-                "from broker.protocol.messages.list_offsets import",
+                "from broker.protocol.messages.update_features import (\n"
+                "    UpdateFeaturesRequest,\n)\n",
+                "from broker.protocol.schemas.leader_and_isr import",
             ),
             Line(
                 "experiments/design/request_shapes.py",
                 "@dataclass(frozen=True, slots=True, kw_only=True)\n"
+<<<<<<< HEAD
                 "class ListConfigResourcesShape(RequestShape):\n"
                 '    """LIST_CONFIG_RESOURCES, which has no parameters."""\n\n'
                 "    def body(self, on: Occasion) -> ListConfigResourcesRequest:\n"
                 '        """Return a request, all of which is its header."""\n'
                 "        return ListConfigResourcesRequest()\n\n\n",
+=======
+                "class UpdateFeaturesShape(Shape):\n"
+                '    """UPDATE_FEATURES, without any feature."""\n\n'
+                "    def body(self, on: Occasion) -> UpdateFeaturesRequest:\n"
+                '        """Return a request that changes nothing."""\n'
+                "        return UpdateFeaturesRequest(feature_updates=())\n\n\n",
+>>>>>>> d9d8d214 (broker/apis: serve the versions of Kafka 4 that change little)
                 "SHAPES: Final",
             ),
             Line(
                 "experiments/design/request_shapes.py",
-                "ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesShape,\n        ",
+                "ApiKey.UPDATE_FEATURES: UpdateFeaturesShape,\n        ",
                 "ApiKey.PRODUCE: ProduceShape",
             ),
         ),

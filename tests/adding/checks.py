@@ -34,10 +34,10 @@ baseline = "fifo"
 duration_s = 0.1
 
 [[workload.traffic]]
-name = "listing"
+name = "updates"
 connections = 8
 arrivals = { kind = "poisson", rate_per_s = 2000.0 }
-request = { api = "list-config-resources" }
+request = { api = "update-features" }
 service = { kind = "constant", mean_us = 100.0 }
 
 [[arms]]
@@ -62,10 +62,10 @@ def test_the_api_is_told_and_answered() -> None:
         stream = world.connect()
         name = {"client_software_name": "a", "client_software_version": "1"}
         listed = await ask(stream, ApiKey.API_VERSIONS, 3, **name)
-        return listed, await ask(stream, ApiKey.LIST_CONFIG_RESOURCES, 0)
+        return listed, await ask(stream, ApiKey.UPDATE_FEATURES, 0)
 
     listed, answered = in_world(scenario, SETTINGS, application=kafka)
-    assert ApiKey.LIST_CONFIG_RESOURCES in {row.api_key for row in listed.api_keys}
+    assert ApiKey.UPDATE_FEATURES in {row.api_key for row in listed.api_keys}
     assert answered.error_code is ErrorCode.none
 
 

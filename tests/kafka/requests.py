@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
@@ -12,10 +12,28 @@ from broker.protocol.errors import ErrorCode
 from tests.broker.apis.requests import SECONDS_30, fetch_fields, new_topic
 from tests.kafka.peer import Peer
 
+# The last version of Kafka 3.9, where we serve later ones.
+LAST_IN_3_9: Final = {
+    ApiKey.FETCH: 17,
+    ApiKey.LIST_OFFSETS: 9,
+    ApiKey.METADATA: 12,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.DESCRIBE_CLUSTER: 1,
+    ApiKey.LIST_CONFIG_RESOURCES: 0,
+}
+
 
 def versions(key: ApiKey) -> range:
-    """Return the versions in which we answer in earnest; Kafka 3.9 has them all."""
-    return APIS[key].served
+    """Return the versions in which we answer in earnest, as far as Kafka 3.9 has."""
+    served = APIS[key].served
+    return range(served.start, LAST_IN_3_9.get(key, served.stop - 1) + 1)
+
+
+def newer_versions(key: ApiKey) -> range:
+    """Return the versions that we serve and Kafka 3.9 does not."""
+    served = APIS[key].served
+    return range(LAST_IN_3_9[key] + 1, served.stop)
 
 
 def create(

@@ -32,7 +32,7 @@ class ConfigResourceType(enum.IntEnum):
 
 
 # As Kafka's clients spell them (``ConfigResource.Type``).
-_TYPE_NAMES: Final = MappingProxyType(
+TYPE_NAMES: Final = MappingProxyType(
     {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 )
 
@@ -52,7 +52,7 @@ def _check_broker_name(name: str, broker: Broker) -> None:
 
 def _unknown_type(number: int) -> KafkaError:
     """Return the error for a resource that has no configs here."""
-    name = _TYPE_NAMES.get(number, "UNKNOWN")
+    name = TYPE_NAMES.get(number, "UNKNOWN")
     return KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {name}")
 
 

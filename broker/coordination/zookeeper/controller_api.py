@@ -121,12 +121,17 @@ class ZooKeeperController:
             await self._waits.tasks.run_for_handler(waiting)
 
     async def alter_partition_reassignments(
-        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        wanted: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        keep_replication_factor: bool = False,
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Begin reassignments, or cancel them (None)."""
         return await self._decided(
             ControllerState.ALTER_PARTITION_REASSIGNMENT,
-            lambda core: core.alter_partition_reassignments(wanted),
+            lambda core: core.alter_partition_reassignments(
+                wanted, keep_replication_factor=keep_replication_factor
+            ),
         )
 
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:

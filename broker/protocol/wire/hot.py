@@ -180,7 +180,7 @@ def encode_fetch_response(
     error_code: int = 0,
     session_id: int = 0,
 ) -> list[Piece]:
-    """Return the frame of a FetchResponse, versions 4 to 17, in pieces to send.
+    """Return the frame of a FetchResponse, versions 4 to 18, in pieces to send.
 
     Topics go by name up to version 12 and by id from 13 on. The first piece holds
     the size of the whole; records are pieces of their own, uncopied.
@@ -207,7 +207,7 @@ def encode_fetch_in_steps(
     session_id: int = 0,
 ) -> Generator[None, None, list[Piece]]:
     """Return the same, and yield after every 128 partitions."""
-    assert 4 <= version <= 17, version
+    assert 4 <= version <= 18, version
     flexible = version >= 12
     pieces: list[Piece] = []
     pending: list[bytes] = []

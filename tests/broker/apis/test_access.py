@@ -411,6 +411,7 @@ CASES = [
     case(K.ELECT_LEADERS, Op.ALTER, C),
     case(K.ALTER_PARTITION_REASSIGNMENTS, Op.ALTER, C),
     case(K.LIST_PARTITION_REASSIGNMENTS, Op.DESCRIBE, C),
+    case(K.LIST_CONFIG_RESOURCES, Op.DESCRIBE_CONFIGS, C),
     case(K.OFFSET_DELETE, Op.DELETE, G, (Op.READ, T), group_id="g", topics=PARTITIONS),
     case(K.OFFSET_DELETE, Op.READ, T, (Op.DELETE, G), group_id="g", topics=PARTITIONS),
     case(

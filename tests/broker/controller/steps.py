@@ -26,6 +26,7 @@ def join_isr(world, *isr):
     return world.propose(broker, KEY, isr)
 
 
-def reassign(world, target, key=KEY):
+def reassign(world, target, key=KEY, **options):
     """Ask for a reassignment, or with None a cancellation; return the refusal."""
-    return world.run(world.core.alter_partition_reassignments({key: target}))[key]
+    asked = world.core.alter_partition_reassignments({key: target}, **options)
+    return world.run(asked)[key]

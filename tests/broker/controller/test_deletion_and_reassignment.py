@@ -314,3 +314,26 @@ def test_what_is_asked_for_later_goes_before_the_znode(world):
     assert reassign(world, (1, 3)) is None
     assert world.znodes.reassignments == {}
     assert world.core.reassignments[KEY].target == (1, 3)
+
+
+def test_a_reassignment_may_be_bound_to_the_number_of_replicas(world):
+    """Counted are its replicas, or those of the move under way (KIP-860)."""
+    world.create_topic("t", (1, 2))
+    world.settle()
+
+    def refused(*target):
+        refusal = reassign(world, target, keep_replication_factor=True)
+        return None if refusal is None else refusal.code
+
+    assert refused(1, 2, 3) is ErrorCode.invalid_replication_factor
+    assert (
+        refused(
+            3,
+        )
+        is ErrorCode.invalid_replication_factor
+    )
+    assert refused(2, 3) is None
+    # Three replicas for now, of which one is to go.
+    assert refused(1, 2, 3) is ErrorCode.invalid_replication_factor
+    assert refused(3, 1) is None
+    assert reassign(world, None, keep_replication_factor=True) is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.wire.header import parse_request_header
 
-TABLE = Path(__file__).parent / "golden" / "kafka-3.9.1.tsv"
+TABLES = sorted((Path(__file__).parent / "golden").glob("kafka-*.tsv"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Golden:
 
 def read_table() -> list[Golden]:
     rows = []
-    for line in TABLE.read_text().splitlines():
+    for line in (it for table in TABLES for it in table.read_text().splitlines()):
         key, version, direction, kind, values, frame = line.split("\t")
         rows.append(
             Golden(

@@ -1,9 +1,14 @@
-"""Make ``kafka-3.9.1.tsv``: every message as Kafka's own serializer writes it.
+"""Make ``kafka-*.tsv``: every message as Kafka's own serializer writes it.
 
 Run by hand, with the jars of kafka-clients 3.9.1, jackson-databind, jackson-core,
 jackson-annotations (2.16) and slf4j-api in a directory, and a JDK of 17 or later:
 
     python make_golden.py DIRECTORY_OF_JARS > kafka-3.9.1.tsv
+
+With the jars of Kafka 4.1.1 and this table, a second one holds the newer versions of
+served APIs:
+
+    python make_golden.py DIRECTORY_OF_JARS kafka-3.9.1.tsv > kafka-4.1.1.tsv
 
 Two messages per API, direction and version: ``full`` has every field set, arrays of
 two, and all values distinct, so that swapped fields show; ``bare`` has nulls, empty
@@ -33,6 +38,9 @@ KEYS = {*APIS, 17, *range(24, 32), 34, 36, *range(48, 52), 56, 61, 65, 66, 68, 6
 def main() -> None:
     """Print the table."""
     jars = sorted(Path(sys.argv[1]).glob("*.jar"))
+    lines = [it for table in sys.argv[2:] for it in Path(table).read_text().split("\n")]
+    known = {tuple(line.split("\t")[:3]) for line in lines}
+    keys = APIS.keys() if known else KEYS
     with zipfile.ZipFile(next(j for j in jars if "kafka-clients" in j.name)) as jar:
         schemas = [
             json.loads(re.sub(r"(?m)//.*$", "", jar.read(name).decode()))
@@ -42,9 +50,11 @@ def main() -> None:
     rows = []
     for schema in sorted(schemas, key=lambda each: (each["apiKey"], each["type"])):
         key = schema["apiKey"]
-        if key not in KEYS:
+        if key not in keys:
             continue
         for version in versions(schema):
+            if (str(key), str(version), schema["type"]) in known:
+                continue
             for full in (True, False):
                 values = Values(schema, version, full).message()
                 rows.append((schema, key, version, full, json.dumps(values)))

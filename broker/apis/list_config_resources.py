@@ -1,0 +1,74 @@
+"""ListConfigResources (74): the names that configs can be described of (KIP-1142).
+
+Versions: 0-1.
+
+Behaviour: all topics and all brokers. A kind that Kafka does not list is
+UNSUPPORTED_VERSION, for the whole request. Kinds that have no configs here (client
+metrics, groups, loggers of brokers) have no resources.
+
+Version notes: v0 lists client metrics only (KIP-714); v1 takes kinds, none meaning all.
+
+Left out: loggers of brokers, configs of groups and client metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.common.access import on_cluster
+from broker.apis.common.api import Api
+from broker.apis.common.config_resources import TYPE_NAMES, ConfigResourceType
+from broker.authorization.acls import AclOperation
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
+from planes.slices import in_steps
+
+# The first version that lists more than client metrics.
+_KINDS_SINCE: Final = 1
+
+
+async def handle(
+    request: Request, body: ListConfigResourcesRequest, broker: Broker
+) -> ListConfigResourcesResponse:
+    """List the resources of each kind that is asked for."""
+    kinds = {int(kind) async for kind in in_steps(body.resource_types)}
+    if not kinds <= TYPE_NAMES.keys():
+        return ListConfigResourcesResponse(
+            error_code=ErrorCode.unsupported_version, config_resources=[]
+        )
+    rows: list[ConfigResource] = []
+    if request.api_version >= _KINDS_SINCE:
+        cache = broker.metadata_cache.view()
+        if not kinds or ConfigResourceType.TOPIC in kinds:
+            rows += [
+                ConfigResource(
+                    resource_name=topic.name, resource_type=ConfigResourceType.TOPIC
+                )
+                async for topic in in_steps(cache.topics())
+            ]
+        if not kinds or ConfigResourceType.BROKER in kinds:
+            rows += [
+                ConfigResource(
+                    resource_name=str(each.broker.id),
+                    resource_type=ConfigResourceType.BROKER,
+                )
+                for each in cache.on_listener(request.peer.listener)
+            ]
+    return ListConfigResourcesResponse(error_code=ErrorCode.none, config_resources=rows)
+
+
+API: Final = Api(
+    key=ApiKey.LIST_CONFIG_RESOURCES,
+    versions=(0, 1),
+    request_class=ADMIN,
+    handle=handle,
+    access=on_cluster(AclOperation.DESCRIBE_CONFIGS),
+)

@@ -1,0 +1,146 @@
+"""Versions of Kafka 4 that Kafka 3.9 does not have: Kafka 4.1's answers and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+import pytest
+
+from broker.protocol.api_keys import ApiKey
+from tests.broker.apis.requests import batch
+from tests.kafka.conftest import SETTINGS, Both, beside_kafka
+from tests.kafka.java_tools import VERSIONS, KafkaPrograms
+from tests.kafka.peer import Peer
+from tests.kafka.requests import LAST_IN_3_9, newer_versions, topic, topic_id
+from tests.kafka.test_same_groups import join, ready, sync
+from tests.kafka.test_same_records import fetch, produce
+
+pytestmark = pytest.mark.kafka
+
+# Kafka 4.1 has a version less.
+IN_KAFKA_4_2 = {"LIST_OFFSETS v11"}
+
+
+@pytest.fixture(scope="module")
+def newer(
+    programs_of: Callable[[str], KafkaPrograms],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Both]:
+    directory = tmp_path_factory.mktemp("newer")
+    with beside_kafka(programs_of(VERSIONS[1]), directory, **SETTINGS) as both:
+        yield both
+
+
+def test_the_answers_are_the_same(newer: Both) -> None:
+    for talk in (records, metadata, groups, reassignments, resources):
+        newer.compare(talk)
+    wanted = {
+        f"{key.name} v{version}"
+        for key in LAST_IN_3_9
+        for version in newer_versions(key)
+    }
+    assert wanted - newer.asked == IN_KAFKA_4_2
+
+
+def records(peer: Peer) -> None:
+    name = topic(peer, "newer")
+    for at in (1000, 3000):
+        produce(peer, name, batch(b"a", b"b", timestamp_ms=at))
+    named = topic_id(peer, name)
+    for version in newer_versions(ApiKey.FETCH):
+        for offset in (0, 3, 4, 5):
+            fetch(peer, named, offset, version=version)
+        fetch(peer, UUID(int=77), version=version)
+    for timestamp in (-1, -2, -3, -4, -5, -6, 0, 1001, 3001):
+        peer.send(
+            ApiKey.LIST_OFFSETS,
+            10,
+            replica_id=-1,
+            topics=[
+                {
+                    "name": each,
+                    "partitions": [{"partition_index": 0, "timestamp": timestamp}],
+                }
+                for each in (name, "nowhere")
+            ],
+        )
+
+
+def metadata(peer: Peer) -> None:
+    known = topic_id(peer, topic(peer, "described", 2))
+    for version in newer_versions(ApiKey.METADATA):
+        for wanted in (
+            [{"name": "described"}, {"name": "unknown"}, {"name": "a/b"}],
+            [{"topic_id": known, "name": None}],
+            [{"topic_id": UUID(int=77), "name": None}],
+            [],
+        ):
+            peer.send(
+                ApiKey.METADATA,
+                version,
+                topics=wanted,
+                include_topic_authorized_operations=True,
+            )
+    for version in newer_versions(ApiKey.DESCRIBE_CLUSTER):
+        for kind in (1, 2, 3):
+            for fenced in (False, True):
+                peer.send(
+                    ApiKey.DESCRIBE_CLUSTER,
+                    version,
+                    include_cluster_authorized_operations=True,
+                    endpoint_type=kind,
+                    include_fenced_brokers=fenced and kind == 1,
+                )
+
+
+def groups(peer: Peer) -> None:
+    group = ready(peer, "newer")
+    sync(peer, group, join(peer, group).member_id)
+    for version in newer_versions(ApiKey.DESCRIBE_GROUPS):
+        peer.send(ApiKey.DESCRIBE_GROUPS, version, groups=[group, "unknown-group", ""])
+        # Known groups have configs in Kafka 4, and operations on them.
+        peer.send(
+            ApiKey.DESCRIBE_GROUPS,
+            version,
+            groups=["unknown-group"],
+            include_authorized_operations=True,
+        )
+
+
+def reassignments(peer: Peer) -> None:
+    name = topic(peer, "moved")
+    for version in newer_versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
+        for replicas in ([1], [7], [1, 7], [], None):
+            for may_change in (False, True):
+                peer.send(
+                    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+                    version,
+                    allow_replication_factor_change=may_change,
+                    topics=[
+                        {
+                            "name": each,
+                            "partitions": [
+                                {"partition_index": 0, "replicas": replicas}
+                            ],
+                        }
+                        for each in (name, "nowhere")
+                    ],
+                )
+
+
+def resources(peer: Peer) -> None:
+    topic(peer, "listed-resource")
+    for version in newer_versions(ApiKey.LIST_CONFIG_RESOURCES):
+        # Loggers of brokers have no configs here.
+        for kinds in ([2], [4], [2, 4], [16], [32], [2, 16], [3], [2, 3]):
+            answer = peer.ask(
+                ApiKey.LIST_CONFIG_RESOURCES, version, resource_types=kinds
+            )
+            found = {
+                (each.resource_type, each.resource_name)
+                for each in answer.config_resources
+                if not each.resource_name.startswith("__")
+            }
+            told = (answer.error_code, sorted(found))
+            peer.note(f"LIST_CONFIG_RESOURCES v{version}", str(told))
