@@ -82,19 +82,11 @@ ADDITIONS = (
             Line(
                 "experiments/design/request_shapes.py",
                 "@dataclass(frozen=True, slots=True, kw_only=True)\n"
-<<<<<<< HEAD
-                "class ListConfigResourcesShape(RequestShape):\n"
-                '    """LIST_CONFIG_RESOURCES, which has no parameters."""\n\n'
-                "    def body(self, on: Occasion) -> ListConfigResourcesRequest:\n"
-                '        """Return a request, all of which is its header."""\n'
-                "        return ListConfigResourcesRequest()\n\n\n",
-=======
-                "class UpdateFeaturesShape(Shape):\n"
+                "class UpdateFeaturesShape(RequestShape):\n"
                 '    """UPDATE_FEATURES, without any feature."""\n\n'
                 "    def body(self, on: Occasion) -> UpdateFeaturesRequest:\n"
                 '        """Return a request that changes nothing."""\n'
                 "        return UpdateFeaturesRequest(feature_updates=())\n\n\n",
->>>>>>> d9d8d214 (broker/apis: serve the versions of Kafka 4 that change little)
                 "SHAPES: Final",
             ),
             Line(
