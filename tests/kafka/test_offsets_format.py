@@ -111,7 +111,7 @@ def test_a_group_that_kafka_wrote_is_read(
             read_group(record.value)
     shard = Shard[Group](0, lambda group_id: True)
     lists = ([(it.key, it.value) for it in piece] for piece in pieces(log))
-    for _ in read_groups(shard, lists, lambda: Instant(0, 0)):
+    for _ in read_groups(shard, lists, lambda: Instant(0, 0), {}):
         pass
     shard.check()
     group = shard.by_id["group"]
