@@ -113,8 +113,8 @@ def test_a_group_that_kafka_wrote_is_read(
     lists = ([(it.key, it.value) for it in piece] for piece in pieces(log))
     for _ in read_groups(shard, lists, lambda: Instant(0, 0), {}):
         pass
-    shard.check()
     group = shard.by_id["group"]
+    group.check()
     (member,) = group.roster
     assert (group.state.value, group.generation) == ("Stable", 1)
     assert (member.instance_id, member.client_id) == ("instance", "client")
