@@ -105,10 +105,6 @@ async def handle(
 
 
 def _add(wanted: _Wanted, upsertion: ScramCredentialUpsertion) -> None:
-    if upsertion.iterations < ITERATIONS_MIN:
-        wanted.refuse(ErrorCode.unacceptable_credential, "Too few iterations")
-    elif upsertion.iterations > ITERATIONS_MAX:
-        wanted.refuse(ErrorCode.unacceptable_credential, "Too many iterations")
     mechanism = SCRAM_BY_NUMBER.get(upsertion.mechanism)
     credential = None
     if mechanism is not None:
@@ -118,6 +114,10 @@ def _add(wanted: _Wanted, upsertion: ScramCredentialUpsertion) -> None:
             )
         )
     wanted.add(upsertion.mechanism, upsertion.name, credential)
+    if upsertion.iterations < ITERATIONS_MIN:
+        wanted.refuse(ErrorCode.unacceptable_credential, "Too few iterations")
+    elif upsertion.iterations > ITERATIONS_MAX:
+        wanted.refuse(ErrorCode.unacceptable_credential, "Too many iterations")
 
 
 async def _alter(user: str, changes: Mapping[str, str | None], broker: Broker) -> None:

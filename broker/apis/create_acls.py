@@ -5,8 +5,9 @@ Versions: 1-3.
 Behaviour:
 - Each entry succeeds or fails alone; those that succeed are durable with the answer.
   One that is there already succeeds.
-- INVALID_REQUEST for an empty name, for a cluster that is not ``kafka-cluster``, and
-  for a principal without a type; under ZooKeeper also for a name with a slash.
+- INVALID_REQUEST for an unknown kind, an empty name, a cluster that is not
+  ``kafka-cluster``, and a principal without a type; under ZooKeeper also for a name
+  with a slash.
 - Kinds that only filters have (ANY, MATCH) get UNKNOWN_SERVER_ERROR for the whole
   request, as in Kafka. Without an authorizer each entry gets SECURITY_DISABLED.
 - A request can be preempted between entries.
@@ -105,7 +106,7 @@ def _with(
 
 
 def _binding(row: AclCreation) -> AclBinding:
-    """Return a request's binding; raise `MalformedFrame` for an unknown kind."""
+    """Return a request's binding; raise `MalformedFrame` for UNKNOWN."""
     return AclBinding(
         ResourcePattern(
             known(ResourceType, row.resource_type),
@@ -132,7 +133,9 @@ def _is_filter(binding: AclBinding) -> bool:
 
 
 def _check(binding: AclBinding) -> None:
-    kind, name, _ = binding.pattern
+    kind, name, pattern_type = binding.pattern
+    if 0 in (kind, pattern_type, binding.entry.operation, binding.entry.permission):
+        raise _invalid("The ACL has an unknown kind")
     if kind is ResourceType.CLUSTER and name != CLUSTER_NAME:
         raise _invalid(
             f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"

@@ -162,3 +162,8 @@ def test_elections_and_reassignments(peer: Peer) -> None:
         0,
         topics=[{"name": name, "partition_indexes": [0, 1]}],
     )
+
+
+@same_answers
+def test_there_are_no_resources_of_client_metrics(peer: Peer) -> None:
+    peer.send(ApiKey.LIST_CONFIG_RESOURCES, 0)

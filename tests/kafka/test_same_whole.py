@@ -18,7 +18,9 @@ from tests.kafka.requests import versions
 pytestmark = pytest.mark.kafka
 
 # KRaft has no use for these; other tests compare them with what controllers sent.
+# Markers of Kafka's coordinators are written here in `test_kafka_transactions.py`.
 CONTROLLERS = {
+    ApiKey.WRITE_TXN_MARKERS,
     ApiKey.LEADER_AND_ISR,
     ApiKey.STOP_REPLICA,
     ApiKey.UPDATE_METADATA,

@@ -49,18 +49,15 @@ def test_it_runs_when_nobody_else_does_and_says_how_fast(tmp_path: Path) -> None
             assert os.sched_getscheduler(probe.pid) == os.SCHED_IDLE
             if pinning.broker is not None:
                 assert os.sched_getaffinity(probe.pid) == {pinning.broker}
-            # Nobody is slower than on average before the first turns are over.
-            in_vain = time.monotonic_ns() + 3600 * 10**9
-            times.append(probe.times(in_vain))
+            times.append(probe.loop_us())
     # A loop of 300 steps, whatever the machine.
-    assert all(1_000 < each.mean_ns < 10_000_000 for each in times)
-    assert all(each.slowest_ns == each.mean_ns for each in times)
+    assert all(1 < loop_us < 10_000 for loop_us in times)
 
 
 def test_the_cpu_is_kept_awake_while_nobody_asks(tmp_path: Path) -> None:
     with SpeedProbe(Pinning.here(), tmp_path, nothing) as probe:
         probe.begin()
-        probe.times()
+        probe.loop_us()
         before_s = process_cpu_s(probe.pid)
         # CPU time alone ends this: on a busy machine it takes longer.
         while process_cpu_s(probe.pid) < before_s + 0.02:
@@ -83,14 +80,13 @@ def test_it_answers_beside_who_takes_the_whole_cpu(tmp_path: Path) -> None:
             child.line(10.0)
         # No wait of before goes on: other tests have these CPUs, too.
         probe.begin()
-        probe.times()
+        probe.loop_us()
         for child in (broker, other):
             watch = Watch(probe, pinning.broker, (broker,))
             child.tell("")
             child.line(30.0)
-            loop, machine = watch.end()
-            assert loop.mean_ns > 0
-            assert loop.slowest_ns > 0
+            loop_us, machine = watch.end()
+            assert loop_us > 0
             told.append(machine)
     if pinning.broker is None or "others_s" not in told[0]:
         pytest.skip("the kernel does not say who waits for which CPU")

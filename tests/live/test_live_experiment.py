@@ -227,7 +227,7 @@ def experiment(**changes: Any) -> Experiment:
 
 def run_first_trial(built: Experiment, directory: Path) -> tuple[RunResult, RunFiles]:
     out = RunFiles(requests=directory / "r.parquet", samples=directory / "s.parquet")
-    trial = next(iter(plan(planned_points(built))))
+    trial = next(iter(plan(planned_points(built)))).on_machine()
     world = Live(tick=lambda: None)
     return world.run(trial, trace.generate(built, trial.block), out), out
 

@@ -41,22 +41,21 @@ class FilterFields(Protocol):
 
 
 def known(kind: type[E], code: int) -> E:
-    """Return the kind of a code; raise `MalformedFrame` for an unknown one.
+    """Return the kind of a code; raise `MalformedFrame` for that of UNKNOWN.
 
     Kafka closes the connection of a client that asks for that, with an authorizer or
-    without.
+    without. Codes that are no kind's mean UNKNOWN, too, and are read.
     """
-    try:
-        found = kind(code)
-    except ValueError:
-        found = kind(_UNKNOWN)
-    if found == _UNKNOWN:
+    if code == _UNKNOWN:
         raise MalformedFrame(f"{kind.__name__} {code} is UNKNOWN")
-    return found
+    try:
+        return kind(code)
+    except ValueError:
+        return kind(_UNKNOWN)
 
 
 def filter_of(row: FilterFields) -> AclFilter:
-    """Return a request's filter; raise `MalformedFrame` for an unknown kind."""
+    """Return a request's filter; raise `MalformedFrame` for UNKNOWN."""
     return AclFilter(
         known(ResourceType, row.resource_type_filter),
         row.resource_name_filter,

@@ -164,7 +164,9 @@ def test_describe_groups(client: Client, version: int) -> None:
     assert (member.client_host, member.member_assignment) == ("/10.0.0.1", b"mine")
     assert member.member_metadata == b"\0\0\0\0\0\1\0\1t"
     assert (simple.group_state, simple.protocol_type) == ("Empty", "")
-    assert (missing.group_state, missing.error_code) == ("Dead", NONE)
+    # KIP-1043 names the error from version 6 on.
+    error = ErrorCode.group_id_not_found if version >= 6 else NONE
+    assert (missing.group_state, missing.error_code) == ("Dead", error)
     assert missing.members == ()
 
 

@@ -83,7 +83,7 @@ def test_a_parked_fetch_that_repeats_a_partition_costs_an_append_one_look() -> N
             world.produce("t", b"x")
         assert not waiting.done
         costs.append(calls[0])
-    assert costs[1] == costs[2]
+    assert costs[2] <= costs[1]
 
 
 def test_a_consumer_of_ten_thousand_partitions_costs_an_append_one_look() -> None:
@@ -103,7 +103,7 @@ def test_a_consumer_of_ten_thousand_partitions_costs_an_append_one_look() -> Non
             world.produce("t", b"x")
         costs.append(calls[0])
         assert not waiting.done
-    assert costs[1] == costs[2]
+    assert costs[2] <= costs[1]
 
 
 def test_bytes_of_all_partitions_count_towards_the_least_that_a_fetch_wants() -> None:
