@@ -246,7 +246,8 @@ def test_a_start_is_refused_by_the_name_of_the_key_or_serves(
             subject.live(subject.use)
             served += 1
         assert_silent(caplog, tried)
-    assert served
+    # A JAAS line without a listener is refused whatever it holds.
+    assert served or name == "sasl.jaas.config"
 
 
 def assert_told(row: Any, key: Key[Any], name: str, value: str) -> None:
