@@ -155,7 +155,7 @@ def _time_ms(found: Mapping[str, Any], claim: str) -> int | None:
         raise ValueError(f"the token's {claim} is no time") from None
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     """Return a claim that may be one text or a list of texts."""
     values = value if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]

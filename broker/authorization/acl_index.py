@@ -38,7 +38,7 @@ class AclIndex:
 
     def __init__(self) -> None:
         self._entries: dict[ResourcePattern, _ByPrincipal] = {}
-        # How many prefixes of each length there are, by type.
+        # Number of prefixes by type and length.
         self._lengths: dict[ResourceType, Counter[int]] = {}
 
     def put(self, pattern: ResourcePattern, entries: Collection[AclEntry]) -> None:

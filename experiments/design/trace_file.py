@@ -20,7 +20,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -321,7 +321,7 @@ def _place(path: Path, row: int) -> str:
     if path.suffix != ".csv":
         return f"row {row + 1}"
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        reader: Any = csv.reader(lines)
+        reader = csv.reader(lines)
         next(reader)
         for number, _ in enumerate(filter(None, reader)):
             if number == row:

@@ -50,7 +50,7 @@ def test_only_committed_records_are_read() -> None:
                     await producer.abort_transaction()
                 else:
                     await producer.commit_transaction()
-            # What was never sent is given up.
+            # Unsent records are given up.
             await producer.begin_transaction()
             receipt = await producer.send("t", b"given up")
             await producer.abort_transaction()

@@ -17,8 +17,8 @@ from tests.kafka.requests import versions
 
 pytestmark = pytest.mark.kafka
 
-# KRaft has no use for these; other tests compare them with what controllers sent.
-# Markers of Kafka's coordinators are written here in `test_kafka_transactions.py`.
+# Requests of controllers and brokers, which KRaft lacks, or our listener refuses. Other
+# tests compare them with those of Kafka's controllers and coordinators.
 CONTROLLERS = {
     ApiKey.WRITE_TXN_MARKERS,
     ApiKey.LEADER_AND_ISR,

@@ -30,7 +30,7 @@ GROUP_KEY_VERSION: Final = 2
 # The last field of an offset's key.
 PARTITION_BYTES: Final = 4
 # Members that are read, built, or lost in one step.
-MEMBERS_PER_STEP: Final = 64
+MEMBERS_PER_STEP: Final = 48
 # An offset of version 3 without metadata: nearly all commits are.
 _PLAIN_COMMIT: Final = struct.Struct(">hqihq")
 _PLAIN_VERSION: Final = b"\0\3"

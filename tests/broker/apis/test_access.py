@@ -591,7 +591,7 @@ def test_a_fetch_waits_for_what_may_be_read_and_for_nothing_else() -> None:
     assert rows["t"].records
     assert not rows["u"].records
     assert rows["u"].error_code is ErrorCode.topic_authorization_failed
-    # Where nothing may be read, nothing is waited for.
+    # A Fetch that may read nothing is answered at once.
     world.become(ALICE)
     only = fetch_fields({("u", 0): 0})
     call = world.start(

@@ -150,7 +150,7 @@ def test_filters_find_and_delete_what_kafka_says_they_match() -> None:
     assert len(described(world)) == 6
     by_name = described(world, name="t", kind=TOPIC, pattern=LITERAL)
     assert len(by_name) == 2
-    # What decides about the topic "topic": the prefixes, and the star.
+    # Entries that decide about the topic "topic": the prefixes, and the star.
     matching = described(world, name="topic", kind=TOPIC, pattern=PatternType.MATCH)
     assert {(row[1], row[2]) for row in matching} == {
         (PREFIXED, "to"),

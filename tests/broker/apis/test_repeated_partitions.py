@@ -73,8 +73,8 @@ def test_a_fetch_answers_a_partition_once_where_it_was_named_first() -> None:
 def test_a_parked_fetch_that_repeats_a_partition_costs_an_append_one_look() -> None:
     """It once looked at all of 200,000 for each append, a third of a second long."""
     costs = []
-    # The first fills caches.
-    for times in (1, 1, 10_000):
+    # The first ones fill caches.
+    for times in (1, 1, 1, 10_000):
         world = World()
         world.create("t", 1)
         waiting = world.start(ApiKey.FETCH, 4, **fetch_of([T] * times, **WITHOUT_END))
@@ -83,13 +83,13 @@ def test_a_parked_fetch_that_repeats_a_partition_costs_an_append_one_look() -> N
             world.produce("t", b"x")
         assert not waiting.done
         costs.append(calls[0])
-    assert costs[2] <= costs[1]
+    assert costs[-1] == costs[-2]
 
 
 def test_a_consumer_of_ten_thousand_partitions_costs_an_append_one_look() -> None:
     costs = []
-    # The first fills caches.
-    for partitions in (1, 1, MANY):
+    # The first ones fill caches.
+    for partitions in (1, 1, 1, MANY):
         world = World()
         world.create("t")
         # One replica under many names: logs of their own would take minutes to make.
@@ -103,7 +103,7 @@ def test_a_consumer_of_ten_thousand_partitions_costs_an_append_one_look() -> Non
             world.produce("t", b"x")
         costs.append(calls[0])
         assert not waiting.done
-    assert costs[2] <= costs[1]
+    assert costs[-1] == costs[-2]
 
 
 def test_bytes_of_all_partitions_count_towards_the_least_that_a_fetch_wants() -> None:

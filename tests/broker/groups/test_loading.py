@@ -21,7 +21,7 @@ from tests.fuzzing.starvation import StarvationProbe
 
 BUDGET_CALLS = 20_000
 # A step is a fraction of a millisecond, but for records of whole groups.
-STEP_CALLS = 5_000
+STEP_CALLS = 4_000
 MANY = 10_000
 
 

@@ -37,7 +37,7 @@ def of_version(version):
     return context
 
 
-# What a client has, what the listener demands, and the principal of those let in.
+# A client's certificate, the listener's demand, and the principal if it is let in.
 ATTEMPTS = {
     "no certificate, none asked for": (client_context(), {}, "ANONYMOUS"),
     "a certificate that is not asked for": (client_context(alice()), {}, "ANONYMOUS"),

@@ -92,7 +92,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if not self.writes:
             return UNAVAILABLE
         self.model[name] = after
-        # What the log does not hold is lost by a restart.
+        # Changes that the log does not hold are lost by a restart.
         self.logged[name] = replace(after, before=-1, raised=False, is_marked=False)
         return NONE
 
