@@ -377,9 +377,13 @@ def _complete(entity: type[Any], messages: ModuleType, side: str) -> None:
         if name not in present:
             setattr(entity, name, default)
     for field in fields:
-        struct = kind_of(field).struct
-        if struct is not None:
-            _complete(struct, messages, side)
+        kind = kind_of(field)
+        if kind.wire_type == "datetime_i64" and not kind.nullable:
+            # Kafka writes -1 for no time, which kio declares for some fields only.
+            stated: Any = field.type
+            field.type = stated | None
+        if kind.struct is not None:
+            _complete(kind.struct, messages, side)
 
 
 def _with_size(pieces: list[bytes]) -> bytes:
