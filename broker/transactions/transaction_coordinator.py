@@ -5,7 +5,8 @@ transactional id, lets it decide (`broker.transactions.transaction`), and writes
 decision to ``__transaction_state``; the answer is given when all in-sync replicas have
 it. Verbs never wait: an answer that is not there yet is returned as `Waiting`. ``work``
 does a piece of the due work: aborting transactions that are open for too long, and
-forgetting ids that nobody uses.
+forgetting ids that nobody uses. A partition without open transactions, or without ids,
+has none of it: a broker whose clients use no transactions is not woken.
 
 Refuses: everything on ids of partitions that this broker does not lead or has not read
 yet (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
@@ -95,7 +96,7 @@ class TransactionCoordinator:
         self._shards = Shards[Transaction](config.partitions, log, clock)
         self._chores = Timers[_Task](on_earlier_deadline)
         # Ids that a chore has still to look at.
-        self._to_look_at: deque[tuple[_Chore, Iterator[Transaction]]] = deque()
+        self._to_look_at: deque[tuple[_Task, Iterator[Transaction]]] = deque()
         self.markers = Markers(
             clock,
             is_current=self._is_current,
@@ -129,8 +130,9 @@ class TransactionCoordinator:
             pass
 
     def _loaded(self, shard: Shard[Transaction]) -> None:
-        for chore in _Chore:
-            self._schedule(_Task(chore, shard.partition))
+        if shard.by_id:
+            for chore in _Chore:
+                self._schedule(_Task(chore, shard.partition))
         self.markers.add_loaded(shard)
 
     # ---- what has come due ------------------------------------------------------
@@ -150,14 +152,16 @@ class TransactionCoordinator:
         task = self._chores.pop_due(self._clock().ns)
         if task is None:
             return False
-        self._schedule(task)
         shard = self._shards.by_partition.get(task.partition)
         if shard is not None and not shard.loading:
             ids = iter(tuple(shard.by_id.values()))
-            self._to_look_at.append((task.chore, ids))
+            self._to_look_at.append((task, ids))
         return True
 
     def _schedule(self, task: _Task) -> None:
+        """Do a chore after its interval, unless it is scheduled already."""
+        if task in self._chores:
+            return
         config = self._config
         interval_ms = (
             config.abort_timed_out_interval_ms
@@ -167,9 +171,10 @@ class TransactionCoordinator:
         self._chores.schedule(task, self._clock().ns + interval_ms * NS_PER_MS)
 
     def _look_at_some(self) -> None:
-        chore, ids = self._to_look_at[0]
+        task, ids = self._to_look_at[0]
         now = self._clock()
-        look_at = self._abort_if_late if chore is _Chore.ABORT else self._expire_if_old
+        aborts = task.chore is _Chore.ABORT
+        look_at = self._abort_if_late if aborts else self._expire_if_old
         for _ in range(IDS_PER_STEP):
             transaction = next(ids, None)
             if transaction is None:
@@ -177,6 +182,8 @@ class TransactionCoordinator:
                 return
             if self._shards.has(transaction.name, transaction):
                 look_at(transaction, now)
+                if not aborts or transaction.state is TransactionState.ONGOING:
+                    self._schedule(task)
 
     def _abort_if_late(self, transaction: Transaction, now: Instant) -> None:
         if not transaction.is_timed_out(now.wall_ms):
@@ -248,7 +255,8 @@ class TransactionCoordinator:
         self, request: InitRequest, new_id: int | None, now: Instant
     ) -> Transaction:
         name = request.transactional_id
-        ids = self._shards.shard(name).by_id
+        shard = self._shards.shard(name)
+        ids = shard.by_id
         if name not in ids:
             if new_id is None:
                 # The id has expired since `needs_producer_id`.
@@ -262,6 +270,7 @@ class TransactionCoordinator:
                     updated_ms=now.wall_ms,
                 ),
             )
+            self._schedule(_Task(_Chore.EXPIRE, shard.partition))
         return ids[name]
 
     def add_partitions(
@@ -324,6 +333,8 @@ class TransactionCoordinator:
                 error = ErrorCode.not_coordinator
             if error is ErrorCode.none:
                 transaction.written()
+                if value.state is TransactionState.ONGOING:
+                    self._schedule(_Task(_Chore.ABORT, shard.partition))
             else:
                 transaction.refused()
             then(error)

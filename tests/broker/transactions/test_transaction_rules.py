@@ -6,6 +6,7 @@ import pytest
 
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import NS_PER_MS
 from broker.transactions.transaction import ProducerIdAndEpoch, TransactionValue
 from broker.transactions.transaction_coordinator import InitRequest
 from broker.transactions.transaction_records import transaction_record
@@ -207,6 +208,28 @@ def test_an_idle_id_is_forgotten_and_an_open_one_is_not() -> None:
     assert world.state("open") is TransactionState.ONGOING
     world.start()
     assert {each.name for each in world.coordinator.all()} == {"open"}
+
+
+def test_nothing_is_due_without_open_transactions_and_ids() -> None:
+    """Else every idle broker is woken several times a second, for nothing."""
+    world = TransactionWorld()
+    assert world.coordinator.next_event_ns() is None
+    producer = world.producer()
+    expiry_ns = world.coordinator.next_event_ns()
+    assert expiry_ns == world.config.remove_expired_interval_ms * NS_PER_MS
+    world.add(producer, 0)
+    assert world.coordinator.next_event_ns() == (
+        world.config.abort_timed_out_interval_ms * NS_PER_MS
+    )
+    world.end(producer)
+    world.finish()
+    world.advance(world.config.abort_timed_out_interval_ms)
+    assert world.coordinator.next_event_ns() == expiry_ns
+    world.start()
+    assert world.coordinator.next_event_ns() is not None
+    # One step finds the idle id old, the next one finds nothing.
+    world.advance(world.config.transactional_id_expiration_ms * 2)
+    assert world.coordinator.next_event_ns() is None
 
 
 def test_markers_are_sent_again_until_each_is_written(world: TransactionWorld) -> None:
