@@ -4,8 +4,8 @@ Versions: 1-3.
 
 Behaviour: each filter is answered with the entries that it deleted; they are gone
 durably with the answer. An entry that several filters match is listed under the first.
-Without an authorizer each filter gets SECURITY_DISABLED. A request can be preempted
-between patterns.
+A filter with an unknown kind gets INVALID_REQUEST. Without an authorizer each filter
+gets SECURITY_DISABLED. A request can be preempted between patterns.
 
 Version notes: v1 has pattern types (KIP-290), v2 is flexible.
 
@@ -43,6 +43,10 @@ from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import Pace, in_steps, preempt
 
+_UNKNOWN_KIND: Final = KafkaError(
+    ErrorCode.invalid_request, "The filter has an unknown kind."
+)
+
 
 async def handle(
     request: Request, body: DeleteAclsRequest, broker: Broker
@@ -60,16 +64,17 @@ async def handle(
         ]
         return DeleteAclsResponse(filter_results=rows)
     matched = await _delete(filters, broker)
-    return DeleteAclsResponse(
-        filter_results=[
+    rows = []
+    async for index, each in in_steps(enumerate(filters)):
+        outcome = _UNKNOWN_KIND if each.has_unknown_kind else NO_ERROR
+        rows.append(
             DeleteAclsFilterResult(
-                error_code=ErrorCode.none,
-                error_message=None,
+                error_code=outcome.code,
+                error_message=outcome.message,
                 matching_acls=matched.get(index, ()),
             )
-            async for index in in_steps(range(len(filters)))
-        ]
-    )
+        )
+    return DeleteAclsResponse(filter_results=rows)
 
 
 async def _delete(

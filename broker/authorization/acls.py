@@ -168,6 +168,16 @@ class AclFilter(NamedTuple):
     operation: AclOperation
     permission: PermissionType
 
+    @property
+    def has_unknown_kind(self) -> bool:
+        """Return whether a kind is UNKNOWN: then nothing passes."""
+        return 0 in (
+            self.resource_type,
+            self.pattern_type,
+            self.operation,
+            self.permission,
+        )
+
     def passes_pattern(self, pattern: ResourcePattern) -> bool:
         """Return whether entries of a pattern may pass.
 

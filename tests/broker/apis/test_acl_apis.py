@@ -121,19 +121,33 @@ def test_what_only_filters_say_refuses_the_whole_request(
     assert described(world) == set()
 
 
-@pytest.mark.parametrize("code", [0, 99, -1])
 @pytest.mark.parametrize(
     ("key", "fields"),
     [
-        (ApiKey.CREATE_ACLS, lambda code: {"creations": [acl(kind=code)]}),
-        (ApiKey.DELETE_ACLS, lambda code: {"filters": [wanted(operation=code)]}),
-        (ApiKey.DESCRIBE_ACLS, lambda code: wanted(pattern=code)),
+        (ApiKey.CREATE_ACLS, {"creations": [acl(kind=0)]}),
+        (ApiKey.DELETE_ACLS, {"filters": [wanted(operation=0)]}),
+        (ApiKey.DESCRIBE_ACLS, wanted(pattern=0)),
     ],
 )
-def test_an_unknown_kind_closes_the_connection(
-    key: ApiKey, fields: Any, code: int
+def test_the_code_of_unknown_closes_the_connection(
+    key: ApiKey, fields: dict[str, Any]
 ) -> None:
-    assert Guarded().start(key, 3, **fields(code)).closed
+    assert Guarded().start(key, 3, **fields).closed
+
+
+@pytest.mark.parametrize("code", [99, -1])
+def test_codes_of_no_kind_are_refused_alone_and_find_nothing(code: int) -> None:
+    """Kafka reads them as UNKNOWN, but closes the connection for its code only."""
+    world = Guarded()
+    invalid = ErrorCode.invalid_request
+    assert create(world, acl(), acl(kind=code)) == [ErrorCode.none, invalid]
+    kept = described(world)
+    assert len(kept) == 1
+    assert described(world, pattern=code) == set()
+    filters = [wanted(operation=code), wanted(kind=code)]
+    answer = world.send(ApiKey.DELETE_ACLS, 3, filters=filters)
+    assert [row.error_code for row in answer.filter_results] == [invalid, invalid]
+    assert described(world) == kept
 
 
 def test_filters_find_and_delete_what_kafka_says_they_match() -> None:
