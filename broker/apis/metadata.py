@@ -251,8 +251,6 @@ def _add_cluster(
     with brokers would say that there are no topics.
     """
     if body.topics:
-        # Version 13's error of the whole answer is a call to begin anew (KIP-1102).
-        answer.error_code = ErrorCode.none
         cache = broker.metadata_cache
         answer.brokers = _brokers(request, cache)
         answer.cluster_id = broker.cluster_id

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from broker.apis.common.log_steps import preemptibly
 from broker.apis.common.waiting import ConnectionGone, parked_for_client
+from broker.apis.metadata import API as METADATA
 from broker.handling.error_answer import error_answer
 from broker.handling.kafka_apis import KafkaApis
 from broker.handling.registry import APIS
 from broker.handling.wrapped_apis import WrappedApis
+from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.errors import MalformedFrame
+from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.messages.fetch import FetchRequest
 from broker.protocol.wire.codec import decode
 from broker.requests.request import CLOSE, Request, Response
@@ -25,6 +28,18 @@ from planes.slices import Wake
 OWN_CLIENT_ID: Final = "doorkeeper-testing"
 
 WakeLater = Callable[[float, Wake], None]
+
+
+def _in_rows(request: Request, body: Any, answer: Any, broker: Broker) -> None:
+    """Leave the error to the topics: an error of all, librdkafka takes for a pause."""
+    METADATA.error_answer.complete(request, body, answer, broker)
+    if body.topics:
+        answer.error_code = ErrorCode.none
+
+
+_METADATA: Final = replace(
+    METADATA, error_answer=replace(METADATA.error_answer, complete=_in_rows)
+)
 
 
 class ObservedApis(WrappedApis):
@@ -85,6 +100,8 @@ class ObservedApis(WrappedApis):
         """End a request by a fault."""
         if rule.action == "fail":
             api = APIS[request.api_key]
+            if api is METADATA:
+                api = _METADATA
             answer = error_answer(api, request, body, rule.error, self._broker)
             return await preemptibly(answer)
         if rule.handled:
