@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,17 @@ LOGINS = {
     "PLAIN": login("PLAIN", PLAIN, "alice", PASSWORDS[0]),
     "SCRAM-SHA-256": login("SCRAM-SHA-256", SCRAM, "bob", PASSWORDS[1]),
 }
+
+
+@pytest.fixture(autouse=True)
+def computed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute salted passwords on this thread: virtual time waits for no other."""
+
+    async def run_here(compute: Callable[..., bytes], *arguments: object) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return compute(*arguments)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", run_here)
 
 
 async def round_trip(cluster: Cluster, settings: dict[str, Any]) -> None:

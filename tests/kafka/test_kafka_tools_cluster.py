@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from experiments.processes.child import Binding
 from experiments.processes.own_zookeeper import start_own_zookeeper
@@ -40,7 +40,12 @@ class Cluster:
         for each in self.brokers:
             stack.callback(end, each)
         self.tools = Tools(programs, self.brokers[0], at / "0")
-        until(lambda: len(set(self.leaders("none", 0))) == 0, "no topic")
+        until(self._is_whole, "all brokers know each other")
+
+    def _is_whole(self) -> bool:
+        return all(
+            len(metadata(each).brokers) == len(self.brokers) for each in self.brokers
+        )
 
     @staticmethod
     def _broker(at: Path, number: int, zookeeper: int) -> BrokerProcess:
@@ -63,6 +68,10 @@ class Cluster:
     def leaders(self, topic: str, count: int) -> list[str]:
         """Return who leads each partition."""
         return [leader for _, leader, _, _ in self.describe(topic)][:count]
+
+
+def metadata(broker: BrokerProcess) -> ClusterMetadata:
+    return AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10)
 
 
 def end(broker: BrokerProcess) -> None:
@@ -104,8 +113,7 @@ def everybody_knows(cluster: Cluster, topic: str) -> int:
     """
     counts = []
     for broker in cluster.brokers:
-        told = AdminClient({"bootstrap.servers": broker.bootstrap})
-        found = told.list_topics(timeout=10).topics.get(topic)
+        found = metadata(broker).topics.get(topic)
         counts.append(0 if found is None else len(found.partitions))
     return counts[0] if len(set(counts)) == 1 else -1
 
