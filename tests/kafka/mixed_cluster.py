@@ -320,6 +320,8 @@ def transact(
     producer = Producer(settings)
     producer.init_transactions(TIMEOUT_S)
     member = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    # librdkafka's producer waits for ever if there is no coordinator at the third try.
+    member.committed([Place(name, 0)], TIMEOUT_S)
     for number, value in enumerate(values):
         producer.begin_transaction()
         producer.produce(name, value, partition=0)
