@@ -2,7 +2,7 @@
 
 A checkpoint is a version line, a line with the number of entries, and a line per entry
 (Kafka's ``CheckpointFile``). All are replaced atomically. A file that does not parse is
-reported, not repaired: it says what the log may rely on.
+reported, not repaired: it says what the log may rely on. An empty one has no entries.
 """
 
 from __future__ import annotations
@@ -147,8 +147,13 @@ def _read_entries(
         return []
     lines = text.splitlines()
     path = join(directory, name)
-    if not lines or lines[0].strip() != str(_VERSION):
-        raise MalformedCheckpoint(path, lines[:1], f"version {_VERSION}")
+    if lines and lines[0].strip() != str(_VERSION):
+        raise MalformedCheckpoint(path, lines[0], f"version {_VERSION}")
+    if len(lines) < 2:
+        # Kafka creates the file empty, and reads it so until it is first replaced.
+        return []
+    if not text.endswith("\n"):
+        raise MalformedCheckpoint(path, lines[-1], "a line's end behind it")
     entries = [line.split() for line in lines[2:] if line.strip()]
     if lines[1:2] != [str(len(entries))]:
         raise MalformedCheckpoint(path, lines[1:2], f"{len(entries)} entries")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 from uuid import UUID
 
 from broker.disk.checkpoints import (
@@ -21,6 +22,9 @@ from broker.disk.checkpoints import (
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage, join
 from broker.protocol.errors import ConfigError
+
+# What each version of meta.properties must have.
+_NEEDED: Final = {"0": (), "1": ("cluster.id", "node.id")}
 
 
 def draw_uuid(rng: random.Random) -> UUID:
@@ -61,17 +65,15 @@ def claim(
     writes to them (`DirectoryLocks`); one that cannot be read or written is offline
     from then on. Raises `ConfigError`.
     """
-    found = {}
-    for directory in log_dirs.online:
-        try:
-            found[directory] = read_properties(storage, directory, META_PROPERTIES)
-        except OSError as error:
-            log_dirs.take_offline(directory, error)
-    cluster_ids = {
-        pairs["cluster.id"] for pairs in found.values() if "cluster.id" in pairs
+    found = _read(storage, log_dirs)
+    named = {
+        directory: pairs["cluster.id"]
+        for directory, pairs in found.items()
+        if "cluster.id" in pairs
     }
+    cluster_ids = set(named.values())
     if len(cluster_ids) > 1:
-        raise ConfigError("log.dirs", sorted(cluster_ids), "directories of one cluster")
+        raise ConfigError("log.dirs", named, "directories of one cluster")
     if of_cluster is not None and cluster_ids - {of_cluster}:
         expected = f"directories of {of_cluster}, the /cluster/id in ZooKeeper"
         raise ConfigError("log.dirs", cluster_ids.pop(), expected)
@@ -96,6 +98,31 @@ def claim(
         except OSError as error:
             log_dirs.take_offline(directory, error)
     return cluster_id
+
+
+def _read(storage: Storage, log_dirs: LogDirs) -> dict[str, dict[str, str]]:
+    """Return the pairs of each directory that can be read; others go offline."""
+    found = {}
+    for directory in log_dirs.online:
+        try:
+            pairs = read_properties(storage, directory, META_PROPERTIES)
+        except OSError as error:
+            log_dirs.take_offline(directory, error)
+        else:
+            _check(join(directory, META_PROPERTIES), pairs)
+            found[directory] = pairs
+    return found
+
+
+def _check(path: str, pairs: Mapping[str, str]) -> None:
+    """Refuse what Kafka's ``MetaProperties`` refuses; no pairs are those of no file."""
+    version = pairs.get("version", "0")
+    if version not in _NEEDED:
+        expected = f"one of {', '.join(_NEEDED)} in {path}"
+        raise ConfigError("log.dirs", f"version={version}", expected)
+    for key in _NEEDED[version]:
+        if not pairs.get(key):
+            raise ConfigError("log.dirs", f"no {key}", f"{key} in {path}")
 
 
 def known_broker_id(storage: Storage, directories: Iterable[str]) -> int | None:

@@ -44,15 +44,15 @@ def test_names_are_kafkas():
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
+        b"1\n",
         b"1\n0\n",
-        b"0\n",
         b"0\nx\n",
         b"0\n2\na 0 1\n",
         b"0\n1\na 0\n",
         b"0\n1\na zero 1\n",
         b"0\n1\na 0 one\n",
         b"0\n0\na 0 1\n",
+        b"0\n1\na 0 1",
     ],
 )
 def test_what_is_no_checkpoint_is_reported_with_its_path(content):
@@ -66,6 +66,13 @@ def test_no_file_is_an_empty_checkpoint():
     assert checkpoints.read_offsets(disk(), HOME, "none") == {}
     assert checkpoints.read_epochs(disk(), HOME) == []
     assert checkpoints.read_properties(disk(), HOME, "meta.properties") == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"0", b"0\n"])
+def test_what_kafka_has_created_and_not_written_yet_is_an_empty_checkpoint(content):
+    storage = disk()
+    put(storage, "some-checkpoint", content)
+    assert checkpoints.read_offsets(storage, HOME, "some-checkpoint") == {}
 
 
 def test_properties_are_read_as_kafka_writes_them():
@@ -134,6 +141,31 @@ def test_a_directory_from_before_clusters_had_ids_is_given_one_for_good():
     assert claim(storage, LogDirs(["/data/a"]), 4, uuid.uuid4) == known
     with pytest.raises(ConfigError, match=r"node\.id: found 5, expected 4"):
         claim(storage, LogDirs(["/data/a"]), 5, uuid.uuid4)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"version=2\ncluster.id=c\nnode.id=4\n", "found 'version=2'"),
+        (b"version=1\ncluster.id=c\n", "found 'no node.id'"),
+        (b"version=1\nnode.id=4\n", "found 'no cluster.id'"),
+        (b"version=1\ncluster.id=\nnode.id=4\n", "found 'no cluster.id'"),
+    ],
+)
+def test_properties_that_kafka_refuses_are_refused_by_their_path(content, expected):
+    storage = disk()
+    storage.make_directory("/data/a")
+    write_atomically(storage, "/data/a", "meta.properties", content)
+    with pytest.raises(ConfigError, match=f"{expected}.*/data/a/meta.properties"):
+        claim(storage, LogDirs(["/data/a"]), 4, uuid.uuid4)
+
+
+def test_empty_properties_are_those_of_a_fresh_directory():
+    storage = disk()
+    storage.make_directory("/data/a")
+    write_atomically(storage, "/data/a", "meta.properties", b"")
+    known = claim(storage, LogDirs(["/data/a"]), 4, lambda: uuid.UUID(int=1))
+    assert claim(storage, LogDirs(["/data/a"]), 4, uuid.uuid4) == known
 
 
 def test_a_directory_of_another_broker_or_cluster_is_refused():
