@@ -1,13 +1,14 @@
 """FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
-Versions: 0-4.
+Versions: 0-6.
 
 Behaviour: the leader of the group's partition of ``__consumer_offsets``, or of the id's
 in ``__transaction_state``. If that topic does not exist its creation is begun, and the
 answer is COORDINATOR_NOT_AVAILABLE, as in Kafka; the client asks again.
 
 Version notes: v1 asks for groups (0) or transactions (1), v3 is flexible, v4 asks for
-several keys at once (KIP-699).
+several keys at once (KIP-699), v5 is of clients that know TRANSACTION_ABORTABLE
+(KIP-890), v6 of those that know share coordinators (KIP-932).
 
 Left out: share coordinators (INVALID_REQUEST).
 """
@@ -132,7 +133,7 @@ async def _begin_topic(name: str, broker: Broker) -> None:
 
 API: Final = Api(
     key=ApiKey.FIND_COORDINATOR,
-    versions=(0, 4),
+    versions=(0, 6),
     request_class=METADATA,
     handle=handle,
     access=in_handler(
