@@ -52,7 +52,8 @@ class Cluster:
         self.ports = nodes.Ports.free()
         bound = Binding(parent=os.getpid(), cpu=None, nice=0)
         self._start = partial(start, at, self.ports.zookeeper, bound, lambda: None)
-        self._stack = stack
+        # One that is started later ends after the brokers, too: they stop with it.
+        self._zookeepers = stack.enter_context(ExitStack())
         self.start_zookeeper()
         keys = properties(
             at,
@@ -96,7 +97,7 @@ class Cluster:
 
     def start_zookeeper(self) -> None:
         """Start ZooKeeper, over the data of its last life if it had one."""
-        self.zookeeper = self._stack.enter_context(self._start())
+        self.zookeeper = self._zookeepers.enter_context(self._start())
         wait_for_zookeeper(self.zookeeper, self.ports.zookeeper, TIMEOUT_S)
 
 
