@@ -33,6 +33,8 @@ SteppingReader: TypeAlias = (
 
 # Below a millisecond for the smallest items, which have one byte.
 STEP_BYTES: Final = 4096
+# Plain numbers in arrays, by the wire's names.
+_NUMBERS: Final = {"int8": "b", "int32": "i"}
 _INT32: Final = struct.Struct(">i")
 
 
@@ -108,8 +110,8 @@ def stepping_reader(entity: type[Any]) -> SteppingReader:
 
 def _array_reader(entity: type[Any], kind: FieldKind) -> SteppingReader:
     length = _compact_length if entity.__flexible__ else _length
-    if kind.wire_type == "int32":
-        return _int32s_reader(length)
+    if kind.wire_type in _NUMBERS:
+        return _numbers_reader(length, _NUMBERS[kind.wire_type])
     if kind.struct is not None and has_array(kind.struct):
         return _nested_reader(length, stepping_reader(kind.struct))
     if kind.struct is not None:
@@ -176,8 +178,9 @@ def _nested_reader(length: _Length, item: SteppingReader) -> SteppingReader:
     return read
 
 
-def _int32s_reader(length: _Length) -> SteppingReader:
-    """Return the reader of an array of plain numbers."""
+def _numbers_reader(length: _Length, code: str) -> SteppingReader:
+    """Return the reader of an array of plain numbers; ``code`` is that of `struct`."""
+    size = struct.calcsize(f">{code}")
 
     def read(
         frame: bytes, offset: int, pace: Pace
@@ -188,9 +191,9 @@ def _int32s_reader(length: _Length) -> SteppingReader:
         numbers: list[int] = []
         while count:
             some = min(count, STEP_BYTES)
-            numbers += struct.unpack_from(f">{some}i", frame, offset)
+            numbers += struct.unpack_from(f">{some}{code}", frame, offset)
             count -= some
-            offset += 4 * some
+            offset += size * some
             if offset >= pace.until:
                 yield
                 pace.until = offset + STEP_BYTES
