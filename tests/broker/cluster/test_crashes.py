@@ -187,7 +187,7 @@ def _starts(storage: MemoryStorage) -> bool:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"1\n0\n", b"0\n5\n", b"\xff", b"0\n1\nt 0\n"]
+    "content", [b"1\n", b"1\n0\n", b"0\n5\n", b"\xff", b"0\n1\nt 0\n"]
 )
 def test_a_damaged_checkpoint_is_named_and_left_as_it_is(content: bytes) -> None:
     storage = World(SETTINGS).storage.after_kill()
