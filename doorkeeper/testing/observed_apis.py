@@ -18,6 +18,7 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.messages.fetch import FetchRequest
+from broker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from broker.protocol.wire.codec import decode
 from broker.requests.request import CLOSE, Request, Response
 from doorkeeper.testing.faults import FaultRule, FaultTable
@@ -30,8 +31,10 @@ OWN_CLIENT_ID: Final = "doorkeeper-testing"
 WakeLater = Callable[[float, Wake], None]
 
 
-def _in_rows(request: Request, body: Any, answer: Any, broker: Broker) -> None:
-    """Leave the error to the topics: an error of all, librdkafka takes for a pause."""
+def _in_rows(
+    request: Request, body: MetadataRequest, answer: MetadataResponse, broker: Broker
+) -> None:
+    """Give the error to the topics alone: librdkafka retries that of an answer."""
     METADATA.error_answer.complete(request, body, answer, broker)
     if body.topics:
         answer.error_code = ErrorCode.none
