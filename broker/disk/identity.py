@@ -23,7 +23,7 @@ from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage, join
 from broker.protocol.errors import ConfigError
 
-# What each version of meta.properties must have.
+# Keys that each version of meta.properties must have.
 _NEEDED: Final = {"0": (), "1": ("cluster.id", "node.id")}
 
 
