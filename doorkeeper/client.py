@@ -1,5 +1,6 @@
 """The names of the Trio client that a program needs; docs/trio-client.md shows how."""
 
+from broker.client.admin import KafkaAdmin, open_admin
 from broker.client.consumer.commits import GroupMetadata
 from broker.client.consumer.consumer import KafkaConsumer, open_consumer
 from broker.client.consumer.consumer_record import ConsumerRecord
@@ -13,12 +14,14 @@ __all__ = [
     "ConsumerRecord",
     "ErrorCode",
     "GroupMetadata",
+    "KafkaAdmin",
     "KafkaConsumer",
     "KafkaError",
     "KafkaProducer",
     "RebalanceListener",
     "Receipt",
     "TopicPartition",
+    "open_admin",
     "open_consumer",
     "open_producer",
 ]

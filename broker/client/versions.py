@@ -51,6 +51,17 @@ SPOKEN_BETWEEN_BROKERS: Final[Versions] = MappingProxyType(
         ApiKey.WRITE_TXN_MARKERS: (1, 1),
     }
 )
+SPOKEN_BY_ADMINS: Final[Versions] = MappingProxyType(
+    {
+        **SPOKEN,
+        ApiKey.LIST_GROUPS: (0, 5),
+        ApiKey.DESCRIBE_GROUPS: (0, 6),
+        ApiKey.DESCRIBE_CONFIGS: (1, 4),
+        ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+        ApiKey.DESCRIBE_QUORUM: (0, 2),
+        ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    }
+)
 HANDSHAKE: Final = ApiVersionsRequest(
     client_software_name="doorkeeper", client_software_version="0.1.0"
 )

@@ -18,6 +18,7 @@ from broker.protocol.topic_partition import TopicPartition
 from tests.client.interoperation import (
     CODECS,
     PARTITIONS,
+    compare_admins,
     keyed_records,
     read_with_ours,
     write_with_ours,
@@ -175,3 +176,7 @@ def test_apache_kafka_takes_our_transactions(bootstrap: str) -> None:
     assert values == [b"0", b"2", b"4"]
     assert offset == 4
     assert code is ErrorCode.producer_fenced
+
+
+def test_librdkafkas_admin_and_ours_receive_the_same(bootstrap: str) -> None:
+    compare_admins(bootstrap)

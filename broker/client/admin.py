@@ -1,0 +1,346 @@
+"""The administration client: a cluster's brokers, topics, configs, disks and groups.
+
+The reading half of Kafka's ``Admin``. Each call is one request to one broker, and
+returns the rows of its answer. The caller combines the answers of several brokers: a
+broker that does not answer then hides nothing of the others.
+
+No call creates anything: topics are not auto-created, and groups are asked of the
+broker that lists them. Looking for the coordinator of a group would create
+``__consumer_offsets``.
+
+A broker that does not serve an API answers UNSUPPORTED_VERSION.
+
+>>> async def example():
+...     async with open_admin("localhost:9092") as admin:
+...         print(await admin.describe_cluster())
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple, TypeVar
+
+from broker.client.background import background
+from broker.client.config import COMMON, ClientConfig, parse_bootstrap, read_settings
+from broker.client.failures import check, disconnected
+from broker.client.login import logged_in
+from broker.client.network_client import Address, Connect, NetworkClient, connect_tcp
+from broker.client.partitions import by_topic
+from broker.client.tls import secured
+from broker.client.versions import SPOKEN_BY_ADMINS
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.describe_cluster import DescribeClusterRequest
+from broker.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+from broker.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+)
+from broker.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+from broker.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from broker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+from broker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from broker.protocol.messages.message import AnyRequest, AnyResponse
+from broker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from broker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponsePartition,
+)
+from broker.protocol.topic_partition import TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+TOPIC: Final = 2
+BROKER: Final = 4
+_QUORUM: Final = "__cluster_metadata"
+_NO_OFFSET: Final = -1
+# Another broker may answer where this one is away.
+_AWAY: Final = (ErrorCode.network_exception, ErrorCode.request_timed_out)
+
+R = TypeVar("R", bound=AnyResponse)
+
+
+class BrokerDescription(NamedTuple):
+    """A broker. One that is fenced is registered with the controller and not alive."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool = False
+
+
+class ClusterDescription(NamedTuple):
+    """A cluster; ``controller_id`` is -1 if there is none or it is not known.
+
+    With ``has_quorum`` the controller is the leader of a KRaft quorum, which need not
+    be one of the brokers.
+    """
+
+    cluster_id: str | None
+    controller_id: int
+    has_quorum: bool
+    brokers: tuple[BrokerDescription, ...]
+
+
+@asynccontextmanager
+async def open_admin(
+    bootstrap: str,
+    *,
+    connect: Connect = connect_tcp,
+    ssl_context: ssl.SSLContext | None = None,
+    rng: random.Random | None = None,
+    **settings: Any,
+) -> AsyncIterator[KafkaAdmin]:
+    """Open an administration client for the cluster at ``bootstrap``.
+
+    Settings are those that producers and consumers share. Raises `ConfigError`.
+    """
+    config = read_settings(COMMON, settings)
+    connect = logged_in(config, secured(config, connect, ssl_context))
+    admin = KafkaAdmin(config, bootstrap, connect, rng or random.Random())
+    async with background() as nursery:
+        await nursery.start(admin.client.run)
+        yield admin
+
+
+class KafkaAdmin:
+    """Asks brokers; made by `open_admin`. Every call raises `KafkaError`."""
+
+    def __init__(
+        self, config: ClientConfig, bootstrap: str, connect: Connect, rng: random.Random
+    ) -> None:
+        self.client = NetworkClient(config, connect, rng, SPOKEN_BY_ADMINS)
+        self._bootstrap = [Address(*each) for each in parse_bootstrap(bootstrap)]
+        self._brokers: dict[int, Address] = {}
+        # The broker that answered last, asked first.
+        self._last: Address | None = None
+
+    # ---- the cluster ----------------------------------------------------------------
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Return brokers and controller, by Metadata where nothing better is served."""
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False, include_fenced_brokers=True
+        )
+        try:
+            answer = await self._anywhere(request)
+        except KafkaError as error:
+            if error.code is not ErrorCode.unsupported_version:
+                raise
+            return await self._by_metadata()
+        check(answer.error_code, answer.error_message)
+        brokers = tuple(
+            BrokerDescription(it.broker_id, it.host, it.port, it.rack, it.is_fenced)
+            for it in answer.brokers
+        )
+        return await self._described(answer.cluster_id, answer.controller_id, brokers)
+
+    async def _by_metadata(self) -> ClusterDescription:
+        answer = await self._metadata([])
+        brokers = tuple(
+            BrokerDescription(it.node_id, it.host, it.port, it.rack)
+            for it in answer.brokers
+        )
+        return await self._described(answer.cluster_id, answer.controller_id, brokers)
+
+    async def _described(
+        self, cluster_id: str | None, named: int, brokers: tuple[BrokerDescription, ...]
+    ) -> ClusterDescription:
+        self._take(brokers)
+        leader = await self._quorum_leader()
+        controller_id = named if leader is None else leader
+        return ClusterDescription(
+            cluster_id, controller_id, leader is not None, brokers
+        )
+
+    async def _quorum_leader(self) -> int | None:
+        """Return the leader of the KRaft quorum, None where there is no quorum.
+
+        Under KRaft the controller that Metadata and DescribeCluster name is any broker
+        that is alive (``KRaftMetadataCache.getRandomAliveBroker``).
+        """
+        row = RequestPartitionData(partition_index=0)
+        topic = RequestTopicData(topic_name=_QUORUM, partitions=[row])
+        try:
+            answer = await self._anywhere(DescribeQuorumRequest(topics=[topic]))
+        except KafkaError as error:
+            if error.code is ErrorCode.unsupported_version:
+                return None
+            raise
+        found = [it.leader_id for topic in answer.topics for it in topic.partitions]
+        is_answered = answer.error_code is ErrorCode.none
+        return found[0] if is_answered and found else -1
+
+    # ---- topics ---------------------------------------------------------------------
+
+    async def describe_topics(
+        self, names: Iterable[str] | None = None
+    ) -> Sequence[MetadataResponseTopic]:
+        """Return topics by name, or all; each has an error code of its own."""
+        answer = await self._metadata(None if names is None else list(names))
+        return answer.topics
+
+    async def _metadata(self, names: list[str] | None) -> MetadataResponse:
+        topics = (
+            None if names is None else [MetadataRequestTopic(name=it) for it in names]
+        )
+        answer = await self._anywhere(
+            MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        )
+        self._take(
+            BrokerDescription(it.node_id, it.host, it.port, it.rack)
+            for it in answer.brokers
+        )
+        return answer
+
+    async def describe_configs(
+        self, resource_type: int, name: str
+    ) -> Sequence[DescribeConfigsResourceResult]:
+        """Return the configs of a topic, or of a broker, whose name is its id."""
+        resource = DescribeConfigsResource(
+            resource_type=resource_type, resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[resource])
+        if resource_type == BROKER:
+            answer = await self._at(int(name), request)
+        else:
+            answer = await self._anywhere(request)
+        for result in answer.results:
+            check(result.error_code, result.error_message)
+        return [it for result in answer.results for it in result.configs]
+
+    async def list_offsets(
+        self, leader_id: int, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
+        """Return offsets from the partitions' leader; each has its own error code."""
+        topics = [
+            ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    ListOffsetsPartition(partition_index=it, timestamp=timestamp)
+                    for it in numbers
+                ],
+            )
+            for name, numbers in by_topic(partitions).items()
+        ]
+        request = ListOffsetsRequest(replica_id=-1, topics=topics)
+        answer = await self._at(leader_id, request)
+        return {
+            TopicPartition(topic.name, it.partition_index): it
+            for topic in answer.topics
+            for it in topic.partitions
+        }
+
+    async def describe_log_dirs(
+        self, broker_id: int
+    ) -> Sequence[DescribeLogDirsResult]:
+        """Return a broker's log directories with the sizes of all its replicas."""
+        answer = await self._at(broker_id, DescribeLogDirsRequest(topics=None))
+        check(answer.error_code, "DescribeLogDirs")
+        return answer.results
+
+    # ---- groups ---------------------------------------------------------------------
+
+    async def list_groups(self, broker_id: int) -> Sequence[ListedGroup]:
+        """Return the groups that a broker coordinates."""
+        answer = await self._at(broker_id, ListGroupsRequest())
+        check(answer.error_code, "ListGroups")
+        return answer.groups
+
+    async def describe_groups(
+        self, coordinator_id: int, groups: Iterable[str]
+    ) -> Sequence[DescribedGroup]:
+        """Return groups of one coordinator; each has an error code of its own."""
+        request = DescribeGroupsRequest(groups=list(groups))
+        return (await self._at(coordinator_id, request)).groups
+
+    async def committed(
+        self, coordinator_id: int, group: str
+    ) -> dict[TopicPartition, OffsetFetchResponsePartition]:
+        """Return all offsets that a group has committed; each has an error code."""
+        request = OffsetFetchRequest(group_id=group, topics=None)
+        answer = await self._at(coordinator_id, request)
+        check(answer.error_code, group)
+        return {
+            TopicPartition(topic.name, it.partition_index): it
+            for topic in answer.topics
+            for it in topic.partitions
+            if it.committed_offset != _NO_OFFSET
+        }
+
+    # ---- brokers --------------------------------------------------------------------
+
+    def _take(self, brokers: Iterable[BrokerDescription]) -> None:
+        self._brokers = {
+            it.id: Address(it.host, it.port) for it in brokers if not it.is_fenced
+        }
+
+    async def _at(self, broker_id: int, request: AnyRequest[R]) -> R:
+        """Ask one broker, whose address is looked up if it is not known."""
+        if broker_id not in self._brokers:
+            await self._metadata([])
+        address = self._brokers.get(broker_id)
+        if address is None:
+            raise disconnected(f"broker {broker_id} is not alive")
+        return await self.client.call(address, request)
+
+    async def _anywhere(self, request: AnyRequest[R]) -> R:
+        """Ask one broker after the other until one answers."""
+        last = [] if self._last is None else [self._last]
+        failure = disconnected("there is no broker to ask")
+        # Each once: a broker is often a bootstrap server, too.
+        for address in dict.fromkeys(
+            [*last, *self._brokers.values(), *self._bootstrap]
+        ):
+            try:
+                answer = await self.client.call(address, request)
+            except KafkaError as error:
+                if error.code not in _AWAY:
+                    raise
+                failure = error
+            else:
+                self._last = address
+                return answer
+        raise failure
+
+
+def by_leader(
+    topics: Iterable[MetadataResponseTopic],
+    wanted: Iterable[TopicPartition],
+) -> Mapping[int, list[TopicPartition]]:
+    """Return the wanted partitions by the leader that each has; others are left out."""
+    leaders = {
+        (topic.name, it.partition_index): it.leader_id
+        for topic in topics
+        for it in topic.partitions
+    }
+    found: dict[int, list[TopicPartition]] = {}
+    for partition in wanted:
+        leader = leaders.get(partition, -1)
+        if leader >= 0:
+            found.setdefault(leader, []).append(partition)
+    return found
