@@ -28,7 +28,7 @@ from broker.shards.effects import NS_PER_MS
 from broker.shards.shard import Shard
 from broker.shards.shards import Clock
 from broker.transactions.transaction import ProducerIdAndEpoch, Transaction
-from broker.transactions.transaction_state import PREPARED, TransactionState
+from broker.transactions.transaction_state import TransactionState
 
 logger = getLogger(__name__)
 
@@ -140,14 +140,20 @@ class Markers:
         rest = iter(value.partitions)
         while row := tuple(islice(rest, PARTITIONS_PER_ROW)):
             self._ready.append(MarkerRow(ending, row))
-        if not value.partitions:
+        if not value.partitions and self._is_current(ending):
             self._complete(ending)
         self._moved()
 
-    def add_loaded(self, shard: Shard[Transaction]) -> None:
-        """Write those of the transactions that a load has found decided."""
-        if shard.by_id:
-            self._loaded.append((shard, deque(shard.by_id.values())))
+    def add_loaded(
+        self, shard: Shard[Transaction], prepared: Iterable[Transaction]
+    ) -> None:
+        """Write those of the transactions that a load has found decided.
+
+        A transaction that is decided after the load is not among them: with two rows
+        the second would be taken for a marker of the next transaction.
+        """
+        if owed := deque(prepared):
+            self._loaded.append((shard, owed))
             self._moved()
 
     def answered(
@@ -197,9 +203,7 @@ class Markers:
     def _revive(self) -> None:
         shard, transactions = self._loaded[0]
         for _ in range(min(PARTITIONS_PER_ROW, len(transactions))):
-            transaction = transactions.popleft()
-            if transaction.state in PREPARED:
-                self.add(shard, transaction)
+            self.add(shard, transactions.popleft())
         if not transactions:
             self._loaded.popleft()
 

@@ -133,7 +133,7 @@ class TransactionCoordinator:
         if shard.by_id:
             for chore in _Chore:
                 self._schedule(_Task(chore, shard.partition))
-        self.markers.add_loaded(shard)
+        self.markers.add_loaded(shard, self.loading.pop_prepared(shard.partition))
 
     # ---- what has come due ------------------------------------------------------
 

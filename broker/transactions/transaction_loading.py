@@ -19,6 +19,7 @@ from broker.shards.shard import Shard, Steps
 from broker.shards.shards import Shards
 from broker.transactions.transaction import Transaction
 from broker.transactions.transaction_records import read_name, read_value
+from broker.transactions.transaction_state import PREPARED
 
 logger = getLogger(__name__)
 
@@ -37,6 +38,12 @@ class TransactionLoading(Loading[Transaction]):
         on_work: Callable[[], None],
     ) -> None:
         super().__init__("transactions", shards, on_loaded=on_loaded, on_work=on_work)
+        # By partition, transactions whose markers a loaded shard owes.
+        self._prepared: dict[int, dict[str, Transaction]] = {}
+
+    def pop_prepared(self, partition: int) -> Iterable[Transaction]:
+        """Return the transactions that a load has found decided."""
+        return self._prepared.pop(partition, {}).values()
 
     def _end(self, one: Transaction) -> Iterable[Effects]:
         # Its requests wait for writes, which fail or succeed without it.
@@ -44,6 +51,7 @@ class TransactionLoading(Loading[Transaction]):
 
     def _read(self, shard: Shard[Transaction]) -> Steps:
         number = size = 0
+        self._prepared[shard.partition] = {}
         for records in self._shards.log.replay(shard.partition):
             for key, value in records:
                 try:
@@ -62,14 +70,18 @@ class TransactionLoading(Loading[Transaction]):
             number += 1
         yield
 
-    @staticmethod
-    def _take(shard: Shard[Transaction], key: bytes, value: bytes | None) -> None:
+    def _take(self, shard: Shard[Transaction], key: bytes, value: bytes | None) -> None:
         name = read_name(key)
         if name is None:
             return
         if not shard.owns(name):
             raise UnreadableRecord(f"id {name!r} is another partition's")
-        if value is None:
+        found = None if value is None else Transaction(name, read_value(value))
+        prepared = self._prepared[shard.partition]
+        prepared.pop(name, None)
+        if found is None:
             shard.by_id.pop(name, None)
-        else:
-            shard.by_id[name] = Transaction(name, read_value(value))
+            return
+        shard.by_id[name] = found
+        if found.state in PREPARED:
+            prepared[name] = found

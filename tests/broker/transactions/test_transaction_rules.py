@@ -159,6 +159,27 @@ def test_a_prepared_transaction_is_completed_after_a_restart(
     assert world.answer() == []
 
 
+def test_a_transaction_that_is_decided_after_a_load_is_marked_once(
+    world: TransactionWorld,
+) -> None:
+    stored(world, state=TransactionState.ONGOING, started_ms=START_MS)
+    producer = ProducerIdAndEpoch(5, 0)
+    assert world.add(producer, 0) is NONE
+    assert world.end(producer) is NONE
+    assert len(world.answer()) == 1
+
+
+def test_a_loaded_transaction_without_partitions_ends_with_the_term(
+    world: TransactionWorld,
+) -> None:
+    stored(world, state=TransactionState.PREPARE_ABORT, started_ms=START_MS)
+    partition = world.coordinator.partition_for("x")
+    world.coordinator.resign(partition)
+    assert world.answer() == []
+    world.coordinator.elect(partition, 9)
+    world.finish()
+
+
 def test_the_epoch_and_the_next_id_of_kafkas_second_protocol_are_obeyed(
     world: TransactionWorld,
 ) -> None:
