@@ -1,6 +1,6 @@
 """EndTxn (26): commit or abort a transaction.
 
-Versions: 0-4.
+Versions: 0-5.
 
 Behaviour:
 - Answered when the outcome is in ``__transaction_state``. The markers are written
@@ -8,11 +8,14 @@ Behaviour:
   CONCURRENT_TRANSACTIONS.
 - A repeated request with the same outcome succeeds; one with the other outcome is
   INVALID_TXN_STATE.
+- Clients send v5 if ``transaction.version`` 2 is finalized. It raises the epoch, and
+  answers the producer id and epoch of the next transaction. An abort succeeds without a
+  transaction, too.
 
 Version notes: v2 may answer PRODUCER_FENCED, v3 is flexible, v4 may answer
-TRANSACTION_ABORTABLE (KIP-890).
+TRANSACTION_ABORTABLE, v5 raises the epoch with every transaction (KIP-890).
 
-Left out: v5, which raises the epoch with every transaction (``transaction.version`` 2).
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -28,32 +31,49 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
+from broker.shards.waiting import Waiting
 from broker.transactions.transaction import ProducerIdAndEpoch
+from broker.transactions.transaction_coordinator import ProducerAnswer
 
 _FENCED_SINCE: Final = 2
+_EPOCH_RAISED_SINCE: Final = 5
 
 
 async def handle(
     request: Request, body: EndTxnRequest, broker: Broker
 ) -> EndTxnResponse:
     """Decide the outcome."""
+    version = request.api_version
     try:
-        waiting = broker.transactions.end(
-            body.transactional_id,
-            ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
-            body.committed,
-        )
-        error = await answer_to(waiting)
+        answer = await answer_to(await _end(version, body, broker))
     except KafkaError as refused:
-        error = refused.code
-    if error is ErrorCode.producer_fenced and request.api_version < _FENCED_SINCE:
+        answer = ProducerAnswer(refused.code)
+    error = answer.error
+    if error is ErrorCode.producer_fenced and version < _FENCED_SINCE:
         error = ErrorCode.invalid_producer_epoch
-    return EndTxnResponse(error_code=error)
+    return EndTxnResponse(
+        error_code=error,
+        producer_id=answer.producer.producer_id,
+        producer_epoch=answer.producer.epoch,
+    )
+
+
+async def _end(
+    version: int, body: EndTxnRequest, broker: Broker
+) -> Waiting[ProducerAnswer]:
+    name, transactions = body.transactional_id, broker.transactions
+    producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+    if version < _EPOCH_RAISED_SINCE:
+        return transactions.end(name, producer, body.committed)
+    new_id = None
+    if transactions.end_needs_producer_id(name, producer):
+        new_id = await broker.producer_ids.next()
+    return transactions.end_and_raise_epoch(name, producer, body.committed, new_id)
 
 
 API: Final = Api(
     key=ApiKey.END_TXN,
-    versions=(0, 4),
+    versions=(0, 5),
     request_class=GROUP,
     handle=handle,
     access=on_transaction(),

@@ -16,6 +16,11 @@ it is in the log.
   number is left for fencing.
 - InitProducerId with the present id and epoch (KIP-360) raises the epoch of the same
   producer. ``last_epoch`` recognises its repetition. It is not in the log, as in Kafka.
+- With ``transaction.version`` 2 (KIP-890) every outcome raises the epoch, so that late
+  batches of a transaction are never taken for the next one's. The producer is given the
+  new epoch at once. At the last epoch it is given a new producer id with epoch 0, which
+  counts when the markers are written under the old id. A repeated request is recognised
+  by its epoch, not by the state.
 - A prepared outcome is final: the markers follow, whatever happens.
 """
 
@@ -28,6 +33,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.transactions.transaction_state import (
     BEFORE,
+    COMPLETE,
     IDLE,
     PREPARED,
     TransactionState,
@@ -36,8 +42,8 @@ from broker.transactions.transaction_state import (
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 EPOCH_MAX: Final = 32_767
-# Clients of this transaction.version and later have their epoch raised by EndTxn.
-_EPOCH_PER_TRANSACTION: Final = 2
+# The transaction.version in which every outcome raises the epoch.
+EPOCH_PER_TRANSACTION: Final = 2
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -51,8 +57,8 @@ class ProducerIdAndEpoch(NamedTuple):
 class TransactionValue:
     """A transactional id as the log keeps it, and ``last_epoch``.
 
-    ``next_producer_id`` and ``client_version`` are written by Kafka 4 for clients of
-    ``transaction.version`` 2; they are obeyed here, and never begun.
+    ``previous_producer_id`` is that of the value before. ``client_version`` is the
+    ``transaction.version`` of the last request that changed the transaction.
     """
 
     producer_id: int
@@ -66,6 +72,30 @@ class TransactionValue:
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     client_version: int = 0
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        """The producer that requests are compared with."""
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
+
+    @property
+    def next_producer(self) -> ProducerIdAndEpoch:
+        """The producer of the next transaction."""
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return self.producer
+        return ProducerIdAndEpoch(self.next_producer_id, 0)
+
+
+class _Outcome(NamedTuple):
+    prepared: TransactionState
+    complete: TransactionState
+
+
+# By whether the transaction commits.
+_OUTCOMES: Final = {
+    True: _Outcome(TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+    False: _Outcome(TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
+}
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -124,8 +154,6 @@ class Transaction:
         self._check_free()
         if known is not None and not self._may_be(known):
             raise KafkaError(ErrorCode.producer_fenced)
-        if value.state in PREPARED:
-            raise KafkaError(ErrorCode.concurrent_transactions)
         if value.state is TransactionState.ONGOING:
             return self.fence(now_ms)
         producer_id, epoch, last_epoch = self._next_epoch(known, new_id)
@@ -133,7 +161,6 @@ class Transaction:
             replace(
                 value,
                 producer_id=producer_id,
-                previous_producer_id=value.producer_id,
                 epoch=epoch,
                 last_epoch=last_epoch,
                 timeout_ms=timeout_ms,
@@ -141,7 +168,6 @@ class Transaction:
                 partitions=frozenset(),
                 started_ms=-1,
                 updated_ms=now_ms,
-                client_version=0,
             )
         )
 
@@ -178,14 +204,16 @@ class Transaction:
         self,
         producer: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
+        client_version: int,
         now_ms: int,
     ) -> TransactionValue | None:
-        """Add partitions, which begins a transaction; None: they are in it already."""
-        self._check_producer(producer)
+        """Add partitions, which begins a transaction; None: they are in it already.
+
+        A producer with a new id is CONCURRENT_TRANSACTIONS before its old id is gone.
+        """
         self._check_free()
+        self._check_producer(producer)
         value = self.value
-        if value.state in PREPARED:
-            raise KafkaError(ErrorCode.concurrent_transactions)
         is_ongoing = value.state is TransactionState.ONGOING
         if is_ongoing and partitions <= value.partitions:
             return None
@@ -196,7 +224,7 @@ class Transaction:
                 partitions=value.partitions | partitions if is_ongoing else partitions,
                 started_ms=value.started_ms if is_ongoing else now_ms,
                 updated_ms=now_ms,
-                client_version=0,
+                client_version=client_version,
             )
         )
 
@@ -218,19 +246,83 @@ class Transaction:
         self._check_producer(producer)
         self._check_free()
         state = self.value.state
-        wanted, reached = (
-            (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-            if is_commit
-            else (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
-        )
         if state is TransactionState.ONGOING:
-            return self._decide(replace(self.value, state=wanted, updated_ms=now_ms))
-        if state is reached:
+            prepared = _OUTCOMES[is_commit].prepared
+            return self._decide(
+                replace(self.value, state=prepared, updated_ms=now_ms, client_version=0)
+            )
+        if state is _OUTCOMES[is_commit].complete:
             return None
-        if state is wanted:
-            raise KafkaError(ErrorCode.concurrent_transactions)
-        raise KafkaError(
-            ErrorCode.invalid_txn_state, f"the transaction is in state {state.label}"
+        raise self._invalid_state()
+
+    def end_needs_new_id(self, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether `end_and_raise_epoch` may need a new producer id."""
+        return self.value.producer == producer and is_exhausted(producer.epoch)
+
+    def end_and_raise_epoch(
+        self,
+        producer: ProducerIdAndEpoch,
+        is_commit: bool,
+        new_id: int | None,
+        now_ms: int,
+    ) -> TransactionValue | None:
+        """Decide the outcome for a client of ``transaction.version`` 2; None: repeated.
+
+        An abort needs no ongoing transaction: a producer whose requests have failed
+        does not know whether a partition was added.
+        """
+        self._check_free()
+        value = self.value
+        is_repeated = self._is_repeated_end(producer)
+        if producer.producer_id != value.producer_id and not is_repeated:
+            raise KafkaError(ErrorCode.invalid_producer_id_mapping)
+        if producer.epoch != value.epoch and not is_repeated:
+            raise KafkaError(ErrorCode.producer_fenced)
+        if is_repeated:
+            if value.state is _OUTCOMES[is_commit].complete:
+                return None
+            raise self._invalid_state()
+        if value.state is not TransactionState.ONGOING and is_commit:
+            raise self._invalid_state()
+        next_id = NO_PRODUCER_ID
+        if is_exhausted(value.epoch):
+            if new_id is None:
+                raise KafkaError(ErrorCode.concurrent_transactions)
+            next_id = new_id
+        return self._prepare(is_commit, next_id, now_ms)
+
+    def _is_repeated_end(self, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether the answer to a producer's last EndTxn was lost."""
+        value = self.value
+        if value.state not in COMPLETE:
+            return False
+        if value.epoch == 0:
+            return producer == (value.previous_producer_id, EPOCH_MAX - 1)
+        return producer == (value.producer_id, value.epoch - 1)
+
+    def _prepare(
+        self, is_commit: bool, next_producer_id: int, now_ms: int
+    ) -> TransactionValue:
+        """Decide the outcome, and raise the epoch."""
+        value = self.value
+        is_ongoing = value.state is TransactionState.ONGOING
+        return self._decide(
+            replace(
+                value,
+                epoch=min(value.epoch + 1, EPOCH_MAX),
+                last_epoch=value.epoch,
+                next_producer_id=next_producer_id,
+                state=_OUTCOMES[is_commit].prepared,
+                started_ms=value.started_ms if is_ongoing else now_ms,
+                updated_ms=now_ms,
+                client_version=EPOCH_PER_TRANSACTION,
+            )
+        )
+
+    def _invalid_state(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.invalid_txn_state,
+            f"the transaction is in state {self.value.state.label}",
         )
 
     def is_timed_out(self, now_ms: int) -> bool:
@@ -250,12 +342,18 @@ class Transaction:
         """
         value = self.value
         if not self._has_failed_fence:
-            value = replace(value, epoch=value.epoch + 1, last_epoch=NO_EPOCH)
-        assert value.epoch <= EPOCH_MAX, self
+            # A repeated EndTxn 5 can be answered with the epoch of a fence, the last.
+            epoch = min(value.epoch + 1, EPOCH_MAX)
+            value = replace(value, epoch=epoch, last_epoch=NO_EPOCH)
         self.value = value
         self._is_fencing = True
         return self._decide(
-            replace(value, state=TransactionState.PREPARE_ABORT, updated_ms=now_ms)
+            replace(
+                value,
+                state=TransactionState.PREPARE_ABORT,
+                updated_ms=now_ms,
+                client_version=0,
+            )
         )
 
     def mark(self, written: frozenset[TopicPartition]) -> bool:
@@ -269,27 +367,19 @@ class Transaction:
         """Complete the transaction, whose markers are all written."""
         value = self.value
         is_commit = value.state is TransactionState.PREPARE_COMMIT
-        state = (
-            TransactionState.COMPLETE_COMMIT
-            if is_commit
-            else TransactionState.COMPLETE_ABORT
-        )
+        producer_id, epoch = value.next_producer
         self._has_failed_fence = False
-        completed = replace(
-            value, state=state, partitions=frozenset(), updated_ms=now_ms
-        )
-        if value.client_version >= _EPOCH_PER_TRANSACTION:
-            completed = replace(
-                completed,
-                previous_producer_id=value.producer_id,
-                last_epoch=value.epoch,
+        return self._decide(
+            replace(
+                value,
+                producer_id=producer_id,
+                epoch=epoch,
                 next_producer_id=NO_PRODUCER_ID,
+                state=_OUTCOMES[is_commit].complete,
+                partitions=frozenset(),
+                updated_ms=now_ms,
             )
-            if value.next_producer_id != NO_PRODUCER_ID:
-                completed = replace(
-                    completed, producer_id=value.next_producer_id, epoch=0
-                )
-        return self._decide(completed)
+        )
 
     def may_expire(self, before_ms: int) -> bool:
         """Return whether nothing is open, and nothing happened since a time."""
@@ -327,12 +417,13 @@ class Transaction:
             raise KafkaError(ErrorCode.producer_fenced)
 
     def _check_free(self) -> None:
-        if self.pending is not None:
+        if self.pending is not None or self.value.state in PREPARED:
             raise KafkaError(ErrorCode.concurrent_transactions)
 
     def _decide(self, value: TransactionValue) -> TransactionValue:
         assert self.pending is None, self
         assert self.value.state in BEFORE[value.state], (self, value)
+        value = replace(value, previous_producer_id=self.value.producer_id)
         assert value.state is TransactionState.DEAD or value.epoch >= 0, value
         self.pending = value
         return value

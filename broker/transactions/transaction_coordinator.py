@@ -60,7 +60,7 @@ class InitRequest:
     known: ProducerIdAndEpoch | None = None
 
 
-class InitAnswer(NamedTuple):
+class ProducerAnswer(NamedTuple):
     """The producer's id and epoch from now on, or an error."""
 
     error: ErrorCode
@@ -229,7 +229,7 @@ class TransactionCoordinator:
 
     def init_producer_id(
         self, request: InitRequest, new_id: int | None
-    ) -> Waiting[InitAnswer]:
+    ) -> Waiting[ProducerAnswer]:
         """InitProducerId: a producer id and epoch that fence all others of this id.
 
         ``new_id`` is used if `needs_producer_id` is true. Raises `KafkaError`.
@@ -237,16 +237,15 @@ class TransactionCoordinator:
         now = self._clock()
         transaction = self._find_or_new(request, new_id, now)
         value = transaction.init(request.known, request.timeout_ms, new_id, now.wall_ms)
-        waiting = Waiting[InitAnswer]()
+        waiting = Waiting[ProducerAnswer]()
 
         def then(error: ErrorCode) -> None:
             if error is ErrorCode.none and value.state in PREPARED:
                 error = ErrorCode.concurrent_transactions
             if error is ErrorCode.none:
-                producer = ProducerIdAndEpoch(value.producer_id, value.epoch)
-                waiting.settle(InitAnswer(error, producer))
+                waiting.settle(ProducerAnswer(error, value.producer))
             else:
-                waiting.settle(InitAnswer(error))
+                waiting.settle(ProducerAnswer(error))
 
         self._write(transaction, value, then)
         return waiting
@@ -278,10 +277,12 @@ class TransactionCoordinator:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
+        client_version: int = 0,
     ) -> Waiting[ErrorCode]:
         """AddPartitionsToTxn and AddOffsetsToTxn; raise `KafkaError`."""
         transaction = self._known(transactional_id)
-        value = transaction.add(producer, partitions, self._clock().wall_ms)
+        now_ms = self._clock().wall_ms
+        value = transaction.add(producer, partitions, client_version, now_ms)
         waiting = Waiting[ErrorCode]()
         if value is None:
             waiting.settle(ErrorCode.none)
@@ -297,15 +298,51 @@ class TransactionCoordinator:
 
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool
-    ) -> Waiting[ErrorCode]:
-        """EndTxn: answered when the outcome is decided; raise `KafkaError`."""
+    ) -> Waiting[ProducerAnswer]:
+        """EndTxn 0 to 4: answered when the outcome is decided; raise `KafkaError`."""
         transaction = self._known(transactional_id)
         value = transaction.end(producer, is_commit, self._clock().wall_ms)
-        waiting = Waiting[ErrorCode]()
+        return self._end(transaction, value)
+
+    def end_needs_producer_id(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> bool:
+        """Return whether `end_and_raise_epoch` needs a new id; raise `KafkaError`."""
+        return self._known(transactional_id).end_needs_new_id(producer)
+
+    def end_and_raise_epoch(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        is_commit: bool,
+        new_id: int | None,
+    ) -> Waiting[ProducerAnswer]:
+        """EndTxn 5: as `end`, answered with the producer of the next transaction.
+
+        ``new_id`` is used if `end_needs_producer_id` is true. Raises `KafkaError`.
+        """
+        transaction = self._known(transactional_id)
+        value = transaction.end_and_raise_epoch(
+            producer, is_commit, new_id, self._clock().wall_ms
+        )
+        return self._end(transaction, value)
+
+    def _end(
+        self, transaction: Transaction, value: TransactionValue | None
+    ) -> Waiting[ProducerAnswer]:
+        waiting = Waiting[ProducerAnswer]()
+
+        def then(error: ErrorCode) -> None:
+            if error is ErrorCode.none:
+                producer = (value or transaction.value).next_producer
+                waiting.settle(ProducerAnswer(error, producer))
+            else:
+                waiting.settle(ProducerAnswer(error))
+
         if value is None:
-            waiting.settle(ErrorCode.none)
+            then(ErrorCode.none)
         else:
-            self._write(transaction, value, waiting.settle)
+            self._write(transaction, value, then)
         return waiting
 
     def _known(self, transactional_id: str) -> Transaction:

@@ -2,8 +2,9 @@
 
 A key is a version and the transactional id (``TransactionLogKey`` 0). A value is read
 in versions 0 and 1 (``TransactionLogValue``; 1 is flexible and has tagged fields for
-KIP-890). Version 0 is written, as Kafka does without ``transaction.version``; values
-that a client of that feature wrote keep version 1.
+KIP-890). Version 0 is written, as Kafka does without ``transaction.version``, and
+version 1 for clients of ``transaction.version`` 2. Kafka 4.1 leaves out the previous
+and the next producer id; a restart forgets the id that a producer was given.
 
 Format: ``transaction-coordinator/src/main/resources/common/message/*.json`` in Kafka.
 """

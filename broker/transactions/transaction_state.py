@@ -36,7 +36,8 @@ class TransactionState(enum.Enum):
 
 _S = TransactionState
 # No transaction is open in these: the id may expire, or begin the next one.
-IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+COMPLETE: Final = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+IDLE: Final = COMPLETE | {_S.EMPTY}
 # The outcome is decided, and the markers are being written.
 PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 BEFORE: Final[Mapping[TransactionState, frozenset[TransactionState]]] = (
@@ -45,7 +46,8 @@ BEFORE: Final[Mapping[TransactionState, frozenset[TransactionState]]] = (
             _S.EMPTY: IDLE,
             _S.ONGOING: IDLE | {_S.ONGOING},
             _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
-            _S.PREPARE_ABORT: frozenset({_S.ONGOING, _S.PREPARE_EPOCH_FENCE}),
+            # From an idle state with transaction.version 2 only.
+            _S.PREPARE_ABORT: IDLE | {_S.ONGOING, _S.PREPARE_EPOCH_FENCE},
             _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
             _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
             _S.DEAD: IDLE,

@@ -21,6 +21,7 @@ LAST_IN_3_9: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.DESCRIBE_CLUSTER: 1,
     ApiKey.LIST_CONFIG_RESOURCES: 0,
+    ApiKey.END_TXN: 4,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,6 +16,7 @@ from tests.kafka.peer import Peer
 from tests.kafka.requests import LAST_IN_3_9, newer_versions, topic, topic_id
 from tests.kafka.test_same_groups import join, ready, sync
 from tests.kafka.test_same_records import fetch, produce
+from tests.kafka.test_same_transactions import added, begun, completed
 
 pytestmark = pytest.mark.kafka
 
@@ -33,7 +35,14 @@ def newer(
 
 
 def test_the_answers_are_the_same(newer: Both) -> None:
-    for talk in (records, metadata, groups, reassignments, resources):
+    for talk in (
+        records,
+        metadata,
+        groups,
+        reassignments,
+        resources,
+        transactions,
+    ):
         newer.compare(talk)
     wanted = {
         f"{key.name} v{version}"
@@ -144,3 +153,38 @@ def resources(peer: Peer) -> None:
             }
             told = (answer.error_code, sorted(found))
             peer.note(f"LIST_CONFIG_RESOURCES v{version}", str(told))
+
+
+def transactions(peer: Peer) -> None:
+    name = topic(peer, "ended")
+    for outcome in (True, False):
+        owner: dict[str, Any] = {"transactional_id": f"ended-{outcome}"}
+        producer_id, epoch = begun(peer, owner["transactional_id"])
+        owner |= {"producer_id": producer_id, "producer_epoch": epoch}
+
+        def end(is_commit: bool, owner: dict[str, Any] = owner, **other: Any) -> None:
+            fields = {**owner, **other, "committed": is_commit}
+            peer.send(ApiKey.END_TXN, 5, **fields)
+
+        # Without a transaction, and both outcomes again.
+        end(True)
+        end(False)
+        completed(peer, owner["transactional_id"])
+        end(False)
+        end(True)
+        owner["producer_epoch"] = epoch + 1
+        peer.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, **added(3, owner, name))
+        end(outcome, producer_epoch=epoch)
+        end(outcome, producer_epoch=epoch + 2)
+        end(outcome, producer_id=producer_id + 1)
+        end(outcome, transactional_id="never seen")
+        end(outcome, transactional_id="")
+        end(outcome)
+        completed(peer, owner["transactional_id"])
+        for is_commit in (outcome, not outcome):
+            end(is_commit)
+        for stale in (-1, 3, 32_766):
+            end(outcome, producer_epoch=epoch + stale)
+        # The next producer's requests, which begin nothing.
+        for is_commit in (True, False):
+            end(is_commit, producer_epoch=epoch + 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -55,6 +56,49 @@ def test_a_transaction_is_all_or_nothing(
     assert client.end(True) is NONE
     world.pass_ms(0)
     assert committed(world, T0) == [b"a"] * is_commit + [b"c"]
+    world.check()
+
+
+def test_every_outcome_raises_the_epoch_and_fences_late_batches(
+    world: World, client: TransactionClient
+) -> None:
+    first = client.producer_id, client.epoch
+    for number in range(4):
+        assert client.add(T0) == {T0: NONE}
+        assert client.produce(T0, b"%d" % number) is NONE
+        late = dict(client.sequences)
+        assert client.end(number % 2 == 0, version=5) is NONE
+        world.pass_ms(0)
+        assert (client.producer_id, client.epoch) == (first[0], first[1] + number + 1)
+        client.epoch, client.sequences = client.epoch - 1, late
+        assert client.produce(T0, b"late") is ErrorCode.invalid_producer_epoch
+        # The answer to the end was lost.
+        assert client.end(number % 2 == 0, version=5) is NONE
+    assert committed(world, T0) == [b"0", b"2"]
+    # The abort of a transaction that has not begun.
+    assert client.end(False, version=5) is NONE
+    assert client.end(True, version=5) is ErrorCode.invalid_txn_state
+    world.check()
+
+
+def test_the_last_epoch_is_followed_by_a_new_producer_id(world: World) -> None:
+    client = TransactionClient(world)
+    client.begin()
+    (transaction,) = world.broker.transactions.all()
+    transaction.value = replace(transaction.value, epoch=32_766)
+    client.epoch = 32_766
+    former = client.producer_id
+    assert client.add(T0) == {T0: NONE}
+    assert client.produce(T0, b"a") is NONE
+    assert client.end(True, version=5) is NONE
+    world.pass_ms(0)
+    assert client.producer_id > former
+    assert client.epoch == 0
+    assert client.add(T0) == {T0: NONE}
+    assert client.produce(T0, b"b") is NONE
+    assert client.end(True, version=5) is NONE
+    world.pass_ms(0)
+    assert committed(world, T0) == [b"a", b"b"]
     world.check()
 
 

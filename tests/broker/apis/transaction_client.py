@@ -124,6 +124,10 @@ class TransactionClient:
             ApiKey.END_TXN, version, **self.identity, committed=is_commit
         )
         code: ErrorCode = answer.error_code
+        if version >= 5 and code is NONE:
+            self.producer_id = answer.producer_id
+            self.epoch = answer.producer_epoch
+            self.sequences.clear()
         return code
 
 

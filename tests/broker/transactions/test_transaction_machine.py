@@ -34,7 +34,7 @@ from tests.broker.transactions.transaction_world import (
 NAMES = ("x", "y")
 NAME = st.sampled_from(NAMES)
 PARTITION = st.integers(0, 3)
-EXHAUSTED = 32_766
+EXHAUSTED, LAST = 32_766, 32_767
 NONE = ErrorCode.none
 FENCED, CONCURRENT = ErrorCode.producer_fenced, ErrorCode.concurrent_transactions
 INVALID, MAPPING = ErrorCode.invalid_txn_state, ErrorCode.invalid_producer_id_mapping
@@ -54,7 +54,11 @@ class Id:
     is_marked: bool = False
     # The epoch before, if the present producer asked for the next one itself.
     before: int = -1
+    # The producer id before the last write, and the one after the markers.
     before_id: int = -1
+    next_id: int = -1
+    # The ids before and after are in the log.
+    keeps_ids: bool = False
     # The epoch was raised to fence, and the log did not take it.
     raised: bool = False
 
@@ -91,19 +95,30 @@ class TransactionMachine(RuleBasedStateMachine):
         """Return the outcome of a write, and take it over if there is one."""
         if not self.writes:
             return UNAVAILABLE
-        self.model[name] = after
+        before_id = self.model.get(name, after).producer_id
+        self.model[name] = replace(after, before_id=before_id)
         # Changes that the log does not hold are lost by a restart.
-        self.logged[name] = replace(after, before=-1, raised=False, is_marked=False)
+        self.logged[name] = replace(
+            after,
+            before=-1,
+            before_id=before_id if after.keeps_ids else -1,
+            raised=False,
+            is_marked=False,
+        )
         return NONE
 
     def fence(self, name: str) -> ErrorCode:
         """Abort what is open, under a higher epoch."""
         now = self.model[name]
-        epoch = now.epoch if now.raised else now.epoch + 1
+        epoch = now.epoch if now.raised else min(now.epoch + 1, LAST)
         raised = replace(now, epoch=epoch, before=-1, raised=True)
         self.model[name] = raised
-        after = replace(raised, doing="ending", is_commit=False, raised=False)
-        return self.write(name, after)
+        return self.write(
+            name,
+            replace(
+                raised, doing="ending", is_commit=False, raised=False, keeps_ids=False
+            ),
+        )
 
     def expected_init(
         self, name: str, known: ProducerIdAndEpoch | None, fresh: int
@@ -113,12 +128,12 @@ class TransactionMachine(RuleBasedStateMachine):
             # In memory only, if the log refuses; the next one finds it without epoch.
             code = self.write(name, Id(fresh, 0))
             return ProducerIdAndEpoch(fresh, 0) if code is NONE else code
+        if now.doing == "ending":
+            return CONCURRENT
         if known is not None:
             was_last = known.producer_id == now.before_id and known.epoch >= EXHAUSTED
             if known.producer_id != now.producer_id and not was_last:
                 return FENCED
-        if now.doing == "ending":
-            return CONCURRENT
         if now.doing == "open":
             code = self.fence(name)
             return CONCURRENT if code is NONE else code
@@ -131,7 +146,8 @@ class TransactionMachine(RuleBasedStateMachine):
         else:
             before = -1 if known is None else now.epoch
             after = Id(now.producer_id, now.epoch + 1, before=before)
-        code = self.write(name, replace(after, doing="idle", before_id=now.producer_id))
+        after = replace(after, doing="idle", added=frozenset(), keeps_ids=now.keeps_ids)
+        code = self.write(name, after)
         return (
             ProducerIdAndEpoch(after.producer_id, after.epoch) if code is NONE else code
         )
@@ -169,19 +185,14 @@ class TransactionMachine(RuleBasedStateMachine):
         producer = self.one_of(name, data)
         expected = self.refusal(name, producer)
         now = self.model.get(name)
-        if expected is NONE and now is not None:
-            if now.doing == "ending":
-                expected = CONCURRENT
-            elif now.doing == "open":
-                if not partitions <= now.added:
-                    added = now.added | partitions
-                    expected = self.write(name, replace(now, added=added))
-            else:
-                after = replace(
-                    now,
-                    doing="open",
-                    added=frozenset(partitions),
-                )
+        if now is not None and now.doing == "ending":
+            expected = CONCURRENT
+        elif expected is NONE and now is not None:
+            added = frozenset(partitions)
+            if now.doing == "open":
+                added |= now.added
+            if now.doing != "open" or added != now.added:
+                after = replace(now, doing="open", added=added, keeps_ids=False)
                 expected = self.write(name, after)
         assert self.world.add(producer, *partitions, name=name) is expected
 
@@ -195,15 +206,76 @@ class TransactionMachine(RuleBasedStateMachine):
         if expected is NONE and now is not None:
             same = now.is_commit == is_commit
             if now.doing == "open":
-                after = replace(now, doing="ending", is_commit=is_commit)
+                after = replace(
+                    now, doing="ending", is_commit=is_commit, keeps_ids=False
+                )
                 expected = self.write(name, after)
             elif now.doing == "ending":
-                expected = CONCURRENT if same else INVALID
+                expected = CONCURRENT
             elif now.doing == "ended":
                 expected = NONE if same else INVALID
             else:
                 expected = INVALID
         assert self.world.end(producer, is_commit, name=name) is expected
+
+    @rule(name=NAME, is_commit=st.booleans(), data=st.data())
+    def end_5(self, name: str, is_commit: bool, data: st.DataObject) -> None:
+        if not self.given[name]:
+            return
+        producer = self.one_of(name, data)
+        fresh = self.world.last_id + 1
+        expected = self.expected_end_5(name, producer, is_commit, fresh)
+        found = self.world.end_5(producer, is_commit, name=name)
+        assert found == expected, (found, expected, producer, self.model.get(name))
+        if isinstance(found, ProducerIdAndEpoch):
+            self.given[name].append(found)
+
+    def expected_end_5(
+        self, name: str, producer: ProducerIdAndEpoch, is_commit: bool, fresh: int
+    ) -> Any:
+        now = self.model.get(name)
+        if now is None:
+            return MAPPING
+        if now.doing == "ending":
+            return CONCURRENT
+        raised_once = (now.producer_id, now.epoch - 1)
+        was_last = now.epoch == 0 and producer == (now.before_id, EXHAUSTED)
+        if now.doing == "ended" and (producer == raised_once or was_last):
+            if now.is_commit != is_commit:
+                return INVALID
+            return ProducerIdAndEpoch(now.producer_id, now.epoch)
+        refusal = self.refusal(name, producer)
+        if refusal is not NONE:
+            return refusal
+        if now.doing != "open" and is_commit:
+            return INVALID
+        is_last = now.epoch >= EXHAUSTED
+        after = replace(
+            now,
+            doing="ending",
+            is_commit=is_commit,
+            epoch=min(now.epoch + 1, LAST),
+            before=now.epoch,
+            next_id=fresh if is_last else -1,
+            raised=False,
+            keeps_ids=True,
+            added=now.added if now.doing == "open" else frozenset(),
+        )
+        code = self.write(name, after)
+        if code is not NONE:
+            return code
+        if not after.added:
+            # There is no marker to wait for.
+            self.write(name, self.ended(name))
+        if is_last:
+            return ProducerIdAndEpoch(fresh, 0)
+        return ProducerIdAndEpoch(now.producer_id, now.epoch + 1)
+
+    def ended(self, name: str) -> Id:
+        now = replace(self.model[name], doing="ended", is_marked=False)
+        if now.next_id >= 0:
+            now = replace(now, producer_id=now.next_id, epoch=0, next_id=-1)
+        return now
 
     # ---- what happens ----
 
@@ -229,7 +301,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def complete(self) -> None:
         for name, now in list(self.model.items()):
             if now.is_marked:
-                self.write(name, replace(now, doing="ended", is_marked=False))
+                self.write(name, self.ended(name))
 
     @rule()
     def time_out(self) -> None:

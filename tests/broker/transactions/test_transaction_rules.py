@@ -49,8 +49,8 @@ def test_a_transaction_is_ended_and_every_partition_marked(
     assert world.add(producer, 0, 1) is NONE
     assert world.add(producer, 2) is NONE
     assert world.end(producer, is_commit) is NONE
-    assert world.end(producer, is_commit) is ErrorCode.concurrent_transactions
-    assert world.end(producer, not is_commit) is ErrorCode.invalid_txn_state
+    for outcome in (is_commit, not is_commit):
+        assert world.end(producer, outcome) is ErrorCode.concurrent_transactions
     assert world.add(producer, 3) is ErrorCode.concurrent_transactions
     rows = world.answer()
     assert marked(rows) == dict.fromkeys((0, 1, 2), is_commit)
@@ -69,11 +69,12 @@ def test_a_second_producer_fences_the_first_and_aborts_its_transaction(
     first = world.producer()
     assert world.add(first, 0) is NONE
     assert world.init() is ErrorCode.concurrent_transactions
-    assert world.add(first, 1) is ErrorCode.producer_fenced
+    assert world.add(first, 1) is ErrorCode.concurrent_transactions
     assert world.end(first) is ErrorCode.producer_fenced
     assert world.init() is ErrorCode.concurrent_transactions
     rows = world.answer()
     assert marked(rows) == {0: False}
+    assert world.add(first, 1) is ErrorCode.producer_fenced
     # The marker fences batches of the first producer.
     assert rows[0].ending.producer == (first.producer_id, first.epoch + 1)
     second = world.producer()
@@ -180,21 +181,65 @@ def test_a_loaded_transaction_without_partitions_ends_with_the_term(
     world.finish()
 
 
-def test_the_epoch_and_the_next_id_of_kafkas_second_protocol_are_obeyed(
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_an_outcome_raises_the_epoch_and_its_repetition_does_not(
+    world: TransactionWorld, is_commit: bool
+) -> None:
+    first = world.producer()
+    assert world.add(first, 0) is NONE
+    second = world.end_5(first, is_commit)
+    assert second == (first.producer_id, first.epoch + 1)
+    assert isinstance(second, ProducerIdAndEpoch)
+    assert world.end_5(first, is_commit) is ErrorCode.concurrent_transactions
+    assert world.add(second, 1) is ErrorCode.concurrent_transactions
+    (row,) = world.answer()
+    # The marker has the new epoch, which fences late batches of the transaction.
+    assert (row.ending.producer, row.ending.is_commit) == (second, is_commit)
+    assert world.end_5(first, is_commit) == second
+    assert world.end_5(first, not is_commit) is ErrorCode.invalid_txn_state
+    assert world.add(first, 1) is ErrorCode.producer_fenced
+    assert world.add(second, 1) is NONE
+    # With the next transaction the repetition is one of a former producer.
+    assert world.end_5(first, is_commit) is ErrorCode.producer_fenced
+
+
+def test_a_transaction_without_partitions_is_aborted_and_not_committed(
     world: TransactionWorld,
 ) -> None:
-    stored(
-        world,
-        state=TransactionState.PREPARE_COMMIT,
-        epoch=32_767,
-        next_producer_id=77,
-        client_version=2,
-        partitions=frozenset({TopicPartition("t", 0)}),
-        started_ms=START_MS,
-    )
+    producer = world.producer()
+    assert world.end(producer, False) is ErrorCode.invalid_txn_state
+    for _ in range(3):
+        assert world.end_5(producer) is ErrorCode.invalid_txn_state
+        after = world.end_5(producer, False)
+        assert after == (producer.producer_id, producer.epoch + 1)
+        assert world.state() is TransactionState.COMPLETE_ABORT
+        assert world.coordinator.describe("x").value.started_ms == START_MS
+        assert isinstance(after, ProducerIdAndEpoch)
+        producer = after
+    assert world.answer() == []
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_the_last_epoch_is_followed_by_a_new_producer_id(
+    world: TransactionWorld, restarts: bool
+) -> None:
+    stored(world, epoch=32_766)
+    last = ProducerIdAndEpoch(5, 32_766)
+    assert world.add(last, 0) is NONE
+    fresh = world.end_5(last)
+    assert fresh == (world.last_id, 0)
+    assert isinstance(fresh, ProducerIdAndEpoch)
+    if restarts:
+        world.start()
+    # It does not count before the markers are written, under the old id.
+    assert world.add(fresh, 1) is ErrorCode.concurrent_transactions
     (row,) = world.answer()
     assert row.ending.producer == (5, 32_767)
-    assert world.add(ProducerIdAndEpoch(77, 0), 1) is NONE
+    if restarts:
+        world.start()
+    assert world.end_5(last) == fresh
+    assert world.add(fresh, 1) is NONE
+    assert world.end_5(last) is ErrorCode.invalid_producer_id_mapping
 
 
 def test_a_transaction_that_is_open_for_too_long_is_aborted(
@@ -206,8 +251,9 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(
     assert world.state() is TransactionState.ONGOING
     world.advance(10_000)
     assert world.state() is TransactionState.PREPARE_ABORT
-    assert world.add(producer, 5) is ErrorCode.producer_fenced
+    assert world.add(producer, 5) is ErrorCode.concurrent_transactions
     assert marked(world.answer()) == {4: False}
+    assert world.add(producer, 5) is ErrorCode.producer_fenced
     assert world.coordinator.aborted_by_time_out == 1
 
 

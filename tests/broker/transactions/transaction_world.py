@@ -9,7 +9,6 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import NS_PER_MS, Instant, Record
 from broker.shards.shard_log import Records
-from broker.shards.waiting import Waiting
 from broker.transactions.markers import MarkerRow
 from broker.transactions.transaction import ProducerIdAndEpoch
 from broker.transactions.transaction_config import TransactionConfig
@@ -118,20 +117,35 @@ class TransactionWorld:
         self, producer: ProducerIdAndEpoch, *partitions: int, name: str = "x"
     ) -> ErrorCode:
         keys = frozenset(TopicPartition("t", each) for each in partitions)
-        return self._code(lambda: self.coordinator.add_partitions(name, producer, keys))
+        try:
+            return self.coordinator.add_partitions(name, producer, keys).answer()
+        except KafkaError as refused:
+            return refused.code
 
     def end(
         self, producer: ProducerIdAndEpoch, is_commit: bool = True, name: str = "x"
     ) -> ErrorCode:
-        return self._code(lambda: self.coordinator.end(name, producer, is_commit))
-
-    @staticmethod
-    def _code(verb) -> ErrorCode:  # type: ignore[no-untyped-def]
         try:
-            waiting: Waiting[ErrorCode] = verb()
-            return waiting.answer()
+            return self.coordinator.end(name, producer, is_commit).answer().error
         except KafkaError as refused:
             return refused.code
+
+    def end_5(
+        self, producer: ProducerIdAndEpoch, is_commit: bool = True, name: str = "x"
+    ) -> ProducerIdAndEpoch | ErrorCode:
+        """EndTxn 5: return the next producer, or an error."""
+        coordinator = self.coordinator
+        try:
+            new_id = None
+            if coordinator.end_needs_producer_id(name, producer):
+                self.last_id += 1
+                new_id = self.last_id
+            answer = coordinator.end_and_raise_epoch(
+                name, producer, is_commit, new_id
+            ).answer()
+        except KafkaError as refused:
+            return refused.code
+        return answer.error if answer.error is not ErrorCode.none else answer.producer
 
     def state(self, name: str = "x") -> TransactionState:
         return self.coordinator.describe(name).state
