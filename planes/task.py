@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from planes.admission import AdmissionJob
+from schedulers import Job
 
 # Returns the handler's coroutine, or its result if nothing had to be awaited.
 Serve = Callable[[], Any]
@@ -100,17 +100,19 @@ class Locking:
 
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class Task(AdmissionJob):
+class Task(Job):
     """A job with its stamps; ``serve`` begins it, ``done`` takes the result.
 
     ``serve`` returns the coroutine of its handler, which is then run in slices; or, of
     a task that is done in one slice and waits for nothing, the result itself.
     ``done`` is called synchronously, exactly once, on the slice that ended the task.
-    If admission turned it away, ``serve`` is to answer just that.
+    If admission turned it away, ``serve`` is to answer just that; ``refusal`` is the
+    reason. ``subject`` belongs to the maker of the task: a broker's request.
     """
 
     serve: Serve | None = None
     done: Callable[[Task, Any], None] | None = None
+    subject: object = None
     coroutine: Coroutine[Any, Any, Any] | None = None
     # Lets the handler, back from a device, go on where it waited for it.
     go_on: GoOn | None = None
@@ -119,6 +121,12 @@ class Task(AdmissionJob):
     # Locks held and waited for; None until the first one.
     locking: Locking | None = None
 
+    # Admission's, as in `planes.admission.AdmissionJob`.
+    can_be_refused: bool = False
+    refusal: str | None = None
+    throttled_until_ns: int = 0
+
+    received_ns: int = -1
     enqueued_ns: int = -1
     dequeued_ns: int = -1
     local_done_ns: int = -1

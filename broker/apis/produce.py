@@ -97,7 +97,8 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     """
     version = request.api_version
     wanted = decode_single_produce(version, request.frame, request.body_offset)
-    if wanted is None or request.refusal is not None or request.throttled_until_ns:
+    task = request.task
+    if wanted is None or task.refusal is not None or task.throttled_until_ns:
         return None
     acks, _, topic, index, records = wanted
     replicas = broker.replicas

@@ -77,8 +77,9 @@ def error_of(api: Api, refusal: str) -> ErrorCode:
 
 def refuse(api: Api, request: Request, body: object, broker: Broker) -> Steps[Response]:
     """Answer a request that admission has turned away, in steps. Cost: O(rows)."""
-    assert request.refusal is not None, request
-    return error_answer(api, request, body, error_of(api, request.refusal), broker)
+    reason = request.task.refusal
+    assert reason is not None, request
+    return error_answer(api, request, body, error_of(api, reason), broker)
 
 
 def error_answer(

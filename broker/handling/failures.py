@@ -54,7 +54,7 @@ class Failures:
                 version=request.api_version,
                 correlation_id=request.correlation_id,
                 client_id=request.client_id,
-                request=request.number,
+                request=request.task.number,
             ),
         )
         code = ErrorCode.unknown_server_error

@@ -54,7 +54,7 @@ def _encoded(
 ) -> Generator[None, None, Response]:
     key, version = request.api_key, request.api_version
     request.error_code = yield from first_error(key, version, answer)
-    if request.throttled_until_ns and isinstance(answer, ResponseMessage):
+    if request.task.throttled_until_ns and isinstance(answer, ResponseMessage):
         answer.throttle_time = throttle_time(request, broker.now_ns())
     return (yield from encode_in_steps(key, version, request.correlation_id, answer))
 
@@ -120,7 +120,7 @@ class KafkaApis:
         """Answer a request whose connection may not claim its role."""
         broker, error = self.broker, ErrorCode.cluster_authorization_failed
         response = await preemptibly(whole_error(api, request, error, broker))
-        if request.throttled_until_ns:
+        if request.task.throttled_until_ns:
             return throttled(request, broker.now_ns(), response)
         return response
 
@@ -132,7 +132,7 @@ class KafkaApis:
             body = await _decoded(api, request)
             if not api.keeps_frame:
                 request.let_frame_go()
-            if request.refusal is not None and api.refusable:
+            if request.task.refusal is not None and api.refusable:
                 response = await preemptibly(refuse(api, request, body, broker))
             elif denial := api.access.denial(request, body, broker):
                 response = await preemptibly(
@@ -152,7 +152,7 @@ class KafkaApis:
             response = await preemptibly(
                 self.failures.contain(api, request, broker, error, body)
             )
-        if request.throttled_until_ns:
+        if request.task.throttled_until_ns:
             return throttled(request, broker.now_ns(), response)
         return response
 

@@ -20,13 +20,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.header import RequestHeader, parse_request_header
 from broker.requests.classifier import Classifier
-from broker.requests.request import (
-    DeclaredApi,
-    Peer,
-    Request,
-    Response,
-    received_request,
-)
+from broker.requests.request import DeclaredApi, Peer, Request, Response
 from planes import Task
 
 ServeRequest: TypeAlias = (
@@ -60,7 +54,10 @@ class Intake:
     ) -> None:
         self._serve_request = serve_request
         self._classify = classifier.classify
-        self._apis = dict(apis)
+        # First and last version, and the first that knows of exceeded quotas.
+        self._versions = {
+            key: (*api.versions, api.quota_exceeded_since) for key, api in apis.items()
+        }
         self._deadline = deadline
         self._numbers = itertools.count() if numbers is None else numbers
 
@@ -78,10 +75,10 @@ class Intake:
         else:
             header = _admitted(frame, authenticator, received_ns)
         api_key, version, correlation_id, client_id, body_offset = header
-        api = self._apis.get(api_key)
-        if api is None:
+        versions = self._versions.get(api_key)
+        if versions is None:
             raise MalformedFrame(f"API {api_key} is not served")
-        low, high = api.versions
+        low, high, quota_exceeded_since = versions
         if not low <= version <= high and api_key != _API_VERSIONS:
             raise MalformedFrame(
                 f"API {api_key} version {version}, expected {low} to {high}"
@@ -89,16 +86,18 @@ class Intake:
         request_class, level, flow, cost_ns, is_denied = self._classify(
             header, frame, peer
         )
-        request = received_request(
-            next(self._numbers),
-            request_class,
-            level,
-            flow,
-            len(frame),
-            cost_ns,
-            received_ns,
-            done,
-            api,
+        # By position: keywords would cost each call of a class a dictionary.
+        task = Task(
+            next(self._numbers), request_class, level, flow, len(frame), cost_ns
+        )
+        task.received_ns = received_ns
+        task.done = done
+        if version >= quota_exceeded_since:
+            task.can_be_refused = True
+        if self._deadline is not None:
+            task.deadline_ns = self._deadline(header, frame, received_ns)
+        task.subject = request = Request(
+            task,
             api_key,
             version,
             correlation_id,
@@ -108,9 +107,7 @@ class Intake:
             peer,
             is_denied,
         )
-        if self._deadline is not None:
-            request.deadline_ns = self._deadline(header, frame, received_ns)
-        request.serve = partial(self._serve_request, request)
+        task.serve = partial(self._serve_request, request)
         return request
 
 

@@ -31,7 +31,7 @@ from broker.observation.logs import fields
 from broker.observation.supervisor import Supervisor
 from broker.protocol.buffer import Piece
 from broker.protocol.errors import MalformedFrame
-from broker.requests.request import Request
+from planes import Task
 from planes.cpu_ledger import CpuLedger
 
 logger = getLogger(__name__)
@@ -40,7 +40,7 @@ _NOT_MUTED = MuteState.NOT_MUTED
 _LOST = BROKEN | PEER_FINISHED
 
 # Bills CPU that was used for a request outside of its turns.
-Debit: TypeAlias = Callable[[Request, int], None]
+Debit: TypeAlias = Callable[[Task, int], None]
 # A frame, where it came from, and when it was whole.
 Received: TypeAlias = tuple[KafkaChannel, bytes, int]
 
@@ -242,7 +242,7 @@ class KafkaSelector:
         if self._write(channel):
             self.completed_sends.append(channel)
         now_ns = self._now_ns()
-        self._debit(request, now_ns - self._ledger.until_ns)
+        self._debit(request.task, now_ns - self._ledger.until_ns)
         self._ledger.until_ns = now_ns
 
     def _write(self, channel: KafkaChannel) -> bool:

@@ -113,10 +113,9 @@ class Processor:
         self._new: deque[tuple[Connection, int, str]] = deque()
         self._room = trio.lowlevel.ParkingLot()
         self._responses: deque[tuple[Request, Response]] = deque()
-        # Frames that were read and not passed on yet, and the request that found no
-        # room.
+        # Frames that were read and not passed on yet, and the task that found no room.
         self._completed: deque[Received] = deque()
-        self._refused: Request | None = None
+        self._refused: Task | None = None
         self._idle_check_due = False
         self._closed = False
         self._nursery: trio.Nursery | None = None
@@ -171,12 +170,14 @@ class Processor:
         the response the wait for this task's turn. A processor that is blocked on a
         full request queue writes nothing: then the response does wait.
         """
-        request: Request = task  # type: ignore[assignment]  # it made all tasks so
+        request: Request = task.subject  # type: ignore[assignment]  # it made all so
+        # Without this reference the two are no cycle, which would cost a collection.
+        task.subject = None
         selector = self._selector
         if self._waiting_since_ns is None or self._responses:
             self._responses.append((request, response))
         else:
-            request.response_dequeued_ns = request.remote_done_ns
+            task.response_dequeued_ns = task.remote_done_ns
             # The caller is the dispatcher, which no fault of a connection may end.
             try:
                 self._respond(request, response)
@@ -321,10 +322,10 @@ class Processor:
         ledger.begin_ns()
         while self._responses:
             request, response = self._responses.popleft()
-            request.response_dequeued_ns = self._now_ns()
+            request.task.response_dequeued_ns = self._now_ns()
             self._respond(request, response)
             ended_ns = self._now_ns()
-            self._context.debit(request, ended_ns - ledger.until_ns)
+            self._context.debit(request.task, ended_ns - ledger.until_ns)
             ledger.until_ns = ended_ns
 
     def _respond(self, request: Request, response: Response) -> None:
@@ -368,14 +369,15 @@ class Processor:
                     self._supervisor.note("processor", fault)
                 continue
             channel.request = request
-            request.prior_ns, channel.reading_ns = channel.reading_ns, 0
-            if not offer(request):
-                self._refused = request
+            task = request.task
+            task.prior_ns, channel.reading_ns = channel.reading_ns, 0
+            if not offer(task):
+                self._refused = task
                 return False
             # The time of admission, unless it was put next to the queue.
-            ended_ns = request.enqueued_ns
+            ended_ns = task.enqueued_ns
             if ended_ns > until_ns:
-                request.prior_ns += ended_ns - until_ns
+                task.prior_ns += ended_ns - until_ns
                 ledger.until_ns = until_ns = ended_ns
         return True
 
@@ -390,7 +392,7 @@ class Processor:
         """Finish a request, and read its channel again."""
         self._finish(request)
         channel.request = None
-        channel.active_ns = request.response_sent_ns
+        channel.active_ns = request.task.response_sent_ns
         if channel.closes_after_send:
             self._selector.close(channel)
             self._selector.wakeup()  # to count it out
@@ -400,7 +402,7 @@ class Processor:
 
     def _finish(self, request: Request) -> None:
         """Stamp and hand on a request that needs nothing more."""
-        request.response_sent_ns = self._now_ns()
+        request.task.response_sent_ns = self._now_ns()
         if self._pool is not None:
             self._pool.release(len(request.frame))
         try:
@@ -423,7 +425,7 @@ class Processor:
             channel.request = None
             if request is None:
                 continue
-            if request.response_dequeued_ns >= 0:
+            if request.task.response_dequeued_ns >= 0:
                 self._finish(request)
             else:
                 request.abandon()

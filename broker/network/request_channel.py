@@ -22,11 +22,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from broker.requests.request import Request
-from planes import PlaneCore
+from planes import PlaneCore, Task
 from planes.dispatcher import Dispatcher
 
-Offer: TypeAlias = Callable[[Request], bool]
+Offer: TypeAlias = Callable[[Task], bool]
 
 
 class RequestChannel(Protocol):
@@ -36,9 +35,9 @@ class RequestChannel(Protocol):
 
     @property
     def offer(self) -> Offer:
-        """Takes a request; False if the processor has to wait in ``send_request``."""
+        """Takes a task; False if the processor has to wait in ``send_request``."""
 
-    async def send_request(self, request: Request) -> None:
+    async def send_request(self, task: Task) -> None:
         """Wait until the request is taken."""
 
     @property
@@ -56,11 +55,11 @@ class BlindRequestChannel:
         # Takes a request if there is room. Every request comes this way.
         self.offer: Offer = partial(dispatcher.offer, plane)
 
-    async def send_request(self, request: Request) -> None:
+    async def send_request(self, task: Task) -> None:
         """Wait until there is room."""
         self._blocked += 1
         try:
-            await self._dispatcher.put(self.plane, request)
+            await self._dispatcher.put(self.plane, task)
         finally:
             self._blocked -= 1
 
@@ -76,17 +75,17 @@ class ClassAwareRequestChannel:
     def __init__(self, plane: PlaneCore, dispatcher: Dispatcher) -> None:
         self.plane = plane
         self._dispatcher = dispatcher
-        # (level, number, request): a heap, the most urgent first.
-        self._refused: list[tuple[int, int, Request]] = []
+        # (level, number, task): a heap, the most urgent first.
+        self._refused: list[tuple[int, int, Task]] = []
         dispatcher.on_room(plane, self._offer_again)
 
-    def offer(self, request: Request) -> bool:
+    def offer(self, task: Task) -> bool:
         """Take a request, into the queue or next to it. Cost: O(log refused)."""
-        if not self._dispatcher.offer(self.plane, request):
-            heapq.heappush(self._refused, (request.level, request.number, request))
+        if not self._dispatcher.offer(self.plane, task):
+            heapq.heappush(self._refused, (task.level, task.number, task))
         return True
 
-    async def send_request(self, request: Request) -> None:
+    async def send_request(self, task: Task) -> None:
         """Never needed, because ``offer`` never refuses."""
         raise AssertionError("a class-aware reader does not block")
 
@@ -102,7 +101,7 @@ class ClassAwareRequestChannel:
         favoured class of a lesser level, and that one waits its turn.
         """
         while self._refused:
-            _, _, request = self._refused[0]
-            if not self._dispatcher.offer(self.plane, request):
+            _, _, task = self._refused[0]
+            if not self._dispatcher.offer(self.plane, task):
                 return
             heapq.heappop(self._refused)

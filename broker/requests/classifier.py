@@ -120,14 +120,15 @@ class Classifier:
         """
         if request.is_denied:
             return
-        if request.refusal is None:
-            cost_ns = request.service_ns
-        elif request.refusal == HOPELESS:
+        task = request.task
+        if task.refusal is None:
+            cost_ns = task.service_ns
+        elif task.refusal == HOPELESS:
             cost_ns = 0
         else:
             return
         api_key = request.api_key
-        bucket = api_key, request.size_bytes.bit_length()
+        bucket = api_key, task.size_bytes.bit_length()
         by_bucket, by_api = self._cost_ns, self._cost_of_api_ns
         known_ns = by_bucket.get(bucket, cost_ns)
         by_bucket[bucket] = known_ns + (cost_ns - known_ns >> _AVERAGE_SHIFT)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Final, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
 
 from broker.authentication.authenticator import SaslAuthenticator
 from broker.protocol.buffer import Piece
@@ -94,17 +94,18 @@ class DeclaredApi(Protocol):
         """The first version that knows THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class Request(Task):
-    """A task that came over the wire: header fields, the frame, and its connection.
+@dataclass(slots=True, eq=False, repr=False)
+class Request:
+    """A request as it came over the wire: header fields, the frame, its connection.
 
-    ``api`` is the declaration of its API. ``frame`` is the request without its size
-    prefix, until it is released; the body starts at ``body_offset``. ``error_code`` is
-    the first error that the response carries, for the record. ``is_denied`` says that
-    its connection may not claim its role: it is answered undecoded.
+    ``task`` is its job and its stamps, for planes and observers; ``task.subject`` is
+    this request until it has been answered. ``frame`` is the request without its size
+    prefix, until it is released; the body starts at ``body_offset``. ``is_denied`` says
+    that its connection may not claim its role: it is answered undecoded.
+    ``error_code`` is the first error that the response carries, for the record.
     """
 
-    api: DeclaredApi | None = None
+    task: Task
     api_key: int
     api_version: int
     correlation_id: int
@@ -112,8 +113,8 @@ class Request(Task):
     frame: bytes
     body_offset: int
     peer: Peer
-    error_code: int = 0
     is_denied: bool = False
+    error_code: int = 0
     # Ends the wait of a handler that waits no longer than there is a connection.
     end_wait: Callable[[], None] | None = None
     # Whether the connection has ended.
@@ -125,11 +126,6 @@ class Request(Task):
         if self.end_wait is not None:
             self.end_wait()
 
-    def may_be_refused(self) -> bool:
-        """Return whether the answer can be THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
-        api = self.api
-        return api is not None and self.api_version >= api.quota_exceeded_since
-
     def let_frame_go(self) -> None:
         """Release the frame's memory once it is no longer read."""
         self.peer.release(len(self.frame))
@@ -137,52 +133,6 @@ class Request(Task):
 
     def __repr__(self) -> str:
         return (
-            f"<request #{self.number} api={self.api_key}v{self.api_version} "
-            f"{self.request_class} from {self.client_id!r}>"
+            f"<request #{self.task.number} api={self.api_key}v{self.api_version} "
+            f"{self.task.request_class} from {self.client_id!r}>"
         )
-
-
-def _compile_received_request() -> Callable[..., Request]:
-    """Return a function that makes a `Request` from the fields known at its receipt.
-
-    It takes the fields of ``_RECEIVED`` by position and sets all others that an
-    initialiser sets to their defaults. A dataclass's own ``__init__`` would take so
-    many fields by name, for every request. Source compiled once, as ``dataclasses``
-    does it.
-    """
-    parameters = ", ".join(_RECEIVED)
-    lines = [f"def received_request({parameters}):", "    made = new(Request)"]
-    for field in fields(Request):
-        if not field.init:
-            continue
-        known = field.name in _RECEIVED
-        assert known or field.default is not MISSING, field.name
-        value = field.name if known else repr(field.default)
-        lines.append(f"    made.{field.name} = {value}")
-    lines += ["    made.arrived_ns = received_ns", "    return made"]
-    names: dict[str, Any] = {"Request": Request, "new": Request.__new__}
-    exec(compile("\n".join(lines), "<received_request>", "exec"), names)
-    compiled: Callable[..., Request] = names["received_request"]
-    return compiled
-
-
-_RECEIVED: Final = (
-    "number",
-    "request_class",
-    "level",
-    "flow",
-    "size_bytes",
-    "cost_ns",
-    "received_ns",
-    "done",
-    "api",
-    "api_key",
-    "api_version",
-    "correlation_id",
-    "client_id",
-    "frame",
-    "body_offset",
-    "peer",
-    "is_denied",
-)
-received_request: Final = _compile_received_request()

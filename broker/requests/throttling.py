@@ -22,7 +22,7 @@ _NS_PER_MS: Final = 1_000_000
 
 def throttle_ms(request: Request, now_ns: int) -> int:
     """Return the request's throttle time in whole milliseconds, rounded up."""
-    return -(-max(0, request.throttled_until_ns - now_ns) // _NS_PER_MS)
+    return -(-max(0, request.task.throttled_until_ns - now_ns) // _NS_PER_MS)
 
 
 def throttle_time(request: Request, now_ns: int) -> timedelta:
@@ -32,7 +32,7 @@ def throttle_time(request: Request, now_ns: int) -> timedelta:
 
 def throttled(request: Request, now_ns: int, response: Response) -> Response:
     """Return ``response`` for a processor that is to hold the client back, if so."""
-    left_ns = request.throttled_until_ns - now_ns
+    left_ns = request.task.throttled_until_ns - now_ns
     if left_ns <= 0 or isinstance(
         response, CloseConnection | FinalResponse | Throttled
     ):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from schedulers import Job
+from typing import Protocol
 
 
-@dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class AdmissionJob(Job):
-    """A received job; -1 means not yet.
+class AdmissionJob(Protocol):
+    """A received job (`planes.Task`).
 
-    ``refusal`` is the reason of a rejection, which the response reports. Until
+    ``can_be_refused``: its response has a field for THROTTLING_QUOTA_EXCEEDED. Until
     ``throttled_until_ns`` the connection of the request is not read.
     """
 
-    received_ns: int = -1
-    refusal: str | None = None
-    throttled_until_ns: int = 0
-
-    def may_be_refused(self) -> bool:
-        """Return whether the response has a field for THROTTLING_QUOTA_EXCEEDED."""
-        return False
+    request_class: str
+    cost_ns: int
+    received_ns: int
+    deadline_ns: int | None
+    can_be_refused: bool
+    throttled_until_ns: int

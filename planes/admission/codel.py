@@ -24,8 +24,9 @@ class CoDel:
     its M = 5 ms and N = 100 ms; after Nichols and Jacobson, "Controlling Queue Delay"
     (2012). Cost: O(1).
 
+    >>> from planes import Task
     >>> rule = CoDel(capacity=9, target_ns=5, interval_ns=100, favoured=frozenset())
-    >>> first, second, late = (AdmissionJob(number=n) for n in range(3))
+    >>> first, second, late = (Task(number=n) for n in range(3))
     >>> rule.entered(first, 0, 0)
     >>> rule.entered(second, 1, 100)
     >>> rule.entered(late, 1, 101)

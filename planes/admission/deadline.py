@@ -29,10 +29,9 @@ class Deadline:
     Barroso, "The Tail at Scale" (2013). Kudu found (KUDU-1395) that it favours clients
     that retry, so classes that must not be lost are favoured. Cost: O(1).
 
+    >>> from planes import Task
     >>> rule = Deadline(capacity=9, limits_ns={"produce": 100}, favoured=frozenset())
-    >>> task = AdmissionJob(
-    ...     number=0, request_class="produce", received_ns=50, cost_ns=30
-    ... )
+    >>> task = Task(number=0, request_class="produce", received_ns=50, cost_ns=30)
     >>> rule.entered(task, 0, 50)
     >>> rule.judge(task, 120), rule.judge(task, 121)
     (None, 'hopeless')

@@ -40,8 +40,9 @@ class TokenBucket:
     that of the generic cell rate algorithm (ITU-T I.371), in which ``_paid`` over
     the rate is the theoretical arrival time; integers only. Cost: O(1).
 
+    >>> from planes import Task
     >>> rule = TokenBucket(capacity=9, rates={"produce": Rate(per_s=1000, burst=2)})
-    >>> tasks = [AdmissionJob(number=n, request_class="produce") for n in range(3)]
+    >>> tasks = [Task(number=n, request_class="produce") for n in range(3)]
     >>> for task in tasks:
     ...     rule.judge(task, 5_000_000)
     >>> [task.throttled_until_ns for task in tasks]
@@ -70,7 +71,7 @@ class TokenBucket:
         now = now_ns * rate.per_s
         full = now - rate.burst * _NS_PER_S
         paid = max(self._paid.get(task.request_class, full), full)
-        if paid > now and task.may_be_refused():
+        if paid > now and task.can_be_refused:
             task.throttled_until_ns = -(-paid // rate.per_s)
             return OVER_QUOTA
         paid += _NS_PER_S

@@ -8,11 +8,11 @@ caller's clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """One request as its scheduler sees it.
 
@@ -29,6 +29,7 @@ class Job:
     flow: str = ""
     size_bytes: int = 0
     cost_ns: int = 0
+    _: KW_ONLY
     arrived_ns: int = 0
     deadline_ns: int | None = None
     size_ns: int | None = None

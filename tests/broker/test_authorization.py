@@ -252,13 +252,13 @@ def test_each_request_gets_the_class_and_the_answer_of_its_row(
                 expected = APIS[key].request_class
                 if key is ApiKey.FETCH and role is not None:
                     expected = "replication"
-                assert request.request_class == expected
+                assert request.task.request_class == expected
                 assert not call.done or request.error_code != DENIED
                 assert decoded
                 decoded.clear()
                 continue
             denied += 1
-            assert (request.request_class, request.level) == ("admin", 5)
+            assert (request.task.request_class, request.task.level) == ("admin", 5)
             assert request.error_code == DENIED
             assert call.closed is not has_whole_error(key, version)
             assert call.closed or call.answer.error_code is DENIED
@@ -413,7 +413,7 @@ def test_a_replica_id_that_only_a_decoder_finds_is_denied_and_of_no_higher_class
     without_tags = world.frame(ApiKey.FETCH, version, **as_consumer)[:-1]
     frame = without_tags + SPELLINGS[spelling]
     call = world.start_frame(frame)
-    assert call.request.request_class == "fetch"
+    assert call.request.task.request_class == "fetch"
     assert call.answer.error_code is DENIED
     assert not waiting.done
     world.connect("INSIDE")
@@ -450,7 +450,7 @@ def test_a_denied_command_changes_nothing_and_is_remembered_nowhere(
 def test_a_denied_request_teaches_no_cost(world: World) -> None:
     classifier = Classifier(APIS)
     call = world.start(ApiKey.LEADER_AND_ISR, 4, **FIELDS[ApiKey.LEADER_AND_ISR])
-    call.request.service_ns = 1
+    call.request.task.service_ns = 1
     classifier.learn(call.request)
     frame = header(ApiKey.LEADER_AND_ISR, 4)
     assert classifier.classify(parse_request_header(frame), frame, Peer())[3] == 50_000

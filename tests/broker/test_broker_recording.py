@@ -14,6 +14,7 @@ from broker.observation.recording.recording import (
 )
 from broker.observation.recording.sampler import Sampler
 from broker.requests.request import Request
+from planes import Task
 from planes.cpu_ledger import CpuLedger
 
 
@@ -27,7 +28,7 @@ def request(correlation_id, request_class="produce", **fields):
         "response_dequeued_ns": 1100,
         "response_sent_ns": 1 << 60,
     }
-    return Request(
+    task = Task(
         number=0,
         request_class=request_class,
         flow=request_class + "/client \n\N{SNOWMAN}",
@@ -37,6 +38,10 @@ def request(correlation_id, request_class="produce", **fields):
         service_ns=27,
         suspended_ns=5,
         preemptions=2,
+        **{**stamps, **fields},
+    )
+    return Request(
+        task,
         api_key=0,
         api_version=8,
         correlation_id=correlation_id,
@@ -45,7 +50,6 @@ def request(correlation_id, request_class="produce", **fields):
         body_offset=0,
         peer=None,
         error_code=-1,
-        **{**stamps, **fields},
     )
 
 

@@ -14,6 +14,7 @@ from broker.protocol.wire.header import RequestHeader
 from broker.requests.classifier import Classifier
 from broker.requests.entitlement import CONTROLLER
 from broker.requests.request import Request
+from planes import Task
 
 CONNECTION = 17
 PEER = SimpleNamespace(connection_id=CONNECTION, entitlement=CONTROLLER)
@@ -29,9 +30,7 @@ def header(api_key, version=0, offset=10, client="c"):
 
 def request(api_key, size, service_ns):
     return Request(
-        number=0,
-        size_bytes=size,
-        service_ns=service_ns,
+        Task(number=0, size_bytes=size, service_ns=service_ns),
         api_key=api_key,
         api_version=0,
         correlation_id=0,
@@ -147,7 +146,7 @@ def test_the_average_follows_a_change_within_an_eighth_a_step():
 
 def refused(refusal):
     it = request(ApiKey.PRODUCE, 100, 10)
-    it.refusal = refusal
+    it.task.refusal = refusal
     return it
 
 

@@ -85,8 +85,9 @@ class StarvationProbe(trio.abc.Instrument):
         """Return a ``spend`` that also ends a slice of its task."""
 
         def ends(task: Task) -> None:
-            asked = isinstance(task, Request)
-            self.end(ApiKey(task.api_key).name if asked else task.request_class)
+            asked = task.subject
+            is_request = isinstance(asked, Request)
+            self.end(ApiKey(asked.api_key).name if is_request else task.request_class)
             spend(task)
             self.begin()
 

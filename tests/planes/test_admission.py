@@ -66,15 +66,6 @@ def plane(rule, policy="fifo"):
 # ---- the token bucket ---------------------------------------------------------------
 
 
-class Refusable(Task):
-    """A task whose answer can say that a quota is exceeded."""
-
-    __slots__ = ()
-
-    def may_be_refused(self):
-        return True
-
-
 class NaiveBucket:
     """Tokens as fractions, filled up to the burst and taken one by one (KIP-599)."""
 
@@ -101,7 +92,7 @@ def test_a_token_bucket_is_a_bucket_of_tokens(rate, requests):
     now_ns = 0
     for wait_ns, refusable in requests:
         now_ns += wait_ns
-        it = (Refusable if refusable else Task)(number=0, request_class="data")
+        it = Task(number=0, request_class="data", can_be_refused=refusable)
         reason = rule.judge(it, now_ns)
         naive.fill(now_ns)
         if refusable and naive.tokens < 0:

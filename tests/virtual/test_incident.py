@@ -58,12 +58,12 @@ def control_request_in_a_backlog(**settings):
             nursery.cancel_scope.cancel()
         found = []
         for correlation_id in ids:
-            request = world.requests[correlation_id]
+            task = world.tasks[correlation_id]
             sent_ns = world.sent_ns[correlation_id]
             found.append(
                 Control(
-                    request.enqueued_ns - sent_ns,
-                    request.dequeued_ns - request.enqueued_ns,
+                    task.enqueued_ns - sent_ns,
+                    task.dequeued_ns - task.enqueued_ns,
                     world.answered_ns[correlation_id] - sent_ns,
                 )
             )

@@ -69,7 +69,7 @@ def test_a_long_produce_is_suspended_for_control_and_resumes_with_its_bytes_inta
             )
             answered = await answer(controller, ApiKey.UPDATE_METADATA, 6)
             assert answered.error_code is ErrorCode.none
-        return world.requests, await fetch_all(producer)
+        return world.tasks, await fetch_all(producer)
 
     requests, records = in_world(
         scenario, {**SETTINGS, "doorkeeper.scheduler": scheduler}, application=kafka
@@ -110,7 +110,7 @@ def test_records_of_many_producers_come_back_in_the_order_of_each(scheduler):
         async with trio.open_nursery() as nursery:
             for number in range(producers):
                 nursery.start_soon(produce, number)
-        return world.requests, await fetch_all(admin, partitions=3)
+        return world.tasks, await fetch_all(admin, partitions=3)
 
     requests, records = in_world(
         scenario,
@@ -147,7 +147,7 @@ def test_a_long_poll_waits_in_purgatory_without_a_seat_and_ends_in_time(schedule
         )
         fetched = await answer(consumer, ApiKey.FETCH, 11)
         assert values_of(fetched.responses[0].partitions[0].records) == [(0, b"x")]
-        return timed_out_ns, world.requests
+        return timed_out_ns, world.tasks
 
     timed_out_ns, requests = in_world(
         scenario, {**SETTINGS, "doorkeeper.scheduler": scheduler}, application=kafka

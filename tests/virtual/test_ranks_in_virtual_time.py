@@ -69,7 +69,7 @@ async def a_produce_completes_a_fetch(world):
 
 def counted(world):
     """The requests that count, by number; set-up is -1."""
-    return {number: it for number, it in world.requests.items() if number >= 0}
+    return {number: it for number, it in world.tasks.items() if number >= 0}
 
 
 def ask_for(stream, key, version, number, fields):

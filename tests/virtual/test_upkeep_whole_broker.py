@@ -76,7 +76,7 @@ async def lone_requests(world):
     ledger = world.server.dispatcher.ledger
     waits_ns = {
         number: it.dequeued_ns - sent_ns[number]
-        for number, it in world.requests.items()
+        for number, it in world.tasks.items()
         if number >= 0
     }
     return waits_ns, ledger.by_kind_ns.get("upkeep", 0)

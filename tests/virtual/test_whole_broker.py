@@ -44,7 +44,7 @@ def mixed_load(scheduler, *, seed=1, latency_ns=(0, 0), gap_ms=30, **settings):
         for plane in world.server.topology.planes:
             plane.check()
             assert plane.queued == plane.seated == plane.away == 0
-        return world.requests
+        return world.tasks
 
     return in_world(
         scenario,
@@ -84,7 +84,7 @@ def test_each_request_is_answered_once_and_its_phases_sum_to_the_total(scheduler
 @every_scheduler
 def test_a_request_costs_what_its_slices_cost_whoever_ran_between(scheduler):
     for request in mixed_load(scheduler).values():
-        expected = PRODUCE_NS if request.api_key == PRODUCE[0] else SLICE_NS
+        expected = PRODUCE_NS if request.request_class == "produce" else SLICE_NS
         assert request.attained_ns == expected
         # Local time may include others' slices only while it was not suspended: none.
         assert request.phases().local_ns == expected
@@ -138,7 +138,7 @@ def test_a_long_request_is_suspended_for_a_control_request(scheduler):
             nursery.start_soon(world.ask, producer, PRODUCE)
             await trio.sleep(100 * US / 1e9)
             nursery.start_soon(world.ask, controller, LEADER_AND_ISR)
-        return world.requests
+        return world.tasks
 
     # The sockets are polled after every slice, so that the instant is exact enough.
     settings = {"doorkeeper.scheduler": scheduler, "doorkeeper.quantum.us": "50"}
@@ -155,17 +155,17 @@ def test_fifo_suspends_nothing():
 
 
 def test_urgent_classes_wait_less_under_priority_than_under_fifo():
-    def mean_wait_ns(scheduler, api):
+    def mean_wait_ns(scheduler, request_class):
         waits = [
             each.phases().request_queue_ns
             for each in mixed_load(scheduler, gap_ms=8).values()
-            if each.api_key == api[0]
+            if each.request_class == request_class
         ]
         return sum(waits) / len(waits)
 
-    for api in (LEADER_AND_ISR, METADATA):
-        assert mean_wait_ns("priority", api) < mean_wait_ns("fifo", api) / 2
-    assert mean_wait_ns("priority", PRODUCE) > mean_wait_ns("fifo", PRODUCE)
+    for urgent in ("control", "metadata"):
+        assert mean_wait_ns("priority", urgent) < mean_wait_ns("fifo", urgent) / 2
+    assert mean_wait_ns("priority", "produce") > mean_wait_ns("fifo", "produce")
 
 
 def test_a_stop_answers_what_is_in_the_broker_and_closes_everything():
@@ -272,7 +272,7 @@ def test_broken_laws_are_counted_by_plane_at_the_metrics_endpoint():
             for _ in range(9):
                 nursery.start_soon(world.ask, world.connect(), PRODUCE)
         laws = world.server.laws
-        return list(laws.metrics()), laws.totals(), list(world.requests.values())
+        return list(laws.metrics()), laws.totals(), list(world.tasks.values())
 
     settings = {"doorkeeper.scheduler": "tests.model.broken_policies:Backwards"}
     # On their way for up to 5 ms, of which a request takes one.

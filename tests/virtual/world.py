@@ -161,9 +161,9 @@ class World(Hosting):
             yield self
 
     @property
-    def requests(self):
-        """The finished requests by correlation id."""
-        return {each.correlation_id: each for each in self.observer.requests}
+    def tasks(self):
+        """The tasks of finished requests, by correlation id."""
+        return {each.correlation_id: each.task for each in self.observer.requests}
 
     def connect(self, listener="PLAINTEXT"):
         return self.open(self.server.ports[listener])

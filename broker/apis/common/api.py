@@ -118,7 +118,7 @@ class Api:
         The classes of the cluster's own requests are granted by listener, so that the
         larger bound is not a client's to claim.
         """
-        if request.request_class in (CONTROL, REPLICATION):
+        if request.task.request_class in (CONTROL, REPLICATION):
             return CLUSTER_ITEMS_MAX, CLUSTER_NUMBERS
         return self.items_max, 1
 

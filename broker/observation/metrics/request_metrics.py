@@ -42,9 +42,10 @@ class Stats:
 
     def add(self, request: Request) -> None:
         """Count one request that is done with."""
-        for histogram, duration_ns in zip(self.phases, request.phases(), strict=True):
+        task = request.task
+        for histogram, duration_ns in zip(self.phases, task.phases(), strict=True):
             histogram.add(duration_ns)
-        self.size.add(request.size_bytes)
+        self.size.add(task.size_bytes)
         self.versions[request.api_version] += 1
         self.errors[request.error_code] += 1
 
@@ -65,7 +66,7 @@ class RequestMetrics:
 
     def observe(self, request: Request) -> None:
         """Count one request that is done with."""
-        key = request.api_key, request.request_class
+        key = request.api_key, request.task.request_class
         stats = self._stats.get(key)
         if stats is None:
             stats = self._stats[key] = Stats()

@@ -42,8 +42,9 @@ class LawBook:
 
     def observe(self, request: Request) -> None:
         """Judge a request whose response has been sent."""
-        self.by_plane[request.plane].finished(
-            request, request.peer.connection_id, request.response_sent_ns
+        task = request.task
+        self.by_plane[task.plane].finished(
+            task, request.peer.connection_id, task.response_sent_ns
         )
 
     def totals(self) -> Mapping[str, int]:

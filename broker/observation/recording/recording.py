@@ -153,25 +153,25 @@ class Recorder:
         """Add the row of a request that is done with."""
         if request.correlation_id < 0:
             return
-        number = self._names.number
+        number, task = self._names.number, request.task
         self._rows.append(
             _REQUEST.pack(
                 request.correlation_id,
-                number(request.request_class),
-                number(request.flow),
+                number(task.request_class),
+                number(task.flow),
                 request.api_key,
-                request.size_bytes,
-                request.received_ns,
-                request.enqueued_ns,
-                request.dequeued_ns,
-                request.local_done_ns,
-                request.remote_done_ns,
-                request.response_dequeued_ns,
-                request.response_sent_ns,
-                request.service_ns,
-                request.prior_ns,
-                request.suspended_ns,
-                request.preemptions,
+                task.size_bytes,
+                task.received_ns,
+                task.enqueued_ns,
+                task.dequeued_ns,
+                task.local_done_ns,
+                task.remote_done_ns,
+                task.response_dequeued_ns,
+                task.response_sent_ns,
+                task.service_ns,
+                task.prior_ns,
+                task.suspended_ns,
+                task.preemptions,
                 request.error_code,
             )
         )

@@ -8,12 +8,12 @@ from planes import Task
 from planes.lock import TaskLock
 
 
-@dataclass(slots=True, eq=False, init=False, repr=False)
+@dataclass(slots=True, eq=False, init=False, kw_only=True, repr=False)
 class ModelTask(Task):
     """A task that needs ``demand_ns`` of service; its number is its row of the trace.
 
-    No handler serves it: ``serve``, ``done``, ``coroutine``, ``go_on`` and
-    ``service_ns`` are never set (its service is ``own_cpu_ns``). The rest is the
+    No handler serves it: ``serve``, ``done``, ``subject``, ``coroutine``, ``go_on``
+    and ``service_ns`` are never set (its service is ``own_cpu_ns``). The rest is the
     engine's, and set when a turn begins. ``charged_ns`` is when the present slice was
     last billed, ``ends_ns`` when it will end if nothing interrupts it. ``end_serial``
     is the number of the event of that end. ``check_serial`` is the number of the event
@@ -63,6 +63,7 @@ class ModelTask(Task):
         self.connection = connection
         self.api_key = api_key
         self.deadline_ns = self.size_ns = self.tag = None
+        self.can_be_refused = False
         self.refusal = self.locking = self.lock = self.runner = None
         self.enqueued_ns = self.dequeued_ns = self.suspended_since_ns = -1
         self.local_done_ns = self.remote_done_ns = -1

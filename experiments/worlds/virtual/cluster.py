@@ -258,7 +258,7 @@ class ClusterRun:
         await apis.prepare()
 
         def billed(request: Request, used_ns: int) -> None:
-            request.plane.charge(request, used_ns, clock.now_ns())
+            request.task.plane.charge(request.task, used_ns, clock.now_ns())
 
         pieces = in_pieces(round(experiment.virtual.granularity_us * 1000), billed)
         surroundings = BrokerEnvironment(
@@ -293,7 +293,7 @@ class ClusterRun:
 
         def needs_ns(request: Request) -> int:
             if request.api_key != ApiKey.PRODUCE:
-                cost_ns = by_class.get(request.request_class, other_ns)
+                cost_ns = by_class.get(request.task.request_class, other_ns)
                 return round(cost_ns * broker.factor)
             attempt = tries[request.correlation_id]
             topic = topic_of(traffic[attempt.request_id])

@@ -54,9 +54,10 @@ class TraceCosts:
 
     def slice_ns(self, task: Task) -> int:
         """Return the cost of the slice that ``task`` has just run."""
-        if not isinstance(task, Request):
+        request = task.subject
+        if not isinstance(request, Request):
             return 0
-        cost_ns = self._overhead_ns() + self._own_ns(task)
+        cost_ns = self._overhead_ns() + self._own_ns(request.correlation_id, task)
         self._last, self._preempted = task, task.preemptions
         return cost_ns
 
@@ -67,8 +68,7 @@ class TraceCosts:
             return 0
         return self._preemption_ns
 
-    def _own_ns(self, task: Request) -> int:
-        number = task.correlation_id
+    def _own_ns(self, number: int, task: Task) -> int:
         if number < 0:
             return 0
         if task.refusal is not None:

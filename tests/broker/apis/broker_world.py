@@ -181,7 +181,7 @@ class World:
         """Send the bytes of a request; raise `MalformedFrame` if they make none."""
         request = self._intake.request(frame, self.peer, self.now_ns, _unasked)
         for name, value in noted.items():
-            setattr(request, name, value)
+            setattr(request.task, name, value)
         return Call(request, self.apis.serve(request), stop_at)
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:

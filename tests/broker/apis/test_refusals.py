@@ -298,5 +298,5 @@ def test_only_what_knows_the_error_is_refused_for_its_quota(
     for version in APIS[key].served:
         fields = {"timeout": SECONDS_30, **asked(version)}
         call = refused(key, version, refusal=OVER_QUOTA, **fields)
-        assert call.request.may_be_refused() == (version >= first)
+        assert call.request.task.can_be_refused == (version >= first)
         assert {error for _, error in found(call.answer)} == {OVER}

@@ -46,7 +46,7 @@ def labels():
         topics = [new_topic("t", 1)]
         await ask(stream, ApiKey.CREATE_TOPICS, 5, topics=topics, timeout=SECONDS_30)
         metrics = RequestMetrics()
-        for request in world.requests.values():
+        for request in world.observer.requests:
             metrics.observe(request)
         collector = Collector(
             Sources(

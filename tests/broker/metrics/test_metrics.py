@@ -14,6 +14,7 @@ from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.observation.supervisor import Supervisor
 from broker.requests.purgatory import Purgatory
 from broker.requests.request import Request
+from planes import Task
 from tests.broker.apis.broker_world import World
 from tests.broker.metrics.text import exposition
 from tests.virtual.world import (
@@ -82,7 +83,7 @@ def test_phases_of_requests_add_up_under_kafkas_names():
         }
         total = sums.pop("totaltimems")
         assert sum(sums.values()) == pytest.approx(total)
-        expected_ns = sum(each.phases().total_ns for each in own)
+        expected_ns = sum(each.task.phases().total_ns for each in own)
         assert total == pytest.approx(expected_ns / 1e6)
         version = {0: "8", 4: "1"}[key]
         assert found[prefix + "requests_total", label, ("version", version)] == 10
@@ -151,17 +152,10 @@ def test_a_fetch_is_counted_under_two_names():
 
 
 def fetch(request_class):
-    return Request(
+    task = Task(
         number=0,
         request_class=request_class,
         size_bytes=10,
-        api_key=1,
-        api_version=4,
-        correlation_id=0,
-        client_id="",
-        frame=b"",
-        body_offset=0,
-        peer=None,
         **dict.fromkeys(
             (
                 "received_ns",
@@ -173,6 +167,16 @@ def fetch(request_class):
             ),
             7,
         ),
+    )
+    return Request(
+        task,
+        api_key=1,
+        api_version=4,
+        correlation_id=0,
+        client_id="",
+        frame=b"",
+        body_offset=0,
+        peer=None,
     )
 
 

@@ -139,8 +139,8 @@ class ServerContract:
             assert await client.answer() == (1, b"first")
             assert await client.answer() == (1, b"second")
         first, second = harness.finished
-        assert first.response_sent_ns - first.received_ns < 15_000_000
-        assert second.received_ns - first.response_dequeued_ns >= 20_000_000
+        assert first.task.response_sent_ns - first.task.received_ns < 15_000_000
+        assert second.task.received_ns - first.task.response_dequeued_ns >= 20_000_000
 
     async def test_connections_are_dealt_in_turn(self, clock, wire):
         harness = Harness(wire.network, wire.now_ns, processors=3)
@@ -218,7 +218,7 @@ class ServerContract:
             while 5 not in [each.correlation_id for each in harness.finished]:
                 assert await good.ask(b"alive") == (1, b"alive")
             dropped = next(r for r in harness.finished if r.correlation_id == 5)
-            phases = dropped.phases()
+            phases = dropped.task.phases()
             assert sum(phases[:-1]) == phases.total_ns
 
     async def test_a_peer_that_has_finished_sending_still_gets_its_answers(
@@ -372,7 +372,7 @@ class ServerContract:
             client = await harness.client(wire)
             await client.ask(api_key=LEADER_AND_ISR, version=1)
             await client.ask(api_key=PRODUCE, version=8)
-            classes = [request.request_class for request in harness.finished]
+            classes = [request.task.request_class for request in harness.finished]
             assert classes == ["control", "produce"]
 
     async def test_stopping_answers_what_runs_and_reads_no_more(self, clock, wire):

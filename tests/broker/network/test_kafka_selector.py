@@ -1,5 +1,7 @@
 """Billing of one poll: each request pays for the bytes read and written for it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from broker.network.kafka_channel import KafkaChannel
@@ -22,7 +24,7 @@ class Wire:
             self,
             pool=None,
             ledger=CpuLedger(lambda: self.now_ns),
-            debit=lambda request, used_ns: self.bills.append((request, used_ns)),
+            debit=lambda task, used_ns: self.bills.append((task, used_ns)),
             supervisor=Supervisor(),
         )
 
@@ -36,7 +38,7 @@ class Wire:
             pool=None,
             now_ns=0,
         )
-        channel.request = f"request {number}"
+        channel.request = SimpleNamespace(task=f"task {number}", end_wait=None)
         self.selector.register(channel)
         return channel
 
@@ -101,12 +103,12 @@ def test_what_is_written_later_is_billed_to_the_request_that_is_answered():
     wire.events = [(1, WRITABLE), (2, WRITABLE)]
     assert wire.selector.poll() == []
     # Each pays for its own calls: one that takes ten bytes, and one that would block.
-    assert wire.bills == [("request 1", 2 * CALL_NS), ("request 2", CALL_NS)]
+    assert wire.bills == [("task 1", 2 * CALL_NS), ("task 2", CALL_NS)]
     assert wire.selector.completed_sends == [two]
     wire.now_ns += 500_000
     wire.events = [(1, WRITABLE)]
     wire.selector.poll()
-    assert wire.bills[2:] == [("request 1", CALL_NS)]
+    assert wire.bills[2:] == [("task 1", CALL_NS)]
     assert wire.selector.completed_sends == [two, one]
     wire.selector.check()
 
@@ -141,6 +143,6 @@ def test_what_is_read_is_kept_for_the_request_that_is_not_whole_yet():
     wire.selector.send(two, [b"y" * 15])
     wire.events = [(1, READABLE), (2, WRITABLE), (1, READABLE)]
     wire.selector.poll()
-    assert wire.bills == [("request 2", CALL_NS)]
+    assert wire.bills == [("task 2", CALL_NS)]
     assert one.reading_ns == 2 * CALL_NS
     assert two.reading_ns == 0
