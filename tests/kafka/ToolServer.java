@@ -9,11 +9,11 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's command-line programs in one Java process, one after another.
@@ -95,14 +95,7 @@ public final class ToolServer {
         Switch err = new Switch();
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
-        Exit.Procedure end = (code, message) -> {
-            if (status == null) {
-                status = code;
-            }
-            throw new Ended(code);
-        };
-        Exit.setExitProcedure(end);
-        Exit.setHaltProcedure(end);
+        interceptExits();
         while (true) {
             String program;
             try {
@@ -125,6 +118,27 @@ public final class ToolServer {
             }
             answers.flush();
         }
+    }
+
+    /** Replaces what ends Java in Kafka's class Exit, which Kafka 4.4 has moved. */
+    private static void interceptExits() throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException moved) {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object end = Proxy.newProxyInstance(
+            procedure.getClassLoader(), new Class<?>[] {procedure}, (proxy, method, given) -> {
+                int code = (Integer) given[0];
+                if (status == null) {
+                    status = code;
+                }
+                throw new Ended(code);
+            });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, end);
+        exit.getMethod("setHaltProcedure", procedure).invoke(null, end);
     }
 
     private static int run(String program, String[] arguments) throws Exception {

@@ -23,7 +23,10 @@ import pytest
 from experiments.worlds.kafka.apache_kafka import VERSIONS, NoKafka, class_of, jars
 from spark_analysis.recordings.java import NoJava, java_home
 
-__all__ = ["VERSIONS", "KafkaPrograms", "Ran"]
+__all__ = ["NEWEST", "VERSIONS", "KafkaPrograms", "Ran"]
+
+# Newer than what the experiments run.
+NEWEST = "4.4.0"
 
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _SERVER = Path(__file__).with_name("ToolServer.java")

@@ -5,10 +5,10 @@ jackson-annotations (2.16) and slf4j-api in a directory, and a JDK of 17 or late
 
     python make_golden.py DIRECTORY_OF_JARS > kafka-3.9.1.tsv
 
-With the jars of Kafka 4.1.1 and this table, a second one holds the newer versions of
+With the jars of Kafka 4.4.0 and this table, a second one holds the newer versions of
 served APIs:
 
-    python make_golden.py DIRECTORY_OF_JARS kafka-3.9.1.tsv > kafka-4.1.1.tsv
+    python make_golden.py DIRECTORY_OF_JARS kafka-3.9.1.tsv > kafka-4.4.0.tsv
 
 Two messages per API, direction and version: ``full`` has every field set, arrays of
 two, and all values distinct, so that swapped fields show; ``bare`` has nulls, empty
