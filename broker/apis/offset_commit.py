@@ -1,27 +1,30 @@
 """OffsetCommit (8): a consumer says how far it has come.
 
-Versions: 2-9 served, 0-9 advertised (older librdkafka balances no consumers otherwise).
+Versions: 2-10 served, 0-10 advertised (otherwise older librdkafka balances no
+consumers).
 
 Behaviour:
 - Answered when the offsets are in ``__consumer_offsets``, replicated as acks=-1 is.
-- Partitions that do not exist fail alone, with UNKNOWN_TOPIC_OR_PARTITION.
+- Partitions that do not exist fail alone, with UNKNOWN_TOPIC_OR_PARTITION; all of an
+  unknown topic id fail with UNKNOWN_TOPIC_ID.
 - A request can be preempted between two topics, before anything is committed.
 
 Version notes:
 - v2 to v4 carry a retention of their own (removed by KIP-211); v6 leader epochs
   (KIP-320); v7 static members (KIP-345); v8 is flexible; v9 says GROUP_ID_NOT_FOUND
-  where earlier ones say ILLEGAL_GENERATION (KIP-848).
+  where earlier ones say ILLEGAL_GENERATION (KIP-848); v10 names topics by id.
 
-Left out: v0 (kept in ZooKeeper) and v1; topic ids (v10); member epochs of the new
-consumer protocol (KIP-848).
+Left out: v0 (kept in ZooKeeper) and v1; member epochs of the new consumer protocol
+(KIP-848).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.apis.common.access import Check, allowed_on_topic, on_group
-from broker.apis.common.answer import to_ms
+from broker.apis.common.answer import NO_ID, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.authorization.acls import AclOperation, ResourceType
@@ -31,6 +34,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -41,6 +45,7 @@ from broker.requests.request import Request
 from planes.slices import Pace, preempt
 
 _MISSING_GROUP_SINCE: Final = 9
+_TOPIC_IDS_SINCE: Final = 10
 # Offsets written and answered in one step.
 _OFFSETS_PER_BATCH: Final = 128
 
@@ -54,11 +59,18 @@ async def handle(
     outcomes: Outcomes = {}
     positions: dict[TopicPartition, Position] = {}
     pace = Pace()
-    async for topic in pace.over(body.topics):
-        known = broker.metadata_cache.topic(topic.name)
-        may_read = allowed_on_topic(request, broker, AclOperation.READ, topic.name)
+    names = [_name(request, topic, broker) async for topic in pace.over(body.topics)]
+    async for topic, name in pace.over(zip(body.topics, names, strict=True)):
+        is_unknown_id = not name and request.api_version >= _TOPIC_IDS_SINCE
+        known = broker.metadata_cache.topic(name)
+        may_read = is_unknown_id or allowed_on_topic(
+            request, broker, AclOperation.READ, name
+        )
         async for partition in pace.over(topic.partitions):
-            target = TopicPartition(topic.name, partition.partition_index)
+            target = TopicPartition(name, partition.partition_index)
+            if is_unknown_id:
+                outcomes[target] = ErrorCode.unknown_topic_id
+                continue
             if not may_read:
                 outcomes[target] = ErrorCode.topic_authorization_failed
                 continue
@@ -76,7 +88,14 @@ async def handle(
         some = dict(remaining[start : start + _OFFSETS_PER_BATCH])
         outcomes |= await _commit(request, body, broker, some)
         await preempt()
-    return await _answer(body, outcomes)
+    return await _answer(body, names, outcomes)
+
+
+def _name(request: Request, topic: OffsetCommitRequestTopic, broker: Broker) -> str:
+    """Return the name of a topic; empty, which no name is, for an unknown id."""
+    if request.api_version < _TOPIC_IDS_SINCE:
+        return topic.name
+    return broker.metadata_cache.name(topic.topic_id or NO_ID) or ""
 
 
 async def _commit(
@@ -107,31 +126,32 @@ async def _commit(
 
 
 async def _answer(
-    body: OffsetCommitRequest, outcomes: Outcomes
+    body: OffsetCommitRequest, names: Sequence[str], outcomes: Outcomes
 ) -> OffsetCommitResponse:
     pace = Pace()
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
                         error_code=outcomes[
-                            TopicPartition(topic.name, partition.partition_index)
+                            TopicPartition(name, partition.partition_index)
                         ],
                     )
                     async for partition in pace.over(topic.partitions)
                 ],
             )
-            async for topic in pace.over(body.topics)
+            async for topic, name in pace.over(zip(body.topics, names, strict=True))
         ],
     )
 
 
 API: Final = Api(
     key=ApiKey.OFFSET_COMMIT,
-    versions=(2, 9),
+    versions=(2, 10),
     advertised_from=0,
     request_class=GROUP,
     handle=handle,

@@ -1,6 +1,7 @@
 """OffsetFetch (9): how far a group has come.
 
-Versions: 1-9 served, 0-9 advertised (older librdkafka balances no consumers otherwise).
+Versions: 1-10 served, 0-10 advertised (otherwise older librdkafka balances no
+consumers).
 
 Behaviour:
 - A partition without an offset, and a group that is not there, answer -1, no error.
@@ -10,10 +11,11 @@ Version notes:
 - Before v2 an error of the group stands at each partition; from v2 on null topics mean
   all; v5 carries leader epochs (KIP-320); v6 is flexible; v7 can ask for stable
   offsets, which a commit under way makes UNSTABLE_OFFSET_COMMIT (KIP-447); v8 asks for
-  many groups at once (KIP-709).
+  many groups at once (KIP-709); v10 names topics by id, unknown ones getting
+  UNKNOWN_TOPIC_ID.
 
-Left out: v0 (kept in ZooKeeper); topic ids (v10); member epochs of the new consumer
-protocol (v9, KIP-848), which classic groups do not check.
+Left out: v0 (kept in ZooKeeper); member epochs of the new consumer protocol (v9,
+KIP-848), which classic groups do not check.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
+from uuid import UUID
 
 from broker.apis.common.access import Check, allowed, allowed_on_topic, in_handler
+from broker.apis.common.answer import NO_ID
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import in_order
 from broker.apis.common.group_common import by_topic
@@ -33,6 +37,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -49,6 +54,8 @@ from planes.slices import Pace, in_steps, preempt
 
 _GROUP_ERROR_SINCE: Final = 2
 _GROUPS_SINCE: Final = 8
+_TOPIC_IDS_SINCE: Final = 10
+_UNKNOWN_ID: Final = FetchedOffset(error=ErrorCode.unknown_topic_id)
 
 Fetched = dict[TopicPartition, FetchedOffset]
 _Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
@@ -60,12 +67,11 @@ async def handle(
     """Look up the offsets of one group, or of many."""
     stable = body.require_stable
     if request.api_version < _GROUPS_SINCE:
-        error, fetched = await _fetch(
-            request, broker, body.group_id, body.topics, stable
-        )
+        targets = await _targets(body.topics)
+        error, fetched = await _fetch(request, broker, body.group_id, targets, stable)
         if error is not ErrorCode.none and request.api_version < _GROUP_ERROR_SINCE:
             failed = FetchedOffset(error=error)
-            fetched = dict.fromkeys(await _targets(body.topics or ()), failed)
+            fetched = dict.fromkeys(targets or (), failed)
         topics = await by_topic(fetched.items(), _row)
         return OffsetFetchResponse(
             topics=[
@@ -74,34 +80,85 @@ async def handle(
             ],
             error_code=error,
         )
+    fetch = _of_group
+    if request.api_version >= _TOPIC_IDS_SINCE:
+        fetch = _of_group_by_ids
     groups = []
     for group in body.groups:
-        error, fetched = await _fetch(
-            request, broker, group.group_id, group.topics, stable
-        )
-        of_group = await by_topic(fetched.items(), _row_of_many)
-        groups.append(
-            OffsetFetchResponseGroup(
-                group_id=group.group_id,
-                topics=[
-                    OffsetFetchResponseTopics(name=name, partitions=rows)
-                    for name, rows in of_group.items()
-                ],
-                error_code=error,
-            )
-        )
+        groups.append(await fetch(request, broker, group, stable))
         await preempt()
     return OffsetFetchResponse(groups=groups)
+
+
+async def _of_group(
+    request: Request, broker: Broker, group: OffsetFetchRequestGroup, stable: bool
+) -> OffsetFetchResponseGroup:
+    error, fetched = await _fetch(
+        request, broker, group.group_id, await _targets(group.topics), stable
+    )
+    topics = await by_topic(fetched.items(), _row_of_many)
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        topics=[
+            OffsetFetchResponseTopics(name=name, partitions=rows)
+            for name, rows in topics.items()
+        ],
+        error_code=error,
+    )
+
+
+async def _of_group_by_ids(
+    request: Request, broker: Broker, group: OffsetFetchRequestGroup, stable: bool
+) -> OffsetFetchResponseGroup:
+    """Return offsets by topic id; of all offsets, those of topics that have one."""
+    cache = broker.metadata_cache
+    targets: dict[TopicPartition, None] | None = None
+    unknown: list[OffsetFetchResponseTopics] = []
+    # As the request has them, since a topic may be deleted meanwhile.
+    ids: dict[str, UUID | None] = {}
+    pace = Pace()
+    if group.topics is not None:
+        targets = {}
+        async for topic in pace.over(group.topics):
+            name = cache.name(topic.topic_id or NO_ID)
+            if name is None:
+                unknown.append(
+                    OffsetFetchResponseTopics(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            _row_of_many(index, _UNKNOWN_ID)
+                            async for index in pace.over(topic.partition_indexes)
+                        ],
+                    )
+                )
+                continue
+            ids[name] = topic.topic_id
+            async for index in pace.over(topic.partition_indexes):
+                targets[TopicPartition(name, index)] = None
+    error, fetched = await _fetch(request, broker, group.group_id, targets, stable)
+    if error is not ErrorCode.none:
+        return OffsetFetchResponseGroup(
+            group_id=group.group_id, topics=(), error_code=error
+        )
+    found = await by_topic(fetched.items(), _row_of_many)
+    topics: list[OffsetFetchResponseTopics] = []
+    async for name, rows in pace.over(found.items()):
+        known = cache.topic(name)
+        topic_id = ids.get(name) or (known.topic_id if known else None)
+        if topic_id is not None:
+            topics.append(OffsetFetchResponseTopics(topic_id=topic_id, partitions=rows))
+    topics += unknown
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
 async def _fetch(
     request: Request,
     broker: Broker,
     group_id: str,
-    topics: Iterable[_Topic] | None,
+    named: Iterable[TopicPartition] | None,
     stable: bool,
 ) -> tuple[ErrorCode, Fetched]:
-    """Return the error of the group, or its offsets; null topics: all of them."""
+    """Return the error of the group, or its offsets; ``named`` None: all of them."""
     if not allowed(
         request, broker, AclOperation.DESCRIBE, ResourceType.GROUP, group_id
     ):
@@ -109,12 +166,12 @@ async def _fetch(
     offsets = broker.groups.offsets
     fetched: Fetched = {}
     try:
-        if topics is None:
+        if named is None:
             group = broker.groups.describe(group_id)
             known = () if group is None else tuple(group.offsets)
             targets: Iterator[TopicPartition] = await in_order(known)
         else:
-            targets = iter(await _targets(topics))
+            targets = iter(named)
         while some := tuple(islice(targets, OFFSETS_PER_STEP)):
             fetched |= offsets.fetch(group_id, some, require_stable=stable)
             await preempt()
@@ -124,7 +181,7 @@ async def _fetch(
     except KafkaError as refused:
         return refused.code, {}
     if broker.authorizer is not None:
-        fetched = await _visible(request, broker, fetched, is_named=topics is not None)
+        fetched = await _visible(request, broker, fetched, is_named=named is not None)
     return ErrorCode.none, fetched
 
 
@@ -151,7 +208,11 @@ async def _visible(
     return visible
 
 
-async def _targets(topics: Iterable[_Topic]) -> dict[TopicPartition, None]:
+async def _targets(
+    topics: Iterable[_Topic] | None,
+) -> dict[TopicPartition, None] | None:
+    if topics is None:
+        return None
     pace = Pace()
     return {
         TopicPartition(topic.name, partition): None
@@ -182,7 +243,7 @@ def _row_of_many(index: int, one: FetchedOffset) -> OffsetFetchResponsePartition
 
 API: Final = Api(
     key=ApiKey.OFFSET_FETCH,
-    versions=(1, 9),
+    versions=(1, 10),
     advertised_from=0,
     request_class=GROUP,
     handle=handle,

@@ -111,6 +111,8 @@ def _compare_lists(
 ) -> Iterator[tuple[str, Any, Any]]:
     members = [each for each in (*kafka, *ours) if isinstance(each, dict)]
     identities = [name for name in IDENTITIES if any(name in each for each in members)]
+    if not identities and any("topic_id" in each for each in members):
+        identities = ["topic_id"]
     if not identities or what.startswith(_ORDERED):
         if len(kafka) != len(ours) or not members:
             if kafka != ours:

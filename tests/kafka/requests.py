@@ -17,6 +17,8 @@ LAST_IN_3_9: Final = {
     ApiKey.FETCH: 17,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
     ApiKey.DESCRIBE_GROUPS: 5,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.DESCRIBE_CLUSTER: 1,

@@ -9,17 +9,18 @@ from uuid import UUID
 import pytest
 
 from broker.protocol.api_keys import ApiKey
-from tests.broker.apis.requests import batch
+from tests.broker.apis.requests import SECONDS_30, batch
 from tests.kafka.conftest import SETTINGS, Both, beside_kafka
 from tests.kafka.java_tools import NEWEST, KafkaPrograms
 from tests.kafka.peer import Peer
 from tests.kafka.requests import (
     LAST_IN_3_9,
     newer_versions,
+    settle,
     topic,
     topic_id,
 )
-from tests.kafka.test_same_groups import join, ready, sync
+from tests.kafka.test_same_groups import join, partitions, ready, sync
 from tests.kafka.test_same_records import fetch, produce
 from tests.kafka.test_same_transactions import added, begun, completed
 
@@ -41,6 +42,7 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         records,
         metadata,
         groups,
+        offsets,
         reassignments,
         resources,
         transactions,
@@ -118,6 +120,64 @@ def groups(peer: Peer) -> None:
             groups=["unknown-group"],
             include_authorized_operations=True,
         )
+
+
+def offsets(peer: Peer) -> None:
+    group = ready(peer, "ids")
+    known = topic_id(peer, topic(peer, "committed-by-id", 2))
+    gone = topic_id(peer, topic(peer, "deleted-by-id"))
+    unknown, none = UUID(int=77), UUID(int=0)
+    committed = {"committed_offset": 7, "committed_metadata": "m"}
+
+    def commit(*ids: UUID, **fields: Any) -> None:
+        for version in newer_versions(ApiKey.OFFSET_COMMIT):
+            peer.send(
+                ApiKey.OFFSET_COMMIT,
+                version,
+                **{
+                    "group_id": group,
+                    "member_id": "",
+                    "generation_id_or_member_epoch": -1,
+                    "topics": [
+                        {"topic_id": each, "partitions": partitions(0, 5, **committed)}
+                        for each in ids
+                    ],
+                    **fields,
+                },
+            )
+
+    def fetch_offsets() -> None:
+        for version in newer_versions(ApiKey.OFFSET_FETCH):
+            for wanted in ((known, gone, unknown), (unknown, none), (), None):
+                for each in (group, "unknown-group", ""):
+                    topics = wanted and [
+                        {"topic_id": it, "partition_indexes": [0, 1, 5]}
+                        for it in wanted
+                    ]
+                    peer.send(
+                        ApiKey.OFFSET_FETCH,
+                        version,
+                        groups=[{"group_id": each, "topics": topics}],
+                    )
+
+    commit(known, gone)
+    commit(known, unknown)
+    commit(unknown, none)
+    commit()
+    commit(known, unknown, member_id="stranger")
+    commit(known, unknown, generation_id_or_member_epoch=3)
+    commit(known, unknown, group_id="no-group", generation_id_or_member_epoch=3)
+    commit(known, unknown, group_id="")
+    fetch_offsets()
+    peer.ask(
+        ApiKey.DELETE_TOPICS,
+        6,
+        topics=[{"name": "deleted-by-id", "topic_id": none}],
+        timeout=SECONDS_30,
+    )
+    settle(peer)
+    commit(gone)
+    fetch_offsets()
 
 
 def reassignments(peer: Peer) -> None:

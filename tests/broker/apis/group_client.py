@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.state.config import GroupConfig
@@ -33,6 +34,7 @@ from broker.shards.effects import Instant, Record
 from planes.slices import Park
 
 NONE = ErrorCode.none
+TOPIC_IDS: dict[str, UUID] = {"t": UUID(int=1), "u": UUID(int=2)}
 FIELDS: dict[str, Any] = {
     "group_id": "g",
     "member_id": "",
@@ -91,10 +93,13 @@ class Client:
         )
         groups.elect(0)
         groups.load_all()
-        topics = {"t": SimpleNamespace(partitions={0: 0, 1: 1}), "u": None}
+        topics = {
+            "t": SimpleNamespace(partitions={0: 0, 1: 1}, topic_id=TOPIC_IDS["t"])
+        }
+        names = {topic_id: name for name, topic_id in TOPIC_IDS.items()}
         self.broker: Any = SimpleNamespace(
             groups=groups,
-            metadata_cache=SimpleNamespace(topic=topics.get),
+            metadata_cache=SimpleNamespace(topic=topics.get, name=names.get),
             authorizer=None,
         )
 
@@ -188,6 +193,11 @@ def _item_type(cls: type[Any], name: str) -> type[Any] | None:
             if dataclasses.is_dataclass(item):
                 return typing.cast("type[Any]", item)
     return None
+
+
+def topic(name: str, **fields: Any) -> dict[str, Any]:
+    """Return a topic by name, and by id for the versions that have ids."""
+    return {"name": name, "topic_id": TOPIC_IDS.get(name, UUID(int=77)), **fields}
 
 
 def partition(index: int, offset: int, metadata: str | None = "m") -> dict[str, Any]:

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -253,7 +254,7 @@ CASES = [
     case(K.CONTROLLED_SHUTDOWN, Op.CLUSTER_ACTION, C),
     case(K.ALTER_PARTITION, Op.CLUSTER_ACTION, C),
     case(K.OFFSET_COMMIT, Op.READ, G, (Op.READ, T), **COMMIT),
-    case(K.OFFSET_COMMIT, Op.READ, T, (Op.READ, G), **COMMIT),
+    case(K.OFFSET_COMMIT, Op.READ, T, (Op.READ, G), version=9, **COMMIT),
     case(
         K.OFFSET_FETCH,
         Op.DESCRIBE,
@@ -266,6 +267,7 @@ CASES = [
         Op.DESCRIBE,
         T,
         (Op.DESCRIBE, G),
+        version=9,
         groups=[{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}],
     ),
     case(K.FIND_COORDINATOR, Op.DESCRIBE, G, key_type=0, coordinator_keys=["g"]),
@@ -640,3 +642,26 @@ def test_a_client_claims_no_control_class_and_no_replica_role() -> None:
     hidden = {**follower, "replica_state": {"replica_id": 1}}
     call = world.start(ApiKey.FETCH, 17, **hidden)
     assert call.answer.error_code is ErrorCode.cluster_authorization_failed
+
+
+def test_offsets_by_topic_id_are_refused_by_the_topic_that_it_names() -> None:
+    world = Guarded()
+    world.furnish()
+    world.become(ALICE)
+    world.allow(Check(Op.READ, G))
+    denied = ErrorCode.topic_authorization_failed
+    unknown = ErrorCode.unknown_topic_id
+    ids = (world.topic_id, UUID(int=77))
+    partition = {"partition_index": 0, "committed_offset": 1}
+    topics = [{"topic_id": each, "partitions": [partition]} for each in ids]
+    answer = world.send(
+        ApiKey.OFFSET_COMMIT, 10, group_id="g", member_id="", topics=topics
+    )
+    found = [(it.topic_id, it.partitions[0].error_code) for it in answer.topics]
+    assert found == list(zip(ids, (denied, unknown), strict=True))
+    wanted = [{"topic_id": each, "partition_indexes": [0]} for each in ids]
+    groups = [{"group_id": "g", "topics": each} for each in (wanted, None)]
+    named, everything = world.send(ApiKey.OFFSET_FETCH, 10, groups=groups).groups
+    errors_by_id = {it.topic_id: it.partitions[0].error_code for it in named.topics}
+    assert errors_by_id == dict(zip(ids, (denied, unknown), strict=True))
+    assert (everything.error_code, everything.topics) == (ErrorCode.none, ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -31,9 +32,13 @@ LOADING = ErrorCode.coordinator_load_in_progress
 NO_LEADER = ErrorCode.leader_not_available
 OVER = ErrorCode.throttling_quota_exceeded
 
+# Of topics that newer versions name by id.
+T = {"name": "t", "topic_id": UUID(int=1)}
+U = {"name": "u", "topic_id": UUID(int=2)}
+NAMES = {T["topic_id"]: "t", U["topic_id"]: "u"}
 TWO = [
-    {"name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 7}]},
-    {"name": "u", "partitions": [{"partition_index": 1}]},
+    {**T, "partitions": [{"partition_index": 0}, {"partition_index": 7}]},
+    {**U, "partitions": [{"partition_index": 1}]},
 ]
 RESOURCE = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
 ROWS = (("t", 0), ("t", 7), ("u", 1))
@@ -41,7 +46,11 @@ ROWS = (("t", 0), ("t", 7), ("u", 1))
 
 def by_partition(topics: Any, name: str, rows: str, index: str) -> Any:
     return tuple(
-        (getattr(topic, name), getattr(row, index), row.error_code)
+        (
+            getattr(topic, name) or NAMES[topic.topic_id],
+            getattr(row, index),
+            row.error_code,
+        )
         for topic in topics
         for row in getattr(topic, rows)
     )
@@ -61,8 +70,8 @@ def names_of(rows: Any, name: str) -> Any:
 
 def offset_fetch(version: int) -> dict[str, Any]:
     topics = [
-        {"name": "t", "partition_indexes": [0, 7]},
-        {"name": "u", "partition_indexes": [1]},
+        {**T, "partition_indexes": [0, 7]},
+        {**U, "partition_indexes": [1]},
     ]
     return {"group_id": "g", "topics": topics} | {
         "groups": [{"group_id": "g", "topics": topics}]
