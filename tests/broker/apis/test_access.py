@@ -635,7 +635,7 @@ def test_a_client_claims_no_control_class_and_no_replica_role() -> None:
         world.become(principal)
         command = world.start(ApiKey.UPDATE_METADATA, 8, **CONTROLLER)
         replica = world.start(ApiKey.FETCH, 12, **follower)
-        found = command.request.request_class, replica.request.request_class
+        found = tuple(call.request.task.request_class for call in (command, replica))
         assert found == (("control", "replication") if allowed else ("admin", "admin"))
         assert command.request.is_denied is not allowed
         assert replica.request.is_denied is not allowed
