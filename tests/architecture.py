@@ -49,7 +49,7 @@ LAYERS = {
             "controller",
         ),
         ("log", "requests", "groups", "transactions", "zookeeper"),
-        ("network", "cluster", "application"),
+        ("network", "cluster", "application", "quotas"),
         (
             "observation.recording",
             "observation.metrics",

@@ -1,9 +1,9 @@
-"""Bytes per second of the last windows, as Kafka measures them for its quotas.
+"""Rates over the last windows, as Kafka measures them for its quotas.
 
-Kafka's ``SimpleRate`` over a ``WindowedSum`` (``SampledStat``): a sample begins with
-the first bytes after the one before was full, and lives as long as one of its events
-lies within the last windows. The rate is taken over the time since the oldest sample
-began, and over a window at least.
+Kafka's ``SampledStat``: a sample begins with the first value after the one before was
+full, and lives as long as one of its events lies within the last windows. The rate of
+replication (``SimpleRate``) is taken over the time since the oldest sample began, and
+over a window at least; that of a client (``Rate``) over all windows but one at least.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _MS_PER_S: Final = 1000
 class _Sample:
     start_ms: int
     last_ms: int
-    total: int = 0
+    total: float = 0
 
     def reset(self, now_ms: int) -> None:
         self.start_ms = self.last_ms = now_ms
         self.total = 0
 
 
-class ByteRate:
-    """A rate over ``windows`` windows of ``window_ms``. Cost: O(windows) per call."""
+class _Samples:
+    """Values over ``windows`` windows of ``window_ms``. Cost: O(windows) per call."""
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._windows = windows
@@ -35,25 +35,24 @@ class ByteRate:
         self._samples: list[_Sample] = []
         self._current = 0
 
-    def record(self, count: int, now_ms: int) -> None:
-        """Count bytes in."""
+    def record(self, value: float, now_ms: int) -> None:
+        """Count a value in."""
         if not self._samples:
             self._samples.append(_Sample(now_ms, now_ms))
         sample = self._samples[self._current]
         if now_ms - sample.start_ms >= self._window_ms:
             sample = self._advance(now_ms)
-        sample.total += count
+        sample.total += value
         sample.last_ms = now_ms
 
-    def per_s(self, now_ms: int) -> float:
-        """Return the rate."""
+    def _total(self, now_ms: int) -> tuple[float, int]:
+        """Return the sum of the last windows, and the age of the oldest sample."""
         expired_ms = now_ms - self._windows * self._window_ms
         for sample in self._samples:
             if sample.last_ms <= expired_ms:
                 sample.reset(now_ms)
         start_ms = min((each.start_ms for each in self._samples), default=now_ms)
-        elapsed_ms = max(now_ms - start_ms, self._window_ms)
-        return sum(each.total for each in self._samples) * _MS_PER_S / elapsed_ms
+        return sum(each.total for each in self._samples), now_ms - start_ms
 
     def _advance(self, now_ms: int) -> _Sample:
         """Begin a sample, in place of the oldest if there are enough."""
@@ -63,3 +62,25 @@ class ByteRate:
         else:
             self._samples[self._current].reset(now_ms)
         return self._samples[self._current]
+
+
+class ByteRate(_Samples):
+    """Bytes per second since the oldest sample began."""
+
+    def per_s(self, now_ms: int) -> float:
+        """Return the rate."""
+        total, age_ms = self._total(now_ms)
+        return total * _MS_PER_S / max(age_ms, self._window_ms)
+
+
+class WindowedRate(_Samples):
+    """A rate in which missing windows count as empty ones: Kafka's ``Rate``.
+
+    At first a burst passes: the bound times all windows but one.
+    """
+
+    def measure(self, now_ms: int) -> tuple[float, int]:
+        """Return the sum of the values, and the milliseconds that they count for."""
+        total, age_ms = self._total(now_ms)
+        missing = max(self._windows - 1 - age_ms // self._window_ms, 0)
+        return total, max(age_ms + missing * self._window_ms, 1)

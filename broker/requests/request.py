@@ -117,6 +117,8 @@ class Request:
     error_code: int = 0
     # Ends the wait of a handler that waits no longer than there is a connection.
     end_wait: Callable[[], None] | None = None
+    # CPU that its client's request quota has counted (`broker.quotas`).
+    counted_ns: int = 0
     # Whether the connection has ended.
     is_orphaned: bool = False
 
