@@ -48,6 +48,7 @@ class Change:
     deleting: Mapping[str, Deletion | None] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
     user_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
+    client_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
     acls: Mapping[ResourcePattern, frozenset[AclEntry] | None] = field(
         default_factory=dict
     )
@@ -59,7 +60,8 @@ class ClusterState:
 
     ``broker_configs`` holds dynamic broker configs by broker id, as text, "" being the
     default of all brokers; ``user_configs`` the SCRAM credentials of users, by
-    mechanism. A state that was never written has the generation 0.
+    mechanism, and their quotas; ``client_configs`` the quotas of all other entities, by
+    path (`broker.quotas.entity`). A state that was never written has the generation 0.
     """
 
     generation: int = 0
@@ -69,6 +71,7 @@ class ClusterState:
     deleting: dict[str, Deletion] = field(default_factory=dict)
     broker_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     user_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    client_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     acls: dict[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
 
     def apply(self, change: Change, generation: int) -> None:
@@ -82,6 +85,7 @@ class ClusterState:
         _put(self.deleting, change.deleting)
         _put(self.broker_configs, change.broker_configs)
         _put(self.user_configs, change.user_configs)
+        _put(self.client_configs, change.client_configs)
         _put(self.acls, change.acls)
 
     def copy(self) -> ClusterState:
@@ -92,6 +96,7 @@ class ClusterState:
             deleting=dict(self.deleting),
             broker_configs=dict(self.broker_configs),
             user_configs=dict(self.user_configs),
+            client_configs=dict(self.client_configs),
             acls=dict(self.acls),
         )
 
@@ -137,6 +142,7 @@ def _mappings(it: ClusterState | Change) -> Iterator[str]:
     yield from _mapping("deleting", it.deleting, _deletion_form)
     yield from _mapping("broker_configs", it.broker_configs, dict)
     yield from _mapping("user_configs", it.user_configs, dict)
+    yield from _mapping("client_configs", it.client_configs, dict)
     acls = {write_pattern(pattern): each for pattern, each in it.acls.items()}
     yield from _mapping("acls", acls, write_entries)
 
@@ -211,6 +217,9 @@ def _read(found: dict[str, Any]) -> Change:
             found.get("broker_configs", {}), lambda _, found: dict(found)
         ),
         user_configs=_each(found.get("user_configs", {}), lambda _, found: dict(found)),
+        client_configs=_each(
+            found.get("client_configs", {}), lambda _, found: dict(found)
+        ),
         acls={
             read_pattern(pattern): None if each is None else read_entries(each)
             for pattern, each in found.get("acls", {}).items()

@@ -134,6 +134,9 @@ class CoordinatedBroker(Protocol):
     def acls_changed(self, patterns: Collection[ResourcePattern] | None) -> None:
         """Take the entries of some patterns into effect; None: of all."""
 
+    def quotas_changed(self, entities: Collection[str] | None) -> None:
+        """Take the quotas of some entities into effect, by path; None: of all."""
+
     async def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""
 
@@ -157,7 +160,11 @@ class AdminManager(Protocol):
 
     @property
     def user_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Configs by user: SCRAM credentials by mechanism, as text."""
+        """Configs by user: SCRAM credentials by mechanism, as text, and quotas."""
+
+    @property
+    def client_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Quotas of all entities but single users, by path (`broker.quotas.entity`)."""
 
     @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
@@ -217,6 +224,11 @@ class AdminManager(Protocol):
         self, user: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Replace a user's configs in that way."""
+
+    async def set_client_configs(
+        self, entity: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace the quotas of another entity in that way."""
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]

@@ -25,6 +25,7 @@ from broker.coordination.coordinator import (
 from broker.coordination.registry_writes import RegistryWrites
 from broker.coordination.turns import Turns
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.quotas.entity import USER, path_of
 from planes.slices import preempt
 
 # Kafka's ``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``.
@@ -60,8 +61,13 @@ class EmbeddedAdmin:
 
     @property
     def user_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Configs by user: SCRAM credentials by mechanism, as text."""
+        """Configs by user: SCRAM credentials by mechanism, as text, and quotas."""
         return self._writes.state.user_configs
+
+    @property
+    def client_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Quotas of all entities but single users, by path."""
+        return self._writes.state.client_configs
 
     @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
@@ -240,7 +246,25 @@ class EmbeddedAdmin:
                 return None
             return Change(user_configs={user: dict(configs) or None})
 
-        return await self._writes.write(decide)
+        if not await self._writes.write(decide):
+            return False
+        self._replicas.broker.quotas_changed([path_of({USER: user})])
+        return True
+
+    async def set_client_configs(
+        self, entity: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace the quotas of another entity, and see that they take effect."""
+
+        def decide() -> Change | None:
+            if instead_of not in (None, self.client_configs.get(entity, {})):
+                return None
+            return Change(client_configs={entity: dict(configs) or None})
+
+        if not await self._writes.write(decide):
+            return False
+        self._replicas.broker.quotas_changed([entity])
+        return True
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]

@@ -73,6 +73,8 @@ from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.sentinels import NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import CurrentLeader
+from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.entity import USER, path_of, user_of
 from broker.requests.internal_tasks import Submit, submit_here
 from broker.shards.effects import Instant
 from planes.lock import TaskLock
@@ -125,6 +127,7 @@ class Broker:
             is_here=lambda topic: self.logs.has_logs_of(topic),
         )
         self.quotas = replication_quotas(lambda: self.config, self._settings, now_ns)
+        self.client_quotas = ClientQuotas(config, now_ns)
         self.producer_ids = ProducerIds(coordinator.admin)
         self.authentication = Authentication(
             config, coordinator.admin, now_ns=now_ns, now_ms=now_ms
@@ -174,6 +177,7 @@ class Broker:
             self.coordinator.local.load()
         if self.authorizer is not None:
             self.authorizer.replace_all(self.coordinator.admin.acls)
+        self.quotas_changed(None)
         self.config = self.alterations.load()
 
     def _open(
@@ -417,6 +421,19 @@ class Broker:
         else:
             for pattern in patterns:
                 self.authorizer.put(pattern, acls.get(pattern, ()))
+
+    def quotas_changed(self, entities: Collection[str] | None) -> None:
+        """Take the quotas of some entities into effect, by path; None: of all."""
+        admin = self.coordinator.admin
+        users, clients = admin.user_configs, admin.client_configs
+        if entities is None:
+            of_users = {path_of({USER: user}): it for user, it in users.items()}
+            self.client_quotas.replace_all({**of_users, **clients})
+            return
+        for entity in entities:
+            user = user_of(entity)
+            configs = clients.get(entity, {}) if user is None else users.get(user, {})
+            self.client_quotas.put(entity, configs)
 
     # ---- what a coordinator commands ----------------------------------------------
 

@@ -88,6 +88,7 @@ class ScriptedAdmin:
         self._controller = controller
         self.broker_configs: Mapping[str, Mapping[str, str]] = {}
         self.user_configs: Mapping[str, Mapping[str, str]] = {}
+        self.client_configs: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -149,6 +150,12 @@ class ScriptedAdmin:
 
     async def set_user_configs(
         self, user: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Refuse."""
+        raise _refused()
+
+    async def set_client_configs(
+        self, entity: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Refuse."""
         raise _refused()

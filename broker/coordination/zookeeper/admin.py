@@ -26,13 +26,14 @@ from broker.coordination.coordinator import (
     NewTopic,
 )
 from broker.coordination.zookeeper import topic_writes
-from broker.coordination.zookeeper.configs import broker_entity, user_entity
+from broker.coordination.zookeeper.configs import broker_entity
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.known_topics import KnownTopics, known_leader
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.retrying import RetryingZnodes, in_session
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.quotas.entity import USER, path_of
 
 # Creations that requests have begun: the most at a time, and how long they are tried
 # while ZooKeeper is away. Clients that still want a topic then ask again.
@@ -66,8 +67,13 @@ class ZooKeeperAdmin:
 
     @property
     def user_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Configs by user: SCRAM credentials by mechanism, as text."""
+        """Configs by user: SCRAM credentials by mechanism, as text, and quotas."""
         return self._member.configs.users
+
+    @property
+    def client_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Quotas of all entities but single users, by path."""
+        return self._member.configs.clients
 
     @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
@@ -175,9 +181,16 @@ class ZooKeeperAdmin:
         self, user: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Replace a user's configs, and see that they take effect here."""
-        entity = user_entity(user)
+        return await self.set_client_configs(path_of({USER: user}), configs, instead_of)
+
+    async def set_client_configs(
+        self, entity: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace the configs of a client's entity, and see that they take effect."""
         write = partial(self._member.configs.write, entity, configs, instead_of)
-        return await self._waits.write(write)
+        done = await self._waits.write(write)
+        self._member.broker.quotas_changed([entity])
+        return done
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]

@@ -1,4 +1,4 @@
-"""Configs of topics, brokers and users, from ZooKeeper, and news of their changes.
+"""Configs of topics, brokers and clients, from ZooKeeper, and news of their changes.
 
 A writer of an entity's configs writes its znode first and then a notification below
 /config/changes, which every broker watches (Kafka's ``ZkConfigManager``). Each
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from logging import getLogger
 from typing import Final
-from urllib.parse import quote, unquote
 
 from broker.cluster.topic_configs import TOPIC_KEYS
 from broker.coordination.zookeeper.layout import paths
@@ -27,6 +27,7 @@ from broker.coordination.zookeeper.layout.json_text import MalformedZnode
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
+from broker.quotas.entity import is_entity, user_of
 from broker.zookeeper.znodes import BadVersion, NodeExists, NoNode, Znode
 
 logger = getLogger(__name__)
@@ -34,15 +35,20 @@ logger = getLogger(__name__)
 # Kafka's ``ZkNodeChangeNotificationListener``: changeExpirationMs.
 _KEPT_MS: Final = 15 * 60 * 1000
 _DEFAULT: Final = "<default>"
+_CLIENTS: Final = ("users", "clients", "ips")
 
 
 class ClusterConfigs:
-    """Configs set for topics and users by name, and for brokers by id ("" for all)."""
+    """Configs set for topics and users by name, and for brokers by id ("" for all).
+
+    ``clients`` has the quotas of all other entities, by path (`broker.quotas.entity`).
+    """
 
     def __init__(self) -> None:
         self.topics: dict[str, Mapping[str, str]] = {}
         self.brokers: dict[str, Mapping[str, str]] = {}
         self.users: dict[str, Mapping[str, str]] = {}
+        self.clients: dict[str, Mapping[str, str]] = {}
         self._seen = ""
         # Number of readings of an entity. Reads take their time and are answered in any
         # order. A reading made during another one is not older than that, or there is a
@@ -61,23 +67,33 @@ class ClusterConfigs:
         topics = await _configs(znodes, paths.TOPIC_CONFIGS)
         found = await _configs(znodes, paths.BROKER_CONFIGS)
         brokers = {_broker(name): configs for name, configs in found.items()}
-        found = await _configs(znodes, paths.USER_CONFIGS)
-        users = {unquote(name): configs for name, configs in found.items()}
+        users: dict[str, Mapping[str, str]] = {}
+        clients: dict[str, Mapping[str, str]] = {}
+        for entity, configs in (await _client_configs(znodes)).items():
+            user = user_of(entity)
+            if user is None:
+                clients[entity] = configs
+            else:
+                users[user] = configs
         for entity in self._learned - learned:
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 topics[name] = self.topics[name]
-            elif kind == "users":
-                users[unquote(name)] = self.users[unquote(name)]
+            elif (user := user_of(entity)) is not None:
+                users[user] = self.users[user]
+            elif kind in _CLIENTS:
+                clients[entity] = self.clients[entity]
             else:
                 brokers[_broker(name)] = self.brokers[_broker(name)]
-        self.topics, self.brokers, self.users = topics, brokers, users
+        self.topics, self.brokers = topics, brokers
+        self.users, self.clients = users, clients
         return (topics, brokers) != before
 
     async def read_changes(self, znodes: RetryingZnodes, now_ms: int) -> list[str]:
         """Learn what has changed, and go on watching.
 
-        Returns the entities, as ``topics/T``, ``brokers/N`` or ``users/U``, once each.
+        Returns the entities, as ``topics/T``, ``brokers/N``, ``users/U``,
+        ``users/U/clients/C``, ``clients/C`` or ``ips/A``, once each.
         """
         present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
         found = await znodes.find_all(
@@ -103,8 +119,9 @@ class ClusterConfigs:
 
     async def _read(self, znodes: RetryingZnodes, entity: str) -> None:
         kind, _, name = entity.partition("/")
-        # Quotas of a user's clients lie deeper, and have no effect here.
-        if kind in ("topics", "brokers", "users") and "/" not in name:
+        if (kind in ("topics", "brokers") and "/" not in name) or (
+            kind in _CLIENTS and is_entity(entity)
+        ):
             found = await znodes.find(f"/config/{entity}")
             self._know(entity, _read_config(entity, found and found.data))
 
@@ -113,8 +130,10 @@ class ClusterConfigs:
         kind, _, name = entity.partition("/")
         if kind == "topics":
             self.topics[name] = configs
-        elif kind == "users":
-            self.users[unquote(name)] = configs
+        elif (user := user_of(entity)) is not None:
+            self.users[user] = configs
+        elif kind in _CLIENTS:
+            self.clients[entity] = configs
         else:
             self.brokers[_broker(name)] = configs
 
@@ -161,7 +180,7 @@ async def _replaced(
     """Write a znode if it is as it was found; return whether it was."""
     if found is None:
         try:
-            await znodes.create(path, data)
+            await _create(znodes, path, data)
         except NodeExists:
             return False
     else:
@@ -172,14 +191,20 @@ async def _replaced(
     return True
 
 
+async def _create(znodes: RetryingZnodes, path: str, data: bytes) -> None:
+    """Create a znode, and its parents without data."""
+    try:
+        await znodes.create(path, data)
+    except NoNode:
+        parent = path.rpartition("/")[0]
+        with suppress(NodeExists):
+            await _create(znodes, parent, b"")
+        await _create(znodes, path, data)
+
+
 def broker_entity(broker_id: str) -> str:
     """Return what notifications call a broker; "" is the default of all."""
     return f"brokers/{broker_id or _DEFAULT}"
-
-
-def user_entity(user: str) -> str:
-    """Return the entity of a user: its name encoded as by Kafka's ``Sanitizer``."""
-    return f"users/{quote(user, safe='').replace('~', '%7E')}"
 
 
 def _broker(name: str) -> str:
@@ -193,6 +218,25 @@ async def _configs(znodes: RetryingZnodes, parent: str) -> dict[str, Mapping[str
         path.rpartition("/")[2]: _read_config(path, data)
         for path, (data, _) in found.items()
     }
+
+
+async def _client_configs(
+    znodes: RetryingZnodes,
+) -> dict[str, Mapping[str, str]]:
+    """Return the configs of users, of their clients, of clients and of addresses."""
+    parents = [paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
+    entities: dict[str, Mapping[str, str]] = {}
+    for parent in parents:
+        try:
+            names = await znodes.children(parent)
+        except NoNode:
+            continue
+        found = await znodes.find_all(f"{parent}/{name}" for name in names)
+        for path, (data, stat) in found.items():
+            entities[path.removeprefix("/config/")] = _read_config(path, data)
+            if parent == paths.USER_CONFIGS and stat.num_children:
+                parents.append(f"{path}/clients")
+    return entities
 
 
 def _read_config(entity: str, data: bytes | None) -> Mapping[str, str]:

@@ -40,6 +40,7 @@ from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ConfigError
+from broker.quotas.entity import is_entity
 
 logger = getLogger(__name__)
 
@@ -158,6 +159,8 @@ class Member:
             self._read_in = znodes
             names = self.configs.topics if news else ()
             changed = [broker_entity(""), *(f"topics/{name}" for name in names)]
+            with self.billed:
+                self.broker.quotas_changed(None)
         else:
             changed = await self.configs.read_changes(znodes, self.now_ms())
         for entity in changed:
@@ -187,6 +190,8 @@ class Member:
             _at_once(self.broker.topic_changed(name))
             if self._is_unclean_election_enabled(name):
                 self._allow_unclean_election(name)
+        elif is_entity(entity):
+            self.broker.quotas_changed([entity])
         elif entity in (broker_entity(""), broker_entity(str(self.broker_id))):
             try:
                 _at_once(self.broker.broker_configs_changed())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -256,6 +257,45 @@ class CoordinatorContract:
             async with place.life() as coordinator:
                 found = coordinator.admin.user_configs
                 assert {k: v for k, v in found.items() if v} == {user: {"c": "1"}}
+
+        self.run(scenario)
+
+    def test_quotas_of_every_kind_of_entity_are_replaced_and_stay(self) -> None:
+        """A broker is told of each change, of single users' configs as well."""
+        entities = (
+            "users/<default>",
+            "users/CN%3Da%2Fb/clients/c%20%C3%A9",
+            "users/<default>/clients/<default>",
+            "clients/c",
+            "clients/<default>",
+            "ips/10.0.0.1",
+        )
+
+        async def scenario(place: Place) -> None:
+            async with place.life() as coordinator:
+                admin = coordinator.admin
+                assert admin.client_configs == {}
+                place.broker.words.clear()
+                for entity in entities:
+                    put = partial(admin.set_client_configs, entity)
+                    assert await served(put({"q": "1"}, {}))
+                    assert not await served(put({"q": "2"}, {}))
+                    assert admin.client_configs[entity] == {"q": "1"}
+                    assert await served(put({"q": "3"}, {"q": "1"}))
+                    assert f"quotas of {entity}" in place.broker.words
+                assert await served(admin.set_user_configs("u~", {"q": "4"}))
+                assert "quotas of users/u%7E" in place.broker.words
+                assert admin.user_configs == {"u~": {"q": "4"}}
+                await served(admin.set_client_configs("clients/c", {}))
+                assert not admin.client_configs.get("clients/c")
+            async with place.life() as coordinator:
+                found = coordinator.admin.client_configs
+                kept = {key: value for key, value in found.items() if value}
+                left = set(entities) - {"clients/c"}
+                assert kept == {key: {"q": "3"} for key in left}
+                # The parent of a user's clients is a user without configs.
+                users = coordinator.admin.user_configs
+                assert {k: v for k, v in users.items() if v} == {"u~": {"q": "4"}}
 
         self.run(scenario)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from uuid import UUID
 
 from broker.coordination.coordinator import FoundLog
@@ -112,6 +113,10 @@ class Witness:
 
     async def broker_configs_changed(self) -> None:
         self.words.append("configure the broker")
+
+    def quotas_changed(self, entities: Collection[str] | None) -> None:
+        named = ["all"] if entities is None else entities
+        self.words.extend(f"quotas of {each}" for each in named)
 
     def led_with_others(self) -> list[TopicPartition]:
         return []

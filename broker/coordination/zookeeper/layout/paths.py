@@ -19,6 +19,8 @@ CONFIG_CHANGES: Final = "/config/changes"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 USER_CONFIGS: Final = "/config/users"
+CLIENT_CONFIGS: Final = "/config/clients"
+IP_CONFIGS: Final = "/config/ips"
 TOPICS_TO_DELETE: Final = "/admin/delete_topics"
 REASSIGNMENT: Final = "/admin/reassign_partitions"
 PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
@@ -31,7 +33,7 @@ PRODUCER_IDS: Final = "/latest_producer_id_block"
 PERSISTENT: Final = (
     *("/brokers", BROKER_IDS, TOPICS, BROKER_SEQUENCE),
     *("/config", CONFIG_CHANGES, TOPIC_CONFIGS, BROKER_CONFIGS),
-    *("/config/clients", USER_CONFIGS, "/config/ips"),
+    *(CLIENT_CONFIGS, USER_CONFIGS, IP_CONFIGS),
     *("/admin", TOPICS_TO_DELETE),
     *("/cluster", "/consumers", ISR_CHANGES, LOG_DIR_EVENTS, PRODUCER_IDS),
 )
