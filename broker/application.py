@@ -67,6 +67,9 @@ class Application(Protocol):
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
         """Return the response, if it can be had at once, or the handler to run."""
 
+    def observe(self, observers: list[Callable[[Request], None]]) -> None:
+        """Add observers of finished requests, and remove them, as they are needed."""
+
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """Run the work next to requests, until cancelled.
 

@@ -347,6 +347,7 @@ class BrokerServer:
             observers.append(recorder.record)
         if scraped:
             observers.append(self.request_metrics.observe)
+        self._application.observe(observers)
         return observers
 
     async def _start_metrics(self, nursery: trio.Nursery) -> None:

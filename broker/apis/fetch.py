@@ -28,7 +28,7 @@ Version notes:
   current leader with errors (KIP-951), v18 says which high watermark the follower knows
   (KIP-1166), which only KRaft's replicas do.
 
-Left out: preferred read replicas (KIP-392's other half), clients' quotas.
+Left out: preferred read replicas (KIP-392's other half).
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from broker.disk.storage import FileSlice
 from broker.log.reading import aborted_in
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.buffer import Piece
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.fetch import FetchRequest
 from broker.protocol.topic_partition import TopicPartition
@@ -76,6 +77,7 @@ from planes.slices import in_steps, preempt
 
 _NS_PER_MS: Final = 1_000_000
 _CONSUMER: Final = -1
+_FLEXIBLE_SINCE: Final = 12
 _STORAGE_ERROR_SINCE: Final = 6
 _LEADER_TOLD: Final = frozenset(
     {ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch}
@@ -113,6 +115,7 @@ class _Fetch:
         "is_follower",
         "leader_only",
         "max_bytes",
+        "quotas",
         "replica_id",
         "request",
     )
@@ -128,6 +131,12 @@ class _Fetch:
         self.is_follower = self.replica_id > _CONSUMER
         self.leader_only = self.is_follower or version < 11
         self.max_bytes = min(body.max_bytes, broker.config[FETCH_MAX_BYTES])
+        quotas = broker.client_quotas
+        self.quotas = quotas if quotas.is_active and not self.is_follower else None
+        if self.quotas is not None:
+            # A larger answer would be over the quota however long the client waits.
+            largest = self.quotas.fetch_bytes_max(request)
+            self.max_bytes = int(min(self.max_bytes, largest))
         self._has_waited = False
 
     # ---- what is wanted ---------------------------------------------------------
@@ -308,17 +317,32 @@ class _Fetch:
 
     async def response(self, context: Context, outcome: Answered) -> Response:
         """Encode what the session has to be told."""
+        if self.quotas is not None:
+            news = [row async for row in in_steps(outcome) if context.is_news(*row)]
+            whole = await self._encoded(news, context.session_id)
+            # Kafka counts the size prefix, and not the header behind it.
+            first = whole[0]
+            assert isinstance(first, bytes)
+            framed = int.from_bytes(first[:4], "big")
+            size_bytes = framed - (self.request.api_version >= _FLEXIBLE_SINCE)
+            if not self.quotas.count_fetch(self.request, size_bytes):
+                return await self._encoded((), context.session_id)
         session_id, told = await preemptibly(
             context.told(outcome, self.broker.now_ns())
         )
-        topics: dict[str | UUID, list[FetchPartition]] = {}
-        async for target, row in in_steps(told):
-            topics.setdefault(target.topic, []).append(row)
-            if self.is_follower and row.records:
-                self._note_sent(target, row)
+        if self.is_follower:
+            async for target, row in in_steps(told):
+                if row.records:
+                    self._note_sent(target, row)
         self.request.error_code = next(
             (r.error_code for _, r in told if r.error_code), 0
         )
+        return await self._encoded(told, session_id)
+
+    async def _encoded(self, told: Answered, session_id: int) -> list[Piece]:
+        topics: dict[str | UUID, list[FetchPartition]] = {}
+        async for target, row in in_steps(told):
+            topics.setdefault(target.topic, []).append(row)
         return await preemptibly(
             encode_fetch_in_steps(
                 self.request.api_version,
@@ -338,10 +362,13 @@ class _Fetch:
     def refuse(self, error: ErrorCode) -> Response:
         """Encode an error of the whole request."""
         self.request.error_code = int(error)
+        if self.quotas is not None:
+            self.quotas.count_request(self.request)
         return encode_fetch_response(
             self.request.api_version,
             self.request.correlation_id,
             (),
+            throttle_ms=throttle_ms(self.request, self.broker.now_ns()),
             error_code=int(error),
         )
 

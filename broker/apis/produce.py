@@ -22,7 +22,7 @@ Version notes:
   (KIP-467), v9 is flexible, v10 names the current leader with NOT_LEADER_OR_FOLLOWER
   (KIP-951), v11 may say TRANSACTION_ABORTABLE (KIP-890).
 
-Left out: node endpoints of KIP-951, quotas. Of one batch a thousand bad records are
+Left out: node endpoints of KIP-951. Of one batch a thousand bad records are
 named.
 """
 
@@ -169,6 +169,8 @@ async def handle(request: Request, body: ProduceRequest, broker: Broker) -> Resp
     async for key, row in in_steps(produce.rows.items()):
         answers.setdefault(key.topic, []).append(row)
         request.error_code = request.error_code or row.error_code
+    if broker.client_quotas.is_active:
+        broker.client_quotas.count_produce(request, is_answered=produce.acks != 0)
     if produce.acks == 0:
         return CLOSE if request.error_code else NO_RESPONSE
     told_ms = throttle_ms(request, broker.now_ns())

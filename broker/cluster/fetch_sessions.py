@@ -69,6 +69,13 @@ class Context(Protocol):
     def targets(self) -> Collection[Target]:
         """The targets, in order."""
 
+    @property
+    def session_id(self) -> int:
+        """The session that the Fetch continues; 0 for none."""
+
+    def is_news(self, target: Target, row: FetchPartition) -> bool:
+        """Return whether a row has to be reported."""
+
     def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         """Return the session id to answer, and the rows to answer with."""
 
@@ -81,15 +88,19 @@ class _Entry:
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def tell(self, row: FetchPartition) -> bool:
-        """Note an outcome; return whether it has to be reported."""
-        news = (
+    def is_news(self, row: FetchPartition) -> bool:
+        """Return whether an outcome has to be reported."""
+        return (
             bool(row.error_code)
             or bool(row.records)
             or row.diverging_epoch is not None
             or row.high_watermark != self.high_watermark
             or row.log_start_offset != self.log_start_offset
         )
+
+    def tell(self, row: FetchPartition) -> bool:
+        """Note an outcome; return whether it has to be reported."""
+        news = self.is_news(row)
         self.high_watermark = row.high_watermark
         self.log_start_offset = row.log_start_offset
         return news
@@ -273,8 +284,13 @@ class FetchSessions:
 
 
 class _Sessionless:
+    session_id = NO_SESSION
+
     def __init__(self, targets: Collection[Target]) -> None:
         self.targets = targets
+
+    def is_news(self, target: Target, row: FetchPartition) -> bool:
+        return True
 
     def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         yield from ()
@@ -282,6 +298,8 @@ class _Sessionless:
 
 
 class _Full:
+    session_id = NO_SESSION
+
     def __init__(
         self,
         sessions: FetchSessions,
@@ -293,6 +311,9 @@ class _Full:
         self._sessions = sessions
         self._uses_topic_ids = uses_topic_ids
         self._is_follower = is_follower
+
+    def is_news(self, target: Target, row: FetchPartition) -> bool:
+        return True
 
     def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         session_id = yield from self._sessions.create(
@@ -307,7 +328,12 @@ class _Full:
 class _Incremental:
     def __init__(self, session: _Session, targets: Collection[Target]) -> None:
         self.targets = targets
+        self.session_id = session.session_id
         self._session = session
+
+    def is_news(self, target: Target, row: FetchPartition) -> bool:
+        entry = self._session.entries.get((target.topic, target.partition))
+        return entry is not None and entry.is_news(row)
 
     def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         entries = self._session.entries

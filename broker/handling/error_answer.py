@@ -119,6 +119,8 @@ def whole_error(
 
 
 def _encoded(request: Request, answer: Message, broker: Broker) -> Steps[Response]:
+    if broker.client_quotas.is_active:
+        broker.client_quotas.count_request(request)
     vars(answer).update(throttle_time=throttle_time(request, broker.now_ns()))
     key, version = request.api_key, request.api_version
     return (yield from encode_in_steps(key, version, request.correlation_id, answer))

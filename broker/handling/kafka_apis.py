@@ -54,6 +54,8 @@ def _encoded(
 ) -> Generator[None, None, Response]:
     key, version = request.api_key, request.api_version
     request.error_code = yield from first_error(key, version, answer)
+    if broker.client_quotas.is_active:
+        broker.client_quotas.count_request(request)
     if request.task.throttled_until_ns and isinstance(answer, ResponseMessage):
         answer.throttle_time = throttle_time(request, broker.now_ns())
     return (yield from encode_in_steps(key, version, request.correlation_id, answer))
@@ -73,6 +75,8 @@ class KafkaApis:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self._quotas = broker.client_quotas
+        self.observe = self._quotas.observe
         self.apis = APIS
         self.failures = Failures()
         self.next_expiry_ns = broker.next_expiry_ns
@@ -105,7 +109,7 @@ class KafkaApis:
         if request.is_denied:
             return self._denied(api, request)
         handle_at_once = api.handle_at_once
-        if handle_at_once is not None:
+        if handle_at_once is not None and not self._quotas.is_active:
             try:
                 response = handle_at_once(request, self.broker)
             except Exception as error:  # whatever it is, it is this request's alone

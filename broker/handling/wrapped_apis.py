@@ -25,6 +25,7 @@ class WrappedApis(ABC):
         self.authentication = wrapped.authentication
         self.authorizer = wrapped.authorizer
         self.open = wrapped.open
+        self.observe = wrapped.observe
         self.run = wrapped.run
         self.next_expiry_ns = wrapped.next_expiry_ns
         self.expire = wrapped.expire

@@ -61,6 +61,9 @@ class Handlers:
         self._hosts.learn_now(config)
         return config
 
+    def observe(self, observers):
+        """It counts no requests."""
+
     def open(self, listeners, timer_moved, submit):
         self.listeners = listeners
 
