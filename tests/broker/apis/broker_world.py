@@ -179,10 +179,14 @@ class World:
         self, frame: bytes, stop_at: int = 0, noted: Mapping[str, Any] = NOTHING
     ) -> Call:
         """Send the bytes of a request; raise `MalformedFrame` if they make none."""
-        request = self._intake.request(frame, self.peer, self.now_ns, _unasked)
+        request = self.received(frame)
         for name, value in noted.items():
             setattr(request.task, name, value)
         return Call(request, self.apis.serve(request), stop_at)
+
+    def received(self, frame: bytes) -> Request:
+        """Return a request as the intake makes it of its bytes."""
+        return self._intake.request(frame, self.peer, self.now_ns, _unasked)
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request that is answered at once, and return the answer."""

@@ -376,6 +376,8 @@ CASES = [
         C,
         deletions=[{"name": "alice", "mechanism": 1}],
     ),
+    case(K.DESCRIBE_CLIENT_QUOTAS, Op.DESCRIBE_CONFIGS, C),
+    case(K.ALTER_CLIENT_QUOTAS, Op.ALTER_CONFIGS, C),
     case(K.WRITE_TXN_MARKERS, Op.CLUSTER_ACTION, C, is_refused=lambda it: it is None),
     case(
         K.TXN_OFFSET_COMMIT,

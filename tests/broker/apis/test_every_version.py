@@ -75,6 +75,17 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {
         "deletions": [{"name": "alice", "mechanism": 1}]
     },
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: {
+        "components": [{"entity_type": "user", "match_type": 2, "match": None}]
+    },
+    ApiKey.ALTER_CLIENT_QUOTAS: {
+        "entries": [
+            {
+                "entity": [{"entity_type": "user", "entity_name": "u"}],
+                "ops": [{"key": "request_percentage", "value": 5.0}],
+            }
+        ]
+    },
     ApiKey.DESCRIBE_PRODUCERS: {"topics": INDEXES},
     ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
     ApiKey.ADD_PARTITIONS_TO_TXN: {
