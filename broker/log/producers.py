@@ -38,7 +38,7 @@ from broker.disk.storage import (
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.segment import Segment
 from broker.log.segments.transaction_index import AbortedTransaction
-from broker.log.steps import Steps
+from broker.log.steps import STEP_RECORDS, InSteps, Steps
 from broker.log.transactions import (
     UNVERIFIED,
     Marker,
@@ -410,11 +410,22 @@ class Producers:
         """Return those there are now; between two steps some may go."""
         return [*self._states, *(self.frozen or ())]
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._states, self.frozen = {}, None
+    def exchange(self, other: Producers) -> None:
+        """Take over the state of another log's past, which gets this one's."""
+        self._states, other._states = other._states, self._states
+        self.frozen, other.frozen = other.frozen, self.frozen
+        self.unstable, other.unstable = other.unstable, self.unstable
         self._guards.clear()
-        self.unstable.clear()
+
+    def emptied(self) -> InSteps[None]:
+        """Forget all; many at once would take long."""
+        kept = [self._states, self.frozen or {}]
+        self._states, self.frozen = {}, None
+        for states in kept:
+            while states:
+                for _ in range(min(len(states), PRODUCERS_PER_STEP)):
+                    states.popitem()
+                yield None
 
     # ---- many of them ----
 
@@ -451,16 +462,22 @@ class Producers:
         self.thaw()
         return _whole(_entries(self._states.items()))
 
-    def decode(self, content: bytes) -> bool:
-        """Take over a snapshot; return False, and take nothing, if it is damaged."""
-        self.clear()
+    def decode(self, content: bytes) -> InSteps[bool]:
+        """Take over a snapshot; return False, and take nothing, if it is damaged.
+
+        Nothing may be known before.
+        """
         if len(content) < _HEAD.size:
             return False
         version, crc, count = _HEAD.unpack_from(content)
         sized = len(content) == _HEAD.size + count * _ENTRY.size
         if version != _VERSION or not sized or crc32c(content[_CRC_FROM:]) != crc:
             return False
-        for fields in _ENTRY.iter_unpack(content[_HEAD.size :]):
+        open_from = set()
+        entries = _ENTRY.iter_unpack(memoryview(content)[_HEAD.size :])
+        for number, fields in enumerate(entries, 1):
+            if not number % PRODUCERS_PER_STEP:
+                yield None
             producer_id, epoch, last_sequence, last_offset, delta, timestamp = fields[
                 :6
             ]
@@ -482,8 +499,9 @@ class Producers:
                     )
                 )
                 del state.batches[:-BATCHES_KEPT]
-        firsts = (state.transaction_from for state in self._states.values())
-        self.unstable.load(each for each in firsts if each >= 0)
+            if state.transaction_from >= 0:
+                open_from.add(state.transaction_from)
+        self.unstable.load(open_from)
         return True
 
     def check_invariants(self) -> None:
@@ -565,11 +583,10 @@ def _load_snapshot(
     storage: Storage,
     directory: str,
     up_to: int,
-    producers: Producers,
     not_after: int,
     doomed: PendingRemovals,
-) -> int | None:
-    """Take over the newest sound snapshot at most at ``not_after``; return its offset.
+) -> InSteps[tuple[int, Producers]]:
+    """Return the newest sound snapshot at most at ``not_after``, and its offset.
 
     Snapshots beyond ``up_to`` and damaged ones are doomed: the log does not bear them
     out.
@@ -578,31 +595,32 @@ def _load_snapshot(
         if not_after < offset <= up_to:
             continue
         path = snapshot_path(directory, offset)
-        if offset <= up_to and producers.decode(read_whole(storage, path)):
-            return offset
+        if offset <= up_to:
+            producers = Producers()
+            if (yield from producers.decode(read_whole(storage, path))):
+                return offset, producers
         doomed.discard(storage, path)
-    producers.clear()
-    return None
+    return 0, Producers()
 
 
-def replay_producers(
+def replayed(
     storage: Storage,
     directory: str,
     segments: Iterable[Segment],
-    producers: Producers,
     up_to: int,
     doomed: PendingRemovals,
     from_offset: int = LONG_MAX,
-) -> None:
-    """Rebuild the state before ``up_to``: the newest snapshot, then the batches.
+) -> InSteps[Producers]:
+    """Return the state before ``up_to``: of the newest snapshot, then of the batches.
 
     Batches from ``from_offset`` on are read in any case, since the transactions that
-    they abort are not listed yet.
+    they abort are not listed yet. A batch that holds ``up_to`` is not looked at.
     """
-    not_after = min(up_to, from_offset)
-    loaded = _load_snapshot(storage, directory, up_to, producers, not_after, doomed)
-    known_to = loaded or 0
+    known_to, producers = yield from _load_snapshot(
+        storage, directory, up_to, min(up_to, from_offset), doomed
+    )
     in_order = tuple(segments)
+    batches = 0
     for segment, following in zip_longest(in_order, in_order[1:]):
         if following is not None and following.base_offset <= known_to:
             continue
@@ -611,11 +629,17 @@ def replay_producers(
             continue
         position, _ = found
         for at, header in segment.headers(position):
+            batches += 1
+            if not batches % STEP_RECORDS:
+                yield None
             if header.base_offset < known_to:
                 continue
+            if header.last_offset >= up_to:
+                return producers
             marker = None
             if header.attributes & CONTROL:
                 marker = marker_of(header, segment.file.read(at, header.size))
             aborted = producers.replay(header, marker)
             if aborted is not None:
                 segment.aborted.add(aborted)
+    return producers

@@ -15,6 +15,8 @@ _R = TypeVar("_R")
 
 BlockingCall: TypeAlias = Callable[[], None]
 Steps: TypeAlias = Generator[BlockingCall | None, None, _R]
+# Steps without blocking calls.
+InSteps: TypeAlias = Generator[None, None, _R]
 
 # Records that are looked at in one step: about half a millisecond.
 STEP_RECORDS: Final = 256

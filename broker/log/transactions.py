@@ -141,10 +141,6 @@ class Unstable:
             del ends[first_offset]
         return high_watermark
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._ends.clear()
-
     def __bool__(self) -> bool:
         return bool(self._ends)
 

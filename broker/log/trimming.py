@@ -14,14 +14,15 @@ from functools import partial
 from broker.log.log import Log
 from broker.log.operation import in_steps, operation
 from broker.log.producers import (
-    replay_producers,
+    Producers,
+    replayed,
     snapshot_offsets,
     snapshot_path,
     write_snapshot,
 )
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.repair import truncate
-from broker.log.steps import Steps
+from broker.log.steps import InSteps, Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 
 
@@ -112,26 +113,45 @@ def _drop_snapshots(log: Log, below: int) -> None:
             log.doomed.discard(log.storage, snapshot_path(log.directory, at))
 
 
+def producers_before(log: Log, offset: int) -> InSteps[Producers]:
+    """Return the producers as they are before ``offset``, which the log is cut to."""
+    while True:
+        log.check_open()
+        if not log.segments[0].base_offset <= offset < log.log_end_offset:
+            return Producers()
+        segments = tuple(log.segments)
+        try:
+            producers = yield from replayed(
+                log.storage, log.directory, segments, offset, log.doomed
+            )
+        except OSError as error:
+            raise log.storage.failure(log.directory, error) from error
+        # Otherwise some were compacted or deleted between two steps.
+        if tuple(log.segments) == segments:
+            return producers
+
+
 @operation
-def truncate_to(log: Log, offset: int, now_ms: int) -> int:
+def truncate_to(log: Log, offset: int, now_ms: int, producers: Producers) -> int:
     """Cut the log so that it ends at ``offset``; return its new end.
 
     A batch that holds ``offset`` goes as a whole, so the end may be lower. An epoch
     that begins at the end, where all its records have been deleted, goes in any case:
     it may be what parts the log from its leader's. Nothing is removed from the disk
-    here: see `cut_in_steps`.
+    here: see `cut_in_steps`. ``producers`` are those of `producers_before`, in exchange
+    for those that were known.
     """
     if offset >= log.log_end_offset:
         return _cut_nothing(log)
     if offset < log.segments[0].base_offset:
-        truncate_fully(log, offset, now_ms)
+        truncate_fully(log, offset, now_ms, producers)
         return offset
     try:
         while log.segments.active.base_offset > offset:
             log.segments.drop_newest().doom(log.doomed)
         end = truncate(log.segments.active, offset)
         log.log_start_offset = min(log.log_start_offset, end)
-        _ends_at(log, end)
+        _ends_at(log, end, producers)
     except OSError as error:
         raise log.durability.failed(error) from error
     return end
@@ -145,10 +165,11 @@ def _cut_nothing(log: Log) -> int:
 
 
 @operation
-def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
+def truncate_fully(log: Log, offset: int, now_ms: int, nobody: Producers) -> None:
     """Remove all records and go on at ``offset``; no producer or epoch is known then.
 
     An epoch of before would have the leader say that histories part, again and again.
+    ``nobody`` is in exchange for the producers that were known.
     """
     try:
         # First of all: while segments are there, they say the same.
@@ -159,20 +180,18 @@ def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
         log.segments.restart(log.new_segment(offset, now_ms))
         log.log_start_offset = offset
         log.epochs.truncate_from_end(0)
-        _ends_at(log, offset)
+        _ends_at(log, offset, nobody)
     except OSError as error:
         raise log.durability.failed(error) from error
 
 
-def _ends_at(log: Log, offset: int) -> None:
+def _ends_at(log: Log, offset: int, producers: Producers) -> None:
     """Bring epochs, producers and recovery point in line with a new end."""
     log.log_end_offset = offset
     log.cleaner_offset = min(log.cleaner_offset, offset)
     log.durability.truncated(offset, tuple(log.segments))
     log.epochs.truncate_from_end(offset)
-    replay_producers(
-        log.storage, log.directory, log.segments, log.producers, offset, log.doomed
-    )
+    log.producers.exchange(producers)
 
 
 @in_steps

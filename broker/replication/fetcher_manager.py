@@ -32,7 +32,7 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.log.log import Log
-from broker.log.steps import Steps
+from broker.log.steps import InSteps, Steps
 from broker.log.trimming import cut_in_steps
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -48,7 +48,6 @@ from broker.replication.replica_fetcher import (
     LATEST,
     PARTITIONS_PER_STEP,
     Following,
-    InSteps,
     ReplicaFetcher,
     Watchers,
 )
@@ -389,8 +388,7 @@ class _Task:
 
     async def _cut(self, each: Following) -> None:
         try:
-            with self._billed:
-                self._fetcher.cut(each)
+            await self._in_steps(self._fetcher.cut(each))
             await carried_out(cut_in_steps(each.partition.log), self._blocking)
         except KafkaError:
             self._fetcher.out_of_service(each)

@@ -18,11 +18,11 @@ names all partitions, except those that are not in sync and over the quota of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import getLogger
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from broker.cluster.partition import Partition
 from broker.cluster.replication_quota import Quota
@@ -35,7 +35,14 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.disk.failures import LogUnavailable
-from broker.log.trimming import delete_records_before, truncate_fully, truncate_to
+from broker.log.producers import Producers
+from broker.log.steps import InSteps
+from broker.log.trimming import (
+    delete_records_before,
+    producers_before,
+    truncate_fully,
+    truncate_to,
+)
 from broker.observation.logs import fields
 from broker.observation.minute_rate import MinuteRate
 from broker.protocol.buffer import Buffer
@@ -60,7 +67,6 @@ PARTITIONS_PER_STEP: Final = 256
 
 _R = TypeVar("_R")
 # Work that may be interrupted, by commands of the controller too, where it yields.
-InSteps: TypeAlias = Generator[None, None, _R]
 
 
 class Watchers(Protocol):
@@ -240,18 +246,20 @@ class ReplicaFetcher:
                 found[each.partition.key] = each
         return found
 
-    def cut(self, each: Following) -> None:
+    def cut(self, each: Following) -> InSteps[None]:
         """Cut a log, whose file is to be cut next; raise `KafkaError`.
 
         Does nothing unless the recovery point was lowered before.
         """
         cut, partition = each.cut, each.partition
-        if cut is None or self.following.get(partition.key) is not each:
+        if cut is None or not self._may_cut(each):
             return
         log = partition.log
-        relied_on = max(log.recovery_point, log.cleaner_offset)
-        if not each.is_current or cut.kept_below < relied_on:
-            return
+        producers = Producers()
+        if not cut.keeps_nothing:
+            producers = yield from producers_before(log, cut.offset)
+            if each.cut is not cut or not self._may_cut(each):
+                return
         if cut.keeps_nothing or cut.offset < log.log_end_offset:
             logger.info(
                 "a follower cuts its log to its leader's",
@@ -259,11 +267,21 @@ class ReplicaFetcher:
             )
         each.cut = None
         if cut.keeps_nothing:
-            truncate_fully(log, cut.offset, self.now_ms())
+            truncate_fully(log, cut.offset, self.now_ms(), producers)
             partition.high_watermark = cut.offset
         else:
-            end = truncate_to(log, cut.offset, self.now_ms())
+            end = truncate_to(log, cut.offset, self.now_ms(), producers)
             partition.high_watermark = min(partition.high_watermark, end)
+        yield from producers.emptied()
+
+    def _may_cut(self, each: Following) -> bool:
+        cut, log = each.cut, each.partition.log
+        return (
+            cut is not None
+            and self.following.get(each.partition.key) is each
+            and each.is_current
+            and cut.kept_below >= max(log.recovery_point, log.cleaner_offset)
+        )
 
     def _request(self, topics: Mapping[str, list[FetchPartition]]) -> FetchRequest:
         config = self.config()
@@ -374,7 +392,7 @@ class ReplicaFetcher:
             return
         first = parse_header(records).base_offset
         if first < log.log_end_offset:
-            truncate_fully(log, first, self.now_ms())
+            truncate_fully(log, first, self.now_ms(), Producers())
             partition.high_watermark = first
 
     def _take_over(

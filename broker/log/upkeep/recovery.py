@@ -30,12 +30,13 @@ from broker.disk.storage import Storage, join, remove_if_there
 from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
 from broker.log.log import Log
-from broker.log.producers import Producers, replay_producers
+from broker.log.producers import replayed
 from broker.log.segments.log_config import LONG_MAX, LogConfig
 from broker.log.segments.repair import Recovered, load_indexes, recover, resume
 from broker.log.segments.segment import RELATIVE_MAX, Segment, file_name
 from broker.log.segments.segment_list import Segments
 from broker.log.segments.transaction_index import TRANSACTION_INDEX
+from broker.log.steps import run
 from broker.log.upkeep.swap import GAPS_MARKER, SWAP, mark_gaps
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import CONTROL, BatchHeader
@@ -145,10 +146,9 @@ def _open(
     log_start_offset = max(noted.log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
-    producers = Producers()
     from_offset = opening.take_aborted(names)
-    replay_producers(
-        storage, directory, segments, producers, log_end_offset, doomed, from_offset
+    producers = run(
+        replayed(storage, directory, segments, log_end_offset, doomed, from_offset)
     )
     durability = Durability(
         storage,

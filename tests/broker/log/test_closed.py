@@ -9,6 +9,7 @@ from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.disk.memory import Faults
 from broker.log import flushing, reading, times, trimming
 from broker.log.log import Log
+from broker.log.producers import Producers
 from broker.log.steps import run
 from broker.log.transactions import Marker, marker_batch
 from broker.log.upkeep import cleaner, mending
@@ -44,6 +45,8 @@ ARGUMENTS = {
     "syncs": None,
     "begun": None,
     "snapshot": None,
+    "producers": Producers(),
+    "nobody": Producers(),
 }
 
 

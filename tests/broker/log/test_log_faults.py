@@ -98,10 +98,13 @@ class Day:
         trimming.delete_records_before(self.log, offset)
 
     def _truncate(self, count):
-        self.flushed = min(self.flushed, len(self.values) + count)
+        end = max(len(self.values) + count, 0)
+        # What fails here changes nothing.
+        producers = run(trimming.producers_before(self.log, end))
+        self.flushed = min(self.flushed, end)
         kept, self.values = self.values, self.values[:count]
         self.half_cut = kept[count:]
-        end = trimming.truncate_to(self.log, len(self.values), NOW_MS)
+        end = trimming.truncate_to(self.log, end, NOW_MS, producers)
         assert end == len(self.values)
         self.start = min(self.start, end)
         self.sequence -= sum(v.startswith(b"idem") for v in kept[count:])

@@ -3,6 +3,7 @@
 import errno
 import random
 import struct
+import sys
 
 import pytest
 from crc32c import crc32c
@@ -146,14 +147,18 @@ def test_a_snapshot_of_what_was_truncated_is_not_believed_later():
     assert send(again, 1).base_offset == 10
 
 
-@pytest.mark.parametrize("cut", [trimming.truncate_fully, trimming.truncate_to])
+def truncate_fully(log, offset, now_ms):
+    trimming.truncate_fully(log, offset, now_ms, Producers())
+
+
+@pytest.mark.parametrize("cut", [truncate_fully, truncate_to])
 def test_a_log_that_begins_anew_knows_no_producer(cut):
     """As in Kafka's ``truncateFullyAndStartAt``: what they sent since is not known."""
     log = open_log(segment_bytes=200)
     for number in range(6):
         send(log, number)
     trimming.delete_records_before(log, 4)
-    cut(log, 100 if cut is trimming.truncate_fully else 3, NOW_MS)
+    cut(log, 100 if cut is truncate_fully else 3, NOW_MS)
     assert len(log.producers) == 0
     log = open_log(log.storage.disk.after_kill(), segment_bytes=200)
     assert len(log.producers) == 0
@@ -222,9 +227,8 @@ def test_a_roll_puts_off_the_snapshot_of_many_which_is_that_of_the_roll():
             call()
     assert snapshots(log.storage.disk) == [f"{rolled_at:020d}.snapshot"]
     written = Producers()
-    assert written.decode(
-        read_whole(log.storage, join(HOME, f"{rolled_at:020d}.snapshot"))
-    )
+    path = join(HOME, f"{rolled_at:020d}.snapshot")
+    assert run(written.decode(read_whole(log.storage, path)))
     assert {
         each: (state.epoch, *state.batches) for each, state in written._states.items()
     } == then
@@ -280,6 +284,66 @@ def test_what_is_put_off_is_dropped_when_the_log_is_cut(steps):
     assert sorted(known(log)) == list(range(10))
 
 
+def calls_per_step(work):
+    """Run work in steps; return the most calls of a step, and its result."""
+    most = calls = 0
+
+    def note(frame, event, arg):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    while True:
+        calls = 0
+        sys.setprofile(note)
+        try:
+            next(work)
+        except StopIteration as done:
+            return max(most, calls), done.value
+        finally:
+            sys.setprofile(None)
+            most = max(most, calls)
+
+
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_a_cut_looks_at_a_few_producers_at_a_time(has_snapshot):
+    log = open_log()
+    for number in range(20 * PRODUCERS_PER_STEP):
+        send(log, 0, producer_id=number)
+    log.roll(NOW_MS)
+    if has_snapshot:
+        run(flushing.snapshot_in_steps(log))
+    send(log, 1, 2, producer_id=7)
+    end = log.log_end_offset - 1
+    most, producers = calls_per_step(trimming.producers_before(log, end))
+    assert most < 20 * PRODUCERS_PER_STEP
+    before = known(log)
+    assert trimming.truncate_to(log, end, NOW_MS, producers) == end - 1
+    after = {each: state for each, state in before.items() if each != 7}
+    assert known(log) == {**after, 7: before[7][:-1]}
+    most, _ = calls_per_step(producers.emptied())
+    assert most < 3 * PRODUCERS_PER_STEP
+    assert len(producers) == 0
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_cut_looks_again_when_segments_go_meanwhile(step):
+    log = crowded()
+    send(log, 1, producer_id=7)
+    send(log, 1, producer_id=8)
+    end = log.log_end_offset - 1
+    work = trimming.producers_before(log, end)
+    for _ in range(step):
+        next(work)
+    trimming.delete_records_before(log, end - 1)
+    producers = run(work)
+    trimming.truncate_to(log, end, NOW_MS, producers)
+    run(trimming.cut_in_steps(log))
+    opening = {"log_start_offset": log.log_start_offset}
+    again = open_log(log.storage.disk.after_kill(), opening=opening)
+    assert known(again) == known(log)
+    assert sorted(known(log)) == [7]
+
+
 def test_producers_that_are_many_are_forgotten_a_few_at_a_time():
     log = crowded()
     # Not while they are being written down.
@@ -325,7 +389,7 @@ def test_kafkas_snapshot_has_one_batch_per_producer():
     idle = struct.pack(">qhiqiqiq", 8, 1, -1, -1, 0, NOW_MS, -1, -1)
     body = struct.pack(">i", 2) + entry + idle
     producers = Producers()
-    assert producers.decode(struct.pack(">hI", 1, crc32c(body)) + body)
+    assert run(producers.decode(struct.pack(">hI", 1, crc32c(body)) + body))
     assert producers.check(7, 3, 5, 9) == BatchMetadata(5, 9, 15, 19, NOW_MS)
     assert producers.check(7, 3, 10, 10) is None
     assert producers.check(8, 1, 0, 77) is None
@@ -341,7 +405,7 @@ def test_a_producer_without_batches_has_a_delta_of_zero():
     body = struct.pack(">i", 1) + idle
     snapshot = struct.pack(">hI", 1, crc32c(body)) + body
     producers = Producers()
-    assert producers.decode(snapshot)
+    assert run(producers.decode(snapshot))
     assert producers.encode() == snapshot
 
 
@@ -367,14 +431,14 @@ def test_a_snapshot_restores_what_it_was_taken_of(batches):
         producers.append(producer_id, epoch, metadata)
         offset += delta + 1
     again = Producers()
-    assert again.decode(producers.encode())
+    assert run(again.decode(producers.encode()))
     assert again.encode() == producers.encode()
     again.check_invariants()
 
 
 @given(st.binary(max_size=120))
 def test_a_damaged_snapshot_is_not_taken(content):
-    assert not Producers().decode(content)
+    assert not run(Producers().decode(content))
 
 
 def test_every_flipped_bit_in_a_snapshot_is_noticed():
@@ -384,7 +448,7 @@ def test_every_flipped_bit_in_a_snapshot_is_noticed():
     for position in range(len(content)):
         damaged = bytearray(content)
         damaged[position] ^= 1
-        assert not Producers().decode(bytes(damaged))
+        assert not run(Producers().decode(bytes(damaged)))
 
 
 def test_control_batches_advance_the_epoch_only():

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from broker.log import reading, trimming
 from broker.log.flushing import settle
+from broker.log.producers import Producers
 from broker.log.segments.transaction_index import AbortedTransaction
 from broker.log.steps import run
 from broker.log.transactions import UNVERIFIED, Marker, marker_batch, marker_of
@@ -488,7 +489,7 @@ def test_a_producer_known_by_a_marker_begins_at_zero():
     end(log, 7)
     later = sent(b"k", b"a", 7, sequence=5)
     assert refusal(lead, log, later) is ErrorCode.out_of_order_sequence_number
-    log.producers.clear()
+    log.producers.exchange(Producers())
     lead(log, later)
 
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from broker.log import flushing, trimming
+from broker.log.producers import Producers
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.managing import Calls
 from tests.broker.log.witness import (
@@ -213,7 +214,7 @@ def test_truncation_below_the_start_empties_the_log():
 
 def test_a_follower_may_begin_anew_further_on():
     log = filled()
-    trimming.truncate_fully(log, 100, NOW_MS)
+    trimming.truncate_fully(log, 100, NOW_MS, Producers())
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (100, 100, [100])
     assert log.size_bytes == 0
     log.check()

@@ -156,6 +156,7 @@ def disk_with(files):
 
 def truncate_to(log, offset, now_ms):
     """Truncate a log and cut its file, as a follower does; return its new end."""
-    end = trimming.truncate_to(log, offset, now_ms)
+    producers = run(trimming.producers_before(log, offset))
+    end = trimming.truncate_to(log, offset, now_ms, producers)
     run(trimming.cut_in_steps(log))
     return end

@@ -99,7 +99,7 @@ class Replica:
             if each.cut.kept_below < self.log.recovery_point:
                 floor = trimming.recovery_floor(self.log, each.cut.kept_below)
                 self.log.durability.lower(floor)
-            self.fetcher.cut(each)
+            run(self.fetcher.cut(each))
             run(trimming.cut_in_steps(self.log))
 
     def headers(self) -> list[BatchHeader]:
