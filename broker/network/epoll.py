@@ -22,7 +22,7 @@ from typing import cast
 
 import trio
 
-from broker.network.transport import Bytes, Connection
+from broker.network.transport import READY_MAX, Bytes, Connection
 from broker.protocol.buffer import FileRegion
 
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
@@ -70,8 +70,8 @@ class EpollSelector:
         self._epoll.unregister(connection.fileno())
 
     def poll(self) -> Sequence[tuple[int, int]]:
-        """Return the ready sockets, and possibly the eventfd."""
-        ready = self._epoll.poll(0)
+        """Return ready sockets, and possibly the eventfd; others stay ready."""
+        ready = self._epoll.poll(0, READY_MAX)
         if self._woken and self._waiting:
             # The caller is not the waiting task, which must still be woken.
             os.eventfd_write(self._wake_fd, 1)

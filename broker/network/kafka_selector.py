@@ -12,7 +12,8 @@ is unmuted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from logging import getLogger
 from typing import TypeAlias
 
@@ -24,6 +25,7 @@ from broker.network.transport import (
     BROKEN,
     PEER_FINISHED,
     READABLE,
+    READY_MAX,
     WRITABLE,
     Selector,
 )
@@ -287,24 +289,26 @@ class KafkaSelector:
         self._selector.close()
 
     def close_idle(self, since_ns: int) -> int:
-        """Close what has been idle since then; return how many."""
-        idle = [each for each in self._by_id.values() if each.active_ns <= since_ns]
-        for channel in idle:
+        """Close some that have been idle since then; return how many."""
+        idle = (each for each in self._by_id.values() if each.active_ns <= since_ns)
+        return self._close_some(idle)
+
+    def _close_some(self, channels: Iterable[KafkaChannel]) -> int:
+        some = tuple(islice(channels, READY_MAX))
+        for channel in some:
             self.close(channel)
-        return len(idle)
+        return len(some)
 
     def close_unauthenticated(self, since_ns: int) -> int:
-        """Close what was opened by then and has not authenticated; return how many."""
-        late = [
+        """Close some opened by then that have not authenticated; return how many."""
+        late = (
             each
             for each in self._by_id.values()
             if each.opened_ns <= since_ns
             and each.authenticator is not None
             and not each.authenticator.has_authenticated
-        ]
-        for channel in late:
-            self.close(channel)
-        return len(late)
+        )
+        return self._close_some(late)
 
     def least_recently_active(self) -> KafkaChannel | None:
         """Return the channel to close first if there are too many."""

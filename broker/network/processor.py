@@ -26,7 +26,7 @@ from broker.network.memory_pool import MemoryPool
 from broker.network.mute import MuteEvent
 from broker.network.request_channel import RequestChannel
 from broker.network.tls_connection import TlsConnection
-from broker.network.transport import Connection, Selector
+from broker.network.transport import READY_MAX, Connection, Selector
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import MalformedFrame
 from broker.requests.entitlement import Entitlement
@@ -435,7 +435,10 @@ class Processor:
         self._idle_check_due = False
         assert self._context.idle_ns_max is not None
         since_ns = self._now_ns() - self._context.idle_ns_max
-        self.expired_connections += self._selector.close_idle(since_ns)
+        closed = self._selector.close_idle(since_ns)
+        self.expired_connections += closed
+        if closed == READY_MAX:
+            self.expire_idle()
 
     def _close_excess_connection(self) -> None:
         """Make room for a protected listener, one connection at a time."""
@@ -454,10 +457,15 @@ class Processor:
         self._selector.close_all()
         self._process_disconnected()
 
-    def close_unauthenticated(self, since_ns: int) -> None:
-        """Close what was opened before then and has not authenticated."""
-        if self._selector.close_unauthenticated(since_ns):
+    def close_unauthenticated(self, since_ns: int) -> bool:
+        """Close some opened before then that have not authenticated, if any are left.
+
+        Returns whether there may be more.
+        """
+        closed = self._selector.close_unauthenticated(since_ns)
+        if closed:
             self._selector.wakeup()  # to count them out
+        return closed == READY_MAX
 
     # ---- failed authentication ------------------------------------------------------
 

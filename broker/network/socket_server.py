@@ -163,7 +163,8 @@ class SocketServer:
             await trio.sleep(period_ns / 1e9)
             since_ns = self._context.now_ns() - limit_ns
             for processor in self.processors:
-                processor.close_unauthenticated(since_ns)
+                while processor.close_unauthenticated(since_ns):
+                    await trio.lowlevel.checkpoint()
 
 
 def _selector(network: Network, tls: TlsListener | None) -> Selector:

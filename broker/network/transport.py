@@ -27,6 +27,8 @@ PEER_FINISHED: Final = 0x2000
 Bytes: TypeAlias = "bytes | memoryview"
 # Linux' IOV_MAX: what one sendmsg(2) takes.
 PIECES_MAX: Final = 1024
+# Connections that are served, or closed, in one round of a processor.
+READY_MAX: Final = 256
 
 
 class Connection(Protocol):
@@ -65,6 +67,7 @@ class Selector(Protocol):
     def poll(self) -> Sequence[tuple[int, int]]:
         """Return ``(fileno, event bits)`` of ready connections, without waiting.
 
+        They are at most `READY_MAX`; others stay ready.
         A task in ``wait`` need not be woken for these any more, but for a ``wakeup``.
         """
 

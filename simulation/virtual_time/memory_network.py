@@ -16,6 +16,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import trio
 
@@ -23,6 +24,7 @@ from broker.network.transport import (
     BROKEN,
     PEER_FINISHED,
     READABLE,
+    READY_MAX,
     WRITABLE,
     Bytes,
     Connection,
@@ -284,10 +286,9 @@ class MemorySelector:
         self._ready.pop(connection.fileno(), None)
 
     def poll(self) -> Sequence[tuple[int, int]]:
-        """Return what has become ready since the last poll."""
-        ready = list(self._ready.items())
-        self._ready.clear()
-        return ready
+        """Return what has become ready since the last poll, the first at most."""
+        first = tuple(islice(self._ready, READY_MAX))
+        return [(fileno, self._ready.pop(fileno)) for fileno in first]
 
     async def wait(self) -> None:
         """Wait until a connection is ready or ``wakeup`` is called."""

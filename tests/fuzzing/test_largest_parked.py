@@ -1,8 +1,8 @@
 """No slice of a large parked request is long, nor of its end.
 
-A Produce with acks=all and a Fetch park over 1,000 partitions. Then all of these change
+A Produce with acks=all and a Fetch park over 2,000 partitions. Then all of these change
 at once, or the deadline comes. The partitions are led here; their follower fetches only
-where the test has it do so.
+where the test has it do so. Members of a group park until all have joined.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from tests.broker.apis import requests
-from tests.broker.apis.requests import batch, fetch_fields, produce_fields
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    fetch_fields,
+    produce_fields,
+)
 from tests.fuzzing import test_largest_requests
 from tests.fuzzing.onslaught import Onslaught
 from tests.fuzzing.starvation import StarvationProbe
 from tests.fuzzing.test_controllers_largest import TOPIC_ID, enlarged, send
-from tests.virtual.kafka import ask
+from tests.virtual.kafka import ask, ask_nothing
 
 probe = test_largest_requests.probe
 pytestmark = pytest.mark.slow
 FOLLOWER = 5
-PARTITIONS = 1_000
+PARTITIONS = 2_000
+MEMBERS = 1_000
 CALLS_MAX = test_largest_requests.CALLS_MAX
 BYTES_MAX = test_largest_requests.BYTES_MAX
 Scene = Callable[[Onslaught], Awaitable[None]]
@@ -119,3 +125,52 @@ async def produced_and_followed(world: Onslaught) -> None:
         nursery.start_soon(produced, world, 30_000, [])
         await trio.sleep(1)
         await followed(world, 1)
+
+
+@pytest.mark.parametrize("ends", ["assigned", "expired", "hung up"])
+def test_members_that_wait_for_each_other(probe: StarvationProbe, ends: str) -> None:
+    """All join at once; then one assigns them, or their sessions or connections end."""
+    protocols = [{"name": "range", "metadata": bytes(100)}]
+    joined: list[Any] = []
+    synced: list[Any] = []
+    world_of: list[Onslaught] = []
+
+    async def member(world: Onslaught, number: int) -> None:
+        stream = world.connect()
+        fields = {"group_id": "g", "protocol_type": "consumer", "protocols": protocols}
+        times = {"session_timeout": SECONDS_30, "rebalance_timeout": SECONDS_30}
+        # Version 3 is the last that needs no member id.
+        if ends == "hung up":
+            await ask_nothing(stream, ApiKey.JOIN_GROUP, 3, **fields, **times)
+            await trio.sleep(1)
+            await stream.aclose()
+            return
+        told = await ask(stream, ApiKey.JOIN_GROUP, 3, **fields, **times)
+        joined.append(told)
+        if ends == "assigned":
+            await trio.sleep(1)
+            plan = [
+                {"member_id": each.member_id, "assignment": bytes(100)}
+                for each in told.members
+            ]
+            generation = {"group_id": "g", "generation_id": told.generation_id}
+            mine = {**generation, "member_id": told.member_id, "assignments": plan}
+            synced.append(await ask(stream, ApiKey.SYNC_GROUP, 3, **mine))
+        await stream.aclose()
+
+    async def scene(world: Onslaught) -> None:
+        world_of.append(world)
+        async with trio.open_nursery() as nursery:
+            for number in range(MEMBERS):
+                nursery.start_soon(member, world, number)
+        if ends != "assigned":
+            await trio.sleep(120)
+
+    assert longest(probe, scene) == {}
+    assert len(joined) == (0 if ends == "hung up" else MEMBERS)
+    assert len(synced) == (MEMBERS if ends == "assigned" else 0)
+    assert all(each.assignment == bytes(100) for each in synced)
+    (world,) = world_of
+    group = world.broker.groups.describe("g")
+    left = len(group.roster) if group is not None else 0
+    assert left == (MEMBERS if ends == "assigned" else 0)

@@ -18,6 +18,8 @@ import pytest
 import trio
 
 from broker.handling.registry import APIS
+from broker.log.steps import BlockingCall
+from broker.log.upkeep.periodic_task import CallsHere, Done
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.codec import CLIENT_ITEMS_MAX
 from planes import Task
@@ -58,6 +60,11 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
         trio.lowlevel.add_instrument(probe)
         return probe.watching(spender(clock, costs))
 
+    def start(calls: CallsHere, call: BlockingCall, done: Done) -> None:
+        started(calls, probe.uncounted(call), done)
+
+    started = CallsHere.start
+    monkeypatch.setattr(CallsHere, "start", start)
     monkeypatch.setattr(hosting, "spender", watched)
     return probe
 
@@ -133,6 +140,15 @@ def test_no_slice_of_a_large_request_is_long(
     probe: StarvationProbe, key: ApiKey
 ) -> None:
     assert beyond(probe, key, [APIS[key].served[-1]]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", OF_CLIENTS, ids=lambda key: key.name)
+def test_no_slice_of_a_large_request_of_an_older_version_is_long(
+    probe: StarvationProbe, key: ApiKey
+) -> None:
+    older = APIS[key].served[:-1]
+    assert beyond(probe, key, older, counted="bytes") == []
 
 
 @pytest.mark.slow

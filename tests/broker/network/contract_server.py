@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
+from broker.network.transport import READY_MAX
 from broker.requests.request import CLOSE, NO_RESPONSE, Throttled
 from tests.broker.network.contract_network import Region
 from tests.broker.network.harness import (
@@ -141,6 +142,19 @@ class ServerContract:
         first, second = harness.finished
         assert first.task.response_sent_ns - first.task.received_ns < 15_000_000
         assert second.task.received_ns - first.task.response_dequeued_ns >= 20_000_000
+
+    async def test_more_connections_than_a_round_serves_are_served(self, clock, wire):
+        harness = Harness(wire.network, wire.now_ns)
+        async with harness.running():
+            clients = []
+            for _ in range(READY_MAX + 20):
+                client = await harness.client(wire)
+                assert await client.ask() == (1, b"")
+                clients.append(client)
+            for client in clients:
+                await client.send(frame(b"at once"))
+            for client in clients:
+                assert await client.answer() == (1, b"at once")
 
     async def test_connections_are_dealt_in_turn(self, clock, wire):
         harness = Harness(wire.network, wire.now_ns, processors=3)

@@ -8,6 +8,7 @@ import trio.testing
 
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
+from broker.network.transport import READY_MAX
 from simulation.virtual_time.determinism import deterministic
 from tests.broker.network.contract_network import Region
 from tests.broker.network.contract_server import ServerContract
@@ -136,6 +137,15 @@ class TestInMemory(ServerContract):
             assert harness.connections == [1]
             assert await idle.is_closed()
             assert harness.server.processors[0].expired_connections == 1
+
+    async def test_all_idle_connections_are_closed(self, clock, wire):
+        harness = Harness(wire.network, wire.now_ns, idle_ns_max=10_000_000_000)
+        async with harness.running():
+            idle = [await harness.client(wire) for _ in range(2 * READY_MAX + 20)]
+            await trio.sleep(12)
+            assert harness.connections == [0]
+            for client in idle:
+                assert await client.is_closed()
 
     async def test_an_acceptor_waits_while_every_processor_is_blocked(
         self, clock, wire
