@@ -1,14 +1,15 @@
 """ListTransactions (66): the transactional ids that this broker coordinates (KIP-664).
 
-Versions: 0-1.
+Versions: 0-2.
 
 Behaviour:
 - COORDINATOR_LOAD_IN_PROGRESS while partitions of ``__transaction_state`` are read.
 - Unknown states of a filter are returned, and match nothing.
 
-Version notes: v1 filters by the time for which a transaction has been open (KIP-994).
+Version notes: v1 filters by the time for which a transaction has been open (KIP-994),
+v2 by a regular expression for the whole id (KIP-1152): INVALID_REGULAR_EXPRESSION.
 
-Left out: v2, which filters by a pattern of the id.
+Left out: expressions with nested repetitions of more than 1,000, which RE2 refuses.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final
 
 from broker.apis.common.access import Check, allowed, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.patterns import full_matcher
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -29,7 +31,7 @@ from broker.protocol.messages.list_transactions import (
 )
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
-from broker.transactions.transaction import TransactionValue
+from broker.transactions.transaction import Transaction
 from broker.transactions.transaction_state import BY_LABEL
 from planes.slices import in_steps
 
@@ -40,10 +42,10 @@ async def handle(
     """List the ids that pass the filters."""
     try:
         found = broker.transactions.all()
+        passes = await _filter(body, broker.now_ms())
     except KafkaError as refused:
         return ListTransactionsResponse(error_code=refused.code, transaction_states=())
     unknown = [it async for it in in_steps(body.state_filters) if it not in BY_LABEL]
-    passes = await _filter(body, broker.now_ms())
     return ListTransactionsResponse(
         error_code=ErrorCode.none,
         unknown_state_filters=unknown,
@@ -54,7 +56,7 @@ async def handle(
                 transaction_state=each.state.label,
             )
             async for each in in_steps(found)
-            if passes(each.value)
+            if passes(each)
             and allowed(
                 request,
                 broker,
@@ -69,16 +71,21 @@ async def handle(
 
 async def _filter(
     body: ListTransactionsRequest, now_ms: int
-) -> Callable[[TransactionValue], bool]:
+) -> Callable[[Transaction], bool]:
+    """Return the filters as one; raise INVALID_REGULAR_EXPRESSION."""
     labels = frozenset([it async for it in in_steps(body.state_filters)])
     producer_ids = frozenset([it async for it in in_steps(body.producer_id_filters)])
     open_ms = body.duration_filter
+    pattern = body.transactional_id_pattern
+    matches = full_matcher(pattern) if pattern else None
 
-    def passes(value: TransactionValue) -> bool:
+    def passes(each: Transaction) -> bool:
+        value = each.value
         return (
             (not labels or value.state.label in labels)
             and (not producer_ids or value.producer_id in producer_ids)
             and (open_ms < 0 or now_ms - value.started_ms > open_ms)
+            and (matches is None or matches(each.name))
         )
 
     return passes
@@ -86,7 +93,7 @@ async def _filter(
 
 API: Final = Api(
     key=ApiKey.LIST_TRANSACTIONS,
-    versions=(0, 1),
+    versions=(0, 2),
     request_class=ADMIN,
     handle=handle,
     access=in_handler(Check(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)),

@@ -26,6 +26,24 @@ from tests.kafka.test_same_transactions import added, begun, completed
 
 pytestmark = pytest.mark.kafka
 
+PATTERNS = (
+    *(None, "", "listed-.*", "listed", "(?i)listed.*", ".*", "(?s).*", r"[^\pL]*"),
+    *(r"\pL", r"\p{Greek}", r"listed-\d", "listed-[[:digit:]]", "other|é", "^other$"),
+    *(r"\Aother\z", r"\Qlisted-1\E", "(?P<name>o)ther", "(?:o)ther", "o.{2,4}?r"),
+    *("(", ")", "*", "a**", "a*+", "(?=a)", "(?<!a)", r"\1", "[z-a]", "[[:bad:]]"),
+    *(
+        r"\p{Bad}",
+        "a{1001}",
+        "a{2,1}",
+        "\\",
+        "(?<name>o)ther",
+        r"\bother\b",
+        "x*" * 1000,
+        "(?U)o.*r",
+        "o{,2}ther",
+    ),
+)
+
 
 @pytest.fixture(scope="module")
 def newer(
@@ -46,6 +64,7 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         reassignments,
         resources,
         transactions,
+        listed_transactions,
     ):
         newer.compare(talk)
     wanted = {
@@ -251,3 +270,19 @@ def transactions(peer: Peer) -> None:
         # The next producer's requests, which begin nothing.
         for is_commit in (True, False):
             end(is_commit, producer_epoch=epoch + 2)
+
+
+def listed_transactions(peer: Peer) -> None:
+    for name in ("listed-1", "listed-two", "LISTED", "a b\n", "é", "other"):
+        begun(peer, name)
+    for version in newer_versions(ApiKey.LIST_TRANSACTIONS):
+        for pattern in PATTERNS:
+            answer = peer.ask(
+                ApiKey.LIST_TRANSACTIONS,
+                version,
+                state_filters=["Empty"],
+                transactional_id_pattern=pattern,
+            )
+            names = sorted(it.transactional_id for it in answer.transaction_states)
+            found = (pattern, answer.error_code.name, names)
+            peer.note(f"LIST_TRANSACTIONS v{version}", str(found))

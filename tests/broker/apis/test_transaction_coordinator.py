@@ -220,8 +220,8 @@ def test_operators_see_transactions(world: World, client: TransactionClient) -> 
     )
     assert [(each.topic, each.partitions) for each in found.topics] == [("t", (0, 1))]
 
-    def listed(**filters: Any) -> list[tuple[str, str]]:
-        answer = world.send(ApiKey.LIST_TRANSACTIONS, 1, **filters)
+    def listed(version: int = 1, **filters: Any) -> list[tuple[str, str]]:
+        answer = world.send(ApiKey.LIST_TRANSACTIONS, version, **filters)
         assert answer.error_code is NONE
         return [
             (each.transactional_id, each.transaction_state)
@@ -236,6 +236,22 @@ def test_operators_see_transactions(world: World, client: TransactionClient) -> 
     assert listed(duration_filter=-1, state_filters=["Empty"]) == []
     assert listed(duration_filter=-1, producer_id_filters=[client.producer_id]) == row
     assert listed(duration_filter=-1, producer_id_filters=[1 << 40]) == []
+    for pattern, expected in (
+        (None, row),
+        ("", row),
+        (NAME, row),
+        (NAME[:-1], []),
+        (f"{NAME[:1]}.*", row),
+        (f"{NAME}|other", row),
+        ("[^0-9]+", row),
+        ("(?i)" + NAME.upper(), row),
+    ):
+        assert listed(version=2, transactional_id_pattern=pattern) == expected
+    for pattern in ("(", "a**", "(?=a)", r"\1", "x{1001}"):
+        refused = world.send(
+            ApiKey.LIST_TRANSACTIONS, 2, transactional_id_pattern=pattern
+        )
+        assert refused.error_code is ErrorCode.invalid_regular_expression
     strange = world.send(
         ApiKey.LIST_TRANSACTIONS, 0, state_filters=["Ongoing", "Strange"]
     )
