@@ -21,6 +21,7 @@ import random
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
 from broker.client.background import background
@@ -50,6 +51,12 @@ from broker.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     RequestPartitionData,
     RequestTopicData,
+)
+from broker.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
 )
 from broker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from broker.protocol.messages.list_offsets import (
@@ -254,6 +261,27 @@ class KafkaAdmin:
             for topic in answer.topics
             for it in topic.partitions
         }
+
+    async def fetch(
+        self, leader_id: int, partition: TopicPartition, offset: int, max_bytes: int
+    ) -> PartitionData:
+        """Return batches from ``offset`` on, without a wait; one at least, if any."""
+        topic, number = partition
+        row = FetchPartition(
+            partition=number, fetch_offset=offset, partition_max_bytes=max_bytes
+        )
+        request = FetchRequest(
+            max_wait=timedelta(0),
+            min_bytes=0,
+            max_bytes=max_bytes,
+            topics=[FetchTopic(topic=topic, partitions=[row])],
+        )
+        answer = await self._at(leader_id, request)
+        check(answer.error_code, topic)
+        for found in (it for each in answer.responses for it in each.partitions):
+            check(found.error_code, f"{topic}-{number}")
+            return found
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"{topic}-{number}")
 
     async def describe_log_dirs(
         self, broker_id: int
