@@ -10,6 +10,7 @@ import click
 from doorkeeper.analysis import analyze, paper
 from doorkeeper.calibrate import calibrate
 from doorkeeper.cluster import cluster
+from doorkeeper.console import console
 from doorkeeper.experiment import experiment
 from doorkeeper.results import results
 from doorkeeper.schedulers import schedulers
@@ -26,7 +27,7 @@ def main() -> None:
 
 
 COMMANDS = (
-    *(serve, cluster, schedulers, experiment, calibrate),
+    *(serve, cluster, console, schedulers, experiment, calibrate),
     *(theory, simulate, analyze, results, paper),
 )
 for command in COMMANDS:

@@ -18,6 +18,7 @@ _OF_COMMAND: Final = MappingProxyType(
         "analyze": "analysis",
         "results": "analysis",
         "paper": "paper",
+        "console": "console",
     }
 )
 _REQUIREMENT: Final = re.compile(
@@ -31,11 +32,13 @@ def missing_extra(command: str | None, module: str | None) -> str | None:
     None if no extra installs that module: then it is not one of this package's.
     """
     wanted = (module or "").partition(".")[0]
+    needed = _OF_COMMAND.get(command or "")
+    if needed is not None and wanted in _modules(needed):
+        return needed
     having = [extra for extra in _EXTRAS if wanted in _modules(extra)]
     if not having:
         return None
-    needed = _OF_COMMAND.get(command or "", having[0])
-    return max(needed, having[0], key=_EXTRAS.index)
+    return max((it for it in (needed, having[0]) if it in _EXTRAS), key=_EXTRAS.index)
 
 
 def _modules(extra: str) -> set[str]:

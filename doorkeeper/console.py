@@ -1,0 +1,51 @@
+"""``doorkeeper console``: pages that show Kafka clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from doorkeeper.shared import CONFIG_FILE, failing, refusing
+
+
+@click.command()
+@click.option(
+    "--bootstrap",
+    "clusters",
+    multiple=True,
+    metavar="HOST:PORT",
+    default=("127.0.0.1:9092",),
+    show_default=True,
+    help="Brokers of a cluster, with commas; repeated, one cluster each.",
+)
+@click.option(
+    "--command-config",
+    type=CONFIG_FILE,
+    help="Kafka's client.properties, for TLS and SASL; of all clusters.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8080,
+    show_default=True,
+    help="0: any that is free.",
+)
+def console(
+    clusters: tuple[str, ...], command_config: Path | None, host: str, port: int
+) -> None:
+    """Show clusters as web pages, read-only, until SIGTERM or Ctrl-C.
+
+    Works with any Kafka cluster. Prints the address when it is ready.
+    """
+    from broker.config.properties import read_properties
+    from broker.protocol.errors import ConfigError
+    from doorkeeper.web_console import web_server
+
+    with refusing(ConfigError):
+        address = web_server.loopback(host)
+        settings = {} if command_config is None else read_properties(command_config)
+        with failing(OSError):
+            listener = web_server.bound(address, port)
+        web_server.run(listener, clusters, settings, click.echo)

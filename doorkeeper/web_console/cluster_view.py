@@ -1,0 +1,226 @@
+"""One cluster as the pages show it: answers of its brokers, combined.
+
+Answers about the whole cluster are kept for a moment and asked for by one page at a
+time. The load on the cluster therefore depends neither on the number of open pages nor
+on how often they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import trio
+
+from broker.client.admin import (
+    ClusterDescription,
+    KafkaAdmin,
+    by_leader,
+)
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.list_groups import ListedGroup
+from broker.protocol.messages.metadata import MetadataResponseTopic
+from broker.protocol.topic_partition import TopicPartition
+
+_T = TypeVar("_T")
+# Ages at which answers are asked for anew. Brokers read every log's size for theirs.
+_KEPT_S: Final = 2.0
+_DISKS_KEPT_S: Final = 10.0
+
+
+class Kept(Generic[_T]):
+    """An answer that is asked for anew when it is older than ``age_s``."""
+
+    def __init__(self, ask: Callable[[], Awaitable[_T]], age_s: float) -> None:
+        self._ask = ask
+        self._age_s = age_s
+        self._found: tuple[float, _T] | None = None
+        self._lock = trio.Lock()
+
+    async def get(self) -> _T:
+        """Return the answer; raises `KafkaError`."""
+        async with self._lock:
+            now_s = trio.current_time()
+            if self._found is None or now_s - self._found[0] > self._age_s:
+                self._found = (now_s, await self._ask())
+            return self._found[1]
+
+
+class TopicSummary(NamedTuple):
+    """A topic's row; ``code`` is the broker's error for the topic, or NONE."""
+
+    name: str
+    is_internal: bool
+    partitions: int
+    replicas: int
+    offline: int
+    under_replicated: int
+    code: ErrorCode
+
+
+def summary(topic: MetadataResponseTopic) -> TopicSummary:
+    """Return the row of a topic."""
+    found = topic.partitions
+    return TopicSummary(
+        name=topic.name or "",
+        is_internal=topic.is_internal,
+        partitions=len(found),
+        replicas=max((len(it.replica_nodes) for it in found), default=0),
+        offline=sum(it.leader_id < 0 for it in found),
+        under_replicated=sum(len(it.isr_nodes) < len(it.replica_nodes) for it in found),
+        code=topic.error_code,
+    )
+
+
+class LogDir(NamedTuple):
+    """A broker's log directory; sizes of the volume are -1 if they are not known."""
+
+    broker_id: int
+    path: str
+    code: ErrorCode
+    replicas: int
+    size_bytes: int
+    total_bytes: int
+    usable_bytes: int
+
+
+@dataclass(kw_only=True)
+class Disks:
+    """Log directories and sizes of replicas; ``failed`` are brokers without answer."""
+
+    directories: list[LogDir] = field(default_factory=list)
+    # Bytes by topic, partition and broker.
+    sizes: dict[str, dict[int, dict[int, int]]] = field(default_factory=dict)
+    failed: Mapping[int, KafkaError] = field(default_factory=dict)
+
+    def of_topic(self, name: str) -> int:
+        """Return the bytes of all replicas of a topic."""
+        partitions = self.sizes.get(name, {}).values()
+        return sum(size for by_broker in partitions for size in by_broker.values())
+
+
+class Group(NamedTuple):
+    """A group's row: the broker that coordinates it, and what that broker lists."""
+
+    coordinator_id: int
+    listed: ListedGroup
+
+
+class Groups(NamedTuple):
+    """All groups by name; ``failed`` are brokers without answer."""
+
+    by_name: Mapping[str, Group]
+    failed: Mapping[int, KafkaError]
+
+
+class ClusterView:
+    """Reads one cluster. Every method raises `KafkaError`."""
+
+    def __init__(self, name: str, admin: KafkaAdmin) -> None:
+        self.name = name
+        self.admin = admin
+        self._cluster = Kept(admin.describe_cluster, _KEPT_S)
+        self._topics = Kept(self._ask_topics, _KEPT_S)
+        self._disks = Kept(self._ask_disks, _DISKS_KEPT_S)
+        self._groups = Kept(self._ask_groups, _KEPT_S)
+
+    async def cluster(self) -> ClusterDescription:
+        """Return brokers and controller."""
+        return await self._cluster.get()
+
+    async def topics(self) -> Mapping[str, MetadataResponseTopic]:
+        """Return all topics, sorted by name."""
+        return await self._topics.get()
+
+    async def disks(self) -> Disks:
+        """Return the log directories of all brokers."""
+        return await self._disks.get()
+
+    async def groups(self) -> Groups:
+        """Return the groups of all brokers, sorted by name."""
+        return await self._groups.get()
+
+    async def offsets(
+        self, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        """Return offsets by timestamp; partitions without answer are left out."""
+        wanted = sorted(partitions)
+        known = await self.topics()
+        topics = [known[name] for name in {it.topic for it in wanted} if name in known]
+        of_leader = by_leader(topics, wanted)
+
+        async def ask(leader_id: int) -> dict[TopicPartition, int]:
+            asked = of_leader[leader_id]
+            rows = await self.admin.list_offsets(leader_id, asked, timestamp)
+            return {
+                partition: row.offset
+                for partition, row in rows.items()
+                if row.error_code is ErrorCode.none
+            }
+
+        answers, _ = await each_of(of_leader, ask)
+        return {it: offset for rows in answers.values() for it, offset in rows.items()}
+
+    # ---- asking ---------------------------------------------------------------------
+
+    async def _ask_topics(self) -> Mapping[str, MetadataResponseTopic]:
+        found = await self.admin.describe_topics()
+        return {it.name or "": it for it in sorted(found, key=lambda it: it.name or "")}
+
+    async def _alive(self) -> list[int]:
+        return [it.id for it in (await self.cluster()).brokers if not it.is_fenced]
+
+    async def _ask_disks(self) -> Disks:
+        answers, failed = await each_of(
+            await self._alive(), self.admin.describe_log_dirs
+        )
+        disks = Disks(failed=failed)
+        for broker_id, directories in sorted(answers.items()):
+            for it in directories:
+                replicas = [row for topic in it.topics for row in topic.partitions]
+                directory = LogDir(
+                    broker_id=broker_id,
+                    path=it.log_dir,
+                    code=it.error_code,
+                    replicas=len(replicas),
+                    size_bytes=sum(row.partition_size for row in replicas),
+                    total_bytes=it.total_bytes,
+                    usable_bytes=it.usable_bytes,
+                )
+                disks.directories.append(directory)
+                for topic in it.topics:
+                    sizes = disks.sizes.setdefault(topic.name, {})
+                    for row in topic.partitions:
+                        if not row.is_future_key:
+                            by_broker = sizes.setdefault(row.partition_index, {})
+                            by_broker[broker_id] = row.partition_size
+        return disks
+
+    async def _ask_groups(self) -> Groups:
+        answers, failed = await each_of(await self._alive(), self.admin.list_groups)
+        found = {
+            it.group_id: Group(broker_id, it)
+            for broker_id, listed in answers.items()
+            for it in listed
+        }
+        return Groups(dict(sorted(found.items())), failed)
+
+
+async def each_of(
+    brokers: Iterable[int], ask: Callable[[int], Awaitable[_T]]
+) -> tuple[dict[int, _T], dict[int, KafkaError]]:
+    """Ask brokers at the same time; return answers and errors by broker."""
+    answers: dict[int, _T] = {}
+    failed: dict[int, KafkaError] = {}
+
+    async def one(broker_id: int) -> None:
+        try:
+            answers[broker_id] = await ask(broker_id)
+        except KafkaError as error:
+            failed[broker_id] = error
+
+    async with trio.open_nursery() as nursery:
+        for broker_id in brokers:
+            nursery.start_soon(one, broker_id)
+    return answers, failed

@@ -1,0 +1,63 @@
+"""Checks and headers of every answer, as an ASGI middleware.
+
+A page of any web site can let a browser ask 127.0.0.1, under a name of its own that it
+has moved there (DNS rebinding). The browser then sends that name as Host, and the
+answer is refused. The headers forbid scripts, frames, other sites' use, and copies.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
+_MISDIRECTED: Final = 421
+_HEADERS: Final = (
+    (
+        "content-security-policy",
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+)
+
+
+class Guard:
+    """Answers requests for ``hosts`` only, and adds the headers to every answer."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS:
+                    headers[name] = value
+            await send(message)
+
+        app = self._app
+        if not self._is_expected(Headers(scope=scope).getlist("host")):
+            app = PlainTextResponse("unknown Host\n", status_code=_MISDIRECTED)
+        await app(scope, receive, send_guarded)
+
+    def _is_expected(self, hosts: list[str]) -> bool:
+        if len(hosts) != 1:
+            return False
+        found = _HOST.fullmatch(hosts[0].lower())
+        return found is not None and found.group(1) in self._hosts

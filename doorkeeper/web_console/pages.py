@@ -1,0 +1,385 @@
+"""Pages of a cluster: what each asks the cluster, as values for its template.
+
+A page gets the query of its address. A name or number there that the cluster does not
+have is `NoSuchPage`. Lists are cut into pages of `ROWS`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from broker.client.admin import BROKER, LATEST, TOPIC
+from broker.client.consumer.consumer_protocol import decode_assignment
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.describe_configs import DescribeConfigsResourceResult
+from broker.protocol.messages.describe_groups import DescribedGroup
+from broker.protocol.messages.metadata import MetadataResponseTopic
+from broker.protocol.topic_partition import TopicPartition
+from doorkeeper.web_console.cluster_view import (
+    ClusterView,
+    Group,
+    TopicSummary,
+    each_of,
+    summary,
+)
+from doorkeeper.web_console.newest_records import PARTITIONS_MAX, newest_records
+from doorkeeper.web_console.record_text import FORMS, shown
+
+_T = TypeVar("_T")
+Query: TypeAlias = Mapping[str, str]
+Content: TypeAlias = Mapping[str, Any]
+ROWS: Final = 100
+# Groups of a page whose lag is asked for.
+_GROUP_ROWS: Final = 25
+_RECORDS: Final = 50
+_HEADERS_SHOWN: Final = 20
+# Kafka's DescribeConfigsResponse.ConfigSource.
+SOURCES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        1: "topic",
+        2: "broker, dynamic",
+        3: "all brokers, dynamic",
+        4: "broker's file",
+        5: "default",
+        6: "logger",
+        7: "client metrics",
+        8: "group",
+    }
+)
+
+
+class NoSuchPage(Exception):
+    """The address names something that is not there."""
+
+
+class Page(NamedTuple, Generic[_T]):
+    """Some rows of a list; ``number`` counts from 1."""
+
+    rows: Sequence[_T]
+    number: int
+    pages: int
+    total: int
+
+
+def page_of(rows: Sequence[_T], query: Query, size: int = ROWS) -> Page[_T]:
+    """Return the rows of the page that the query names, the nearest that there is."""
+    pages = max(1, -(-len(rows) // size))
+    number = min(max(1, _number(query, "page", 1)), pages)
+    return Page(rows[(number - 1) * size : number * size], number, pages, len(rows))
+
+
+def _number(query: Query, name: str, default: int) -> int:
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise NoSuchPage(f"{name} is not a number")
+    return int(text)
+
+
+# ---- cluster ------------------------------------------------------------------------
+
+
+async def cluster_page(view: ClusterView, query: Query) -> Content:
+    """Brokers, controller, health of partitions, disks."""
+    cluster = await view.cluster()
+    topics = await view.topics()
+    disks = await view.disks()
+    rows = [summary(it) for it in topics.values()]
+    partitions = [it for topic in topics.values() for it in topic.partitions]
+    return {
+        "cluster": cluster,
+        "brokers": page_of(sorted(cluster.brokers), query),
+        "alive": sum(not it.is_fenced for it in cluster.brokers),
+        "topics": len(rows),
+        "partitions": len(partitions),
+        "offline": sum(it.offline for it in rows),
+        "under_replicated": sum(it.under_replicated for it in rows),
+        "leaders": Counter(it.leader_id for it in partitions),
+        "replicas": Counter(node for it in partitions for node in it.replica_nodes),
+        "directories": page_of(disks.directories, query),
+        "failed": disks.failed,
+    }
+
+
+async def broker_page(view: ClusterView, query: Query) -> Content:
+    """One broker with its configs."""
+    number = _number(query, "id", -1)
+    found = [it for it in (await view.cluster()).brokers if it.id == number]
+    if not found:
+        raise NoSuchPage("there is no such broker")
+    disks = await view.disks()
+    return {
+        "broker": found[0],
+        "directories": [it for it in disks.directories if it.broker_id == number],
+        **await _configs(view, BROKER, str(number), query),
+    }
+
+
+async def _configs(view: ClusterView, kind: int, name: str, query: Query) -> Content:
+    """Return configs, those that were set first; or the reason why there are none."""
+    try:
+        found = await view.admin.describe_configs(kind, name)
+    except KafkaError as error:
+        return {"configs": page_of([], query), "configs_error": reason(error)}
+
+    def rank(row: DescribeConfigsResourceResult) -> tuple[bool, str]:
+        return row.config_source == 5, row.name
+
+    rows = sorted(found, key=rank)
+    return {"configs": page_of(rows, query, 500), "configs_error": None}
+
+
+# ---- topics -------------------------------------------------------------------------
+
+
+async def topics_page(view: ClusterView, query: Query) -> Content:
+    """All topics, by name or size, or those in trouble."""
+    disks = await view.disks()
+    wanted, only = query.get("like", ""), query.get("only", "")
+    rows = [
+        row
+        for row in map(summary, (await view.topics()).values())
+        if wanted in row.name and _is_wanted(row, only)
+    ]
+    if query.get("sort") == "size":
+        rows.sort(key=lambda it: disks.of_topic(it.name), reverse=True)
+    page = page_of(rows, query)
+    return {
+        "topics": page,
+        "sizes": {it.name: disks.of_topic(it.name) for it in page.rows},
+        "failed": disks.failed,
+        "like": wanted,
+        "only": only,
+        "sort": query.get("sort", "name"),
+    }
+
+
+def _is_wanted(row: TopicSummary, only: str) -> bool:
+    if only == "offline":
+        return row.offline > 0
+    return row.under_replicated > 0 if only == "under-replicated" else True
+
+
+async def _topic(view: ClusterView, query: Query) -> MetadataResponseTopic:
+    found = (await view.topics()).get(query.get("name", ""))
+    if found is None:
+        raise NoSuchPage("there is no such topic")
+    return found
+
+
+async def topic_page(view: ClusterView, query: Query) -> Content:
+    """One topic with its partitions and configs."""
+    topic = await _topic(view, query)
+    disks = await view.disks()
+    name = topic.name or ""
+    rows = sorted(topic.partitions, key=lambda it: it.partition_index)
+    page = page_of(rows, query)
+    places = [TopicPartition(name, it.partition_index) for it in page.rows]
+    sizes = disks.sizes.get(name, {})
+    return {
+        "topic": summary(topic),
+        "topic_id": topic.topic_id,
+        "size_bytes": disks.of_topic(name),
+        "partitions": page,
+        "sizes": {it: max(by.values(), default=-1) for it, by in sizes.items()},
+        "ends": await view.offsets(places, LATEST),
+        "places": TopicPartition,
+        "failed": disks.failed,
+        **await _configs(view, TOPIC, name, {}),
+    }
+
+
+async def records_page(view: ClusterView, query: Query) -> Content:
+    """The newest records of a topic, or of one of its partitions."""
+    topic = await _topic(view, query)
+    name = topic.name or ""
+    numbers = sorted(it.partition_index for it in topic.partitions)
+    chosen = _number(query, "partition", -1)
+    if chosen >= 0 and chosen not in numbers:
+        raise NoSuchPage("there is no such partition")
+    form = next((it for it in FORMS if it == query.get("form")), FORMS[0])
+    read = [chosen] if chosen >= 0 else numbers[:PARTITIONS_MAX]
+    newest = await newest_records(view, topic, read, _RECORDS)
+    rows = [
+        {
+            "record": it,
+            "key": shown(it.key, form),
+            "value": shown(it.value, form),
+            "headers": [
+                (key, shown(value, form)) for key, value in it.headers[:_HEADERS_SHOWN]
+            ],
+            "headers_left_out": max(0, len(it.headers) - _HEADERS_SHOWN),
+        }
+        for it in newest.records
+    ]
+    return {
+        "topic": name,
+        "numbers": numbers[:ROWS],
+        "chosen": chosen,
+        "unread": 0 if chosen >= 0 else len(numbers) - len(read),
+        "form": form,
+        "forms": FORMS,
+        "rows": rows,
+        "failed": newest.failed,
+    }
+
+
+# ---- groups -------------------------------------------------------------------------
+
+
+async def groups_page(view: ClusterView, query: Query) -> Content:
+    """All groups with their states, and the lag of those of this page."""
+    groups = await view.groups()
+    wanted = query.get("like", "")
+    names = [it for it in groups.by_name if wanted in it]
+    page = page_of(names, query, _GROUP_ROWS)
+    by_broker: dict[int, list[str]] = {}
+    for name in page.rows:
+        group = groups.by_name[name]
+        by_broker.setdefault(group.coordinator_id, []).append(name)
+
+    async def ask(broker_id: int) -> dict[str, dict[TopicPartition, int]]:
+        return {
+            it: await _committed(view, broker_id, it) for it in by_broker[broker_id]
+        }
+
+    answers, _ = await each_of(by_broker, ask)
+    committed = {
+        name: rows for found in answers.values() for name, rows in found.items()
+    }
+    ends = await view.offsets(_all_of(committed.values()), LATEST)
+    return {
+        "groups": page,
+        "by_name": groups.by_name,
+        "lags": {name: _total(rows, ends) for name, rows in committed.items()},
+        "failed": groups.failed,
+        "like": wanted,
+    }
+
+
+def _all_of(rows: Iterable[Mapping[TopicPartition, int]]) -> set[TopicPartition]:
+    return {partition for each in rows for partition in each}
+
+
+def _total(
+    committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> int | None:
+    """Return the lag over the partitions whose ends are known; None without any."""
+    lags = [ends[it] - at for it, at in committed.items() if it in ends]
+    return sum(lags) if lags else None
+
+
+async def _committed(
+    view: ClusterView, broker_id: int, group: str
+) -> dict[TopicPartition, int]:
+    rows = await view.admin.committed(broker_id, group)
+    return {
+        it: row.committed_offset
+        for it, row in rows.items()
+        if row.error_code is ErrorCode.none
+    }
+
+
+class LagRow(NamedTuple):
+    """A partition of a group; an offset is None if it is not known."""
+
+    partition: TopicPartition
+    committed: int | None
+    end: int | None
+    lag: int | None
+    owner: str
+
+
+async def group_page(view: ClusterView, query: Query) -> Content:
+    """One group: members and the lag of each partition."""
+    name = query.get("name")
+    group = None if name is None else (await view.groups()).by_name.get(name)
+    if name is None or group is None:
+        raise NoSuchPage("there is no such group")
+    described, problem = await _described(view, name, group)
+    owners, unreadable = _owners(described)
+    committed = await _committed(view, group.coordinator_id, name)
+    partitions = sorted(committed.keys() | owners.keys())
+    ends = await view.offsets(partitions, LATEST)
+    lags = [_lag(it, committed.get(it), ends.get(it), owners) for it in partitions]
+    members = [] if described is None else described.members
+    return {
+        "name": name,
+        "group": group,
+        "described": described,
+        "problem": problem,
+        "members": page_of(members, query),
+        "assigned": Counter(owners.values()),
+        "unreadable": unreadable,
+        "lags": page_of(lags, query),
+        "total": _total(committed, ends),
+    }
+
+
+def _lag(
+    partition: TopicPartition,
+    committed: int | None,
+    end: int | None,
+    owners: Mapping[TopicPartition, str],
+) -> LagRow:
+    lag = None if committed is None or end is None else end - committed
+    return LagRow(partition, committed, end, lag, owners.get(partition, ""))
+
+
+async def _described(
+    view: ClusterView, name: str, group: Group
+) -> tuple[DescribedGroup | None, str | None]:
+    """Return a group's description, or the reason why there is none."""
+    try:
+        (found,) = await view.admin.describe_groups(group.coordinator_id, [name])
+    except KafkaError as error:
+        return None, reason(error)
+    if found.error_code is not ErrorCode.none:
+        return None, found.error_message or found.error_code.name
+    return found, None
+
+
+def _owners(
+    group: DescribedGroup | None,
+) -> tuple[dict[TopicPartition, str], set[str]]:
+    """Return the member of each partition, and members whose bytes are not readable."""
+    owners: dict[TopicPartition, str] = {}
+    unreadable = set()
+    if group is not None and group.protocol_type == "consumer":
+        for it in group.members:
+            try:
+                assigned = decode_assignment(it.member_assignment)
+            except KafkaError:
+                unreadable.add(it.member_id)
+            else:
+                owners |= dict.fromkeys(assigned, it.member_id)
+    return owners, unreadable
+
+
+# ---- all of them --------------------------------------------------------------------
+
+
+def reason(error: KafkaError) -> str:
+    """Return an error for a reader."""
+    if error.code is ErrorCode.unsupported_version:
+        return "not served by this broker"
+    return str(error)
+
+
+PAGES: Final[Mapping[str, Callable[[ClusterView, Query], Awaitable[Content]]]] = (
+    MappingProxyType(
+        {
+            "cluster": cluster_page,
+            "broker": broker_page,
+            "topics": topics_page,
+            "topic": topic_page,
+            "records": records_page,
+            "groups": groups_page,
+            "group": group_page,
+        }
+    )
+)

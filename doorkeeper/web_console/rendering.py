@@ -1,0 +1,101 @@
+"""Templates, filled in: every text from a cluster is escaped, visible and bounded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from doorkeeper.web_console.record_text import SHOWN_BYTES
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+# Control characters but for line breaks and tabs; and those that reorder text, join it
+# or have no width, by which a name could pass for another one.
+_INVISIBLE: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufeff\ud800-\udfff\ufff9-\ufffb]"
+)
+# Hexadecimal takes three characters for a byte.
+_CHARACTERS_MAX: Final = 4 * SHOWN_BYTES
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Exact(str):
+    """Text that is escaped and not otherwise changed: it leads or goes back."""
+
+    __slots__ = ()
+
+
+def visible(value: Any) -> Any:
+    r"""Return text with invisible characters written out, and not too long.
+
+    >>> visible("a\u202eb")
+    'a\\u202eb'
+    """
+    if type(value) is not str:
+        return value
+    if len(value) > _CHARACTERS_MAX:
+        left_out = len(value) - _CHARACTERS_MAX
+        value = f"{value[:_CHARACTERS_MAX]}… ({left_out} more characters)"
+    return _INVISIBLE.sub(lambda it: f"\\u{ord(it.group()):04x}", value)
+
+
+def size(number: int) -> str:
+    """Return a number of bytes; those that are not known are negative.
+
+    >>> [size(it) for it in (-1, 0, 1536, 5 * 2**40)]
+    ['unknown', '0 B', '1.5 KiB', '5.0 TiB']
+    """
+    if number < 0:
+        return "unknown"
+    value, unit = float(number), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{number} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def instant(timestamp_ms: int) -> str:
+    """Return a time in UTC; one that no calendar has stays a number.
+
+    >>> instant(1_500_000_000_123)
+    '2017-07-14 02:40:00.123'
+    """
+    try:
+        found = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return found.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+
+
+def link(path: str, query: Mapping[str, object] = MappingProxyType({})) -> Exact:
+    """Return a link with encoded names; those that are None are left out.
+
+    Names are part of the query: a browser would shorten ``..`` in a path.
+
+    >>> link("/topic", {"name": "../a&b", "page": None})
+    '/topic?name=..%2Fa%26b'
+    """
+    given = {key: value for key, value in query.items() if value is not None}
+    return Exact(f"{path}?{urlencode(given)}" if given else path)
+
+
+def environment() -> Environment:
+    """Return the templates."""
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"size": size, "instant": instant}
+    found.globals["link"] = link
+    return found

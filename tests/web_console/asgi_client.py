@@ -1,0 +1,134 @@
+"""A browser's part for tests: requests to the application, and pages taken apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp
+
+# Elements without an end.
+_VOID = frozenset({"meta", "link", "input", "br", "rect"})
+
+
+@dataclass
+class Answer:
+    """An answer of the application."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode()
+
+    @property
+    def page(self) -> ParsedPage:
+        """The body as HTML."""
+        return ParsedPage.of(self.text)
+
+
+class ParsedPage(HTMLParser):
+    """The elements of a page, its links, and the text of its cells."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        # Tag and names of attributes of each element, and None for each end.
+        self.shape: list[tuple[str, tuple[str, ...]] | None] = []
+        self.links: list[str] = []
+        self.rows: list[list[str]] = []
+        self.words: list[str] = []
+        # Values by label, at the head of the page.
+        self.facts: dict[str, str] = {}
+        self._label = ""
+        self._open: list[str] = []
+
+    @classmethod
+    def of(cls, text: str) -> ParsedPage:
+        """Parse a whole page; every element that was opened is closed."""
+        page = cls()
+        page.feed(text)
+        page.close()
+        assert page._open == []
+        return page
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take an element."""
+        self.shape.append((tag, tuple(name for name, _ in attrs)))
+        found = dict(attrs)
+        if tag == "a":
+            self.links.append(found["href"] or "")
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th") and self.rows:
+            self.rows[-1].append("")
+        if tag not in _VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take an element without content."""
+        self.shape.append((tag, tuple(name for name, _ in attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """End an element, the one that was opened last."""
+        assert self._open.pop() == tag
+        self.shape.append(None)
+
+    def handle_data(self, data: str) -> None:
+        """Take text."""
+        if not data.strip():
+            return
+        self.words.append(data.strip())
+        if "dt" in self._open:
+            self._label = data.strip()
+        if "dd" in self._open:
+            self.facts[self._label] = data.strip()
+        if {"td", "th"} & {*self._open}:
+            self.rows[-1][-1] += data.strip()
+
+
+async def get(
+    app: ASGIApp,
+    target: str,
+    *,
+    host: str | None = "localhost:8080",
+    method: str = "GET",
+) -> Answer:
+    """Send one request."""
+    parts = urlsplit(target)
+    headers = [] if host is None else [(b"host", host.encode())]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": parts.path,
+        "raw_path": parts.path.encode(),
+        "query_string": parts.query.encode(),
+        "root_path": "",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8080),
+        "state": {},
+    }
+    answer = Answer()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.headers = {
+                name.decode(): value.decode() for name, value in message["headers"]
+            }
+        else:
+            answer.body += message.get("body", b"")
+
+    await app(scope, receive, send)
+    return answer

@@ -1,0 +1,290 @@
+"""A broker that answers from a table, every text of it chosen by the test.
+
+It listens on an imagined host and answers real frames by the codec of the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from trio.testing import memory_stream_pair
+
+from broker.client.consumer.consumer_protocol import encode_assignment
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from broker.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+from broker.protocol.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from broker.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from broker.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from broker.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from broker.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from broker.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from broker.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from broker.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire.codec import decode, encode
+from broker.protocol.wire.header import parse_request_header
+from tests.broker.log.witness import batch
+
+NONE = ErrorCode.none
+END = 7
+VERSIONS = {
+    ApiKey.FETCH: (4, 12),
+    ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.METADATA: (0, 12),
+    ApiKey.OFFSET_FETCH: (1, 7),
+    ApiKey.DESCRIBE_GROUPS: (0, 5),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.API_VERSIONS: (0, 3),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    ApiKey.DESCRIBE_CLUSTER: (0, 1),
+}
+
+
+class FakeKafka:
+    """One broker; ``text`` returns the text of each field, given its name."""
+
+    def __init__(
+        self, nursery: trio.Nursery, text: Callable[[str], str], topics: int = 1
+    ) -> None:
+        self._nursery = nursery
+        self._text = text
+        first = text("topic")
+        self.topics = [first, *(f"{first}-{it:04}" for it in range(1, topics))]
+        self.versions = dict(VERSIONS)
+        self.calls: list[ApiKey] = []
+        # Connections are accepted, and nothing is answered.
+        self.is_silent = False
+        self.is_reachable = True
+
+    async def connect(self, host: str, port: int) -> Any:
+        """Connect to it."""
+        await trio.lowlevel.checkpoint()
+        if not self.is_reachable:
+            raise ConnectionRefusedError(111, "<b>out of reach</b>")
+        ours, theirs = memory_stream_pair()
+        self._nursery.start_soon(self._serve, theirs)
+        return ours
+
+    async def _serve(self, stream: Any) -> None:
+        received = b""
+        while chunk := await stream.receive_some():
+            received += chunk
+            while len(received) >= 4:
+                end = 4 + int.from_bytes(received[:4], "big")
+                if len(received) < end:
+                    break
+                frame, received = received[4:end], received[end:]
+                if self.is_silent:
+                    continue
+                await stream.send_all(self._answer(frame))
+
+    def _answer(self, frame: bytes) -> bytes:
+        header = parse_request_header(frame)
+        key, version = ApiKey(header.api_key), header.api_version
+        self.calls.append(key)
+        request = decode(key, version, frame, header.body_offset)
+        answer = getattr(self, f"_{key.name.lower()}")(request)
+        return encode(key, version, header.correlation_id, answer)
+
+    def _api_versions(self, request: Any) -> Any:
+        keys = [
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in self.versions.items()
+        ]
+        return ApiVersionsResponse(error_code=NONE, api_keys=keys)
+
+    def _describe_cluster(self, request: Any) -> Any:
+        broker = DescribeClusterBroker(
+            broker_id=0, host=self._text("host"), port=1, rack=self._text("rack")
+        )
+        return DescribeClusterResponse(
+            error_code=NONE,
+            cluster_id=self._text("cluster"),
+            controller_id=0,
+            brokers=[broker],
+        )
+
+    def _metadata(self, request: Any) -> Any:
+        partitions = [
+            MetadataResponsePartition(
+                error_code=NONE,
+                partition_index=number,
+                leader_id=0,
+                replica_nodes=[0],
+                isr_nodes=[0],
+            )
+            for number in range(2)
+        ]
+        topics = [
+            MetadataResponseTopic(error_code=NONE, name=it, partitions=partitions)
+            for it in self.topics
+        ]
+        broker = MetadataResponseBroker(
+            node_id=0, host=self._text("host"), port=1, rack=self._text("rack")
+        )
+        return MetadataResponse(
+            brokers=[broker],
+            cluster_id=self._text("cluster"),
+            controller_id=0,
+            topics=topics,
+        )
+
+    def _describe_configs(self, request: Any) -> Any:
+        config = DescribeConfigsResourceResult(
+            name=self._text("key"),
+            value=self._text("value"),
+            read_only=False,
+            config_source=1,
+            is_sensitive=False,
+            synonyms=[],
+        )
+        secret = DescribeConfigsResourceResult(
+            name="password",
+            value="not to be shown",
+            read_only=False,
+            config_source=5,
+            is_sensitive=True,
+            synonyms=[],
+        )
+        (asked,) = request.resources
+        result = DescribeConfigsResult(
+            error_code=NONE,
+            error_message=None,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            configs=[config, secret],
+        )
+        return DescribeConfigsResponse(results=[result])
+
+    def _describe_log_dirs(self, request: Any) -> Any:
+        rows = [
+            DescribeLogDirsPartition(
+                partition_index=it,
+                partition_size=1024 * (it + 1),
+                offset_lag=0,
+                is_future_key=False,
+            )
+            for it in range(2)
+        ]
+        directory = DescribeLogDirsResult(
+            error_code=NONE,
+            log_dir=self._text("directory"),
+            topics=[
+                DescribeLogDirsTopic(name=it, partitions=rows) for it in self.topics
+            ],
+            total_bytes=1 << 30,
+            usable_bytes=1 << 28,
+        )
+        return DescribeLogDirsResponse(results=[directory])
+
+    def _list_groups(self, request: Any) -> Any:
+        group = ListedGroup(
+            group_id=self._text("group"),
+            protocol_type="consumer",
+            group_state=self._text("state"),
+            group_type=self._text("type"),
+        )
+        return ListGroupsResponse(error_code=NONE, groups=[group])
+
+    def _describe_groups(self, request: Any) -> Any:
+        def member(name: str, assigned: bytes) -> DescribedGroupMember:
+            return DescribedGroupMember(
+                member_id=self._text(name),
+                group_instance_id=self._text("instance"),
+                client_id=self._text("client"),
+                client_host=self._text("address"),
+                member_metadata=b"",
+                member_assignment=assigned,
+            )
+
+        assigned = encode_assignment([TopicPartition(self.topics[0], 1)])
+        group = DescribedGroup(
+            error_code=NONE,
+            group_id=request.groups[0],
+            group_state=self._text("state"),
+            protocol_type="consumer",
+            protocol_data=self._text("assignor"),
+            members=[member("member", assigned), member("other", b"\0\1\2")],
+        )
+        return DescribeGroupsResponse(groups=[group])
+
+    def _offset_fetch(self, request: Any) -> Any:
+        row = OffsetFetchResponsePartition(
+            partition_index=0, committed_offset=3, metadata=None, error_code=NONE
+        )
+        topic = OffsetFetchResponseTopic(name=self.topics[0], partitions=[row])
+        return OffsetFetchResponse(topics=[topic])
+
+    def _list_offsets(self, request: Any) -> Any:
+        topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=it.partition_index,
+                        error_code=NONE,
+                        offset=0 if it.timestamp == -2 else END,
+                    )
+                    for it in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return ListOffsetsResponse(topics=topics)
+
+    def _fetch(self, request: Any) -> Any:
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        records = batch(
+            [self._text(f"value {it}").encode() for it in range(END)],
+            keys=[self._text("record key").encode()] * END,
+            headers=[(self._text("header"), self._text("header value").encode())],
+        )
+        row = PartitionData(
+            partition_index=asked.partition,
+            error_code=NONE,
+            high_watermark=END,
+            aborted_transactions=None,
+            records=records,
+        )
+        return FetchResponse(
+            responses=[FetchableTopicResponse(topic=topic.topic, partitions=[row])]
+        )

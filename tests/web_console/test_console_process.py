@@ -1,0 +1,75 @@
+"""``doorkeeper console`` as an operator sees it: one line, pages, signals, refusals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.live.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.live
+DOORKEEPER = str(Path(sys.executable).parent / "doorkeeper")
+
+
+def test_a_console_serves_two_clusters_until_sigterm(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    command = [DOORKEEPER, "console", "--port", "0"]
+    command += ["--bootstrap", broker.bootstrap, "--bootstrap", "127.0.0.1:1"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as console:
+        try:
+            assert console.stdout is not None
+            assert console.stderr is not None
+            line = console.stdout.readline()
+            assert line.startswith("console on http://127.0.0.1:"), (
+                console.stderr.read()
+            )
+            address = line.split()[-1]
+            with urllib.request.urlopen(address, timeout=20) as answer:
+                assert b"/clusters/1/cluster" in answer.read()
+            page = f"{address}clusters/0/cluster"
+            with urllib.request.urlopen(page, timeout=20) as answer:
+                assert b"1 of 1" in answer.read()
+                assert "server" not in answer.headers
+            with pytest.raises(urllib.error.HTTPError) as raised:
+                urllib.request.urlopen(f"{address}clusters/1/cluster", timeout=20)
+            assert raised.value.code == 502
+            raised.value.close()
+            console.send_signal(signal.SIGTERM)
+            assert console.wait(20) == 0
+            assert console.stderr.read() == ""
+        finally:
+            console.kill()
+            broker.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--host", "0.0.0.0"), "the console has no login"),
+        (("--host", "::"), "the console has no login"),
+        (("--host", "example.org"), "the console has no login"),
+        (("--bootstrap", "nonsense"), "bootstrap.servers"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(words: tuple[str, ...], reason: str) -> None:
+    command = [DOORKEEPER, "console", "--port", "0", *words]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert reason in " ".join(found.stderr.split())
+
+
+def test_settings_of_clients_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=NOPE\n")
+    command = [DOORKEEPER, "console", "--port", "0", "--command-config", str(file)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert "security.protocol" in found.stderr
