@@ -1,11 +1,12 @@
 """WriteTxnMarkers (27): a transaction coordinator ends transactions in partitions.
 
-Versions: 1-1.
+Versions: 1-2.
 
 Behaviour:
 - A marker is appended to each partition and answered when all in-sync replicas have it,
   or after ``request.timeout.ms`` (REQUEST_TIMED_OUT). Each partition fails alone.
-- INVALID_PRODUCER_EPOCH for a marker of an older producer epoch than the log knows,
+- INVALID_PRODUCER_EPOCH for a marker of an older producer epoch than the log knows, and
+  under ``transaction.version`` 2 for one of the epoch of an open transaction;
   TRANSACTION_COORDINATOR_FENCED for one of an older coordinator epoch,
   UNKNOWN_TOPIC_OR_PARTITION where this broker has no replica.
 - In ``__consumer_offsets`` a marker also shows or drops the offsets that the
@@ -15,9 +16,9 @@ Behaviour:
   ``control``, since clients decide how many markers there are.
 - A request can be preempted between two partitions.
 
-Version notes: v1 is flexible.
+Version notes: v1 is flexible, v2 has the ``transaction.version`` of each marker.
 
-Left out: v0, which Kafka 4 has removed, and v2, which Kafka 4.2 added.
+Left out: v0, which Kafka 4 has removed.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ async def handle(
             marker.producer_epoch,
             marker.transaction_result,
             marker.coordinator_epoch,
+            marker.transaction_version,
         )
         for topic in marker.topics:
             for index in topic.partition_indexes:
@@ -129,7 +131,7 @@ async def _answer(outcomes: _Outcomes) -> WriteTxnMarkersResponse:
 
 API: Final = Api(
     key=ApiKey.WRITE_TXN_MARKERS,
-    versions=(1, 1),
+    versions=(1, 2),
     request_class=REPLICATION,
     role=Role.BROKER,
     handle=handle,

@@ -48,7 +48,7 @@ SPOKEN_BETWEEN_BROKERS: Final[Versions] = MappingProxyType(
         **SPOKEN,
         # Those that verify partitions (KIP-890).
         ApiKey.ADD_PARTITIONS_TO_TXN: (4, 5),
-        ApiKey.WRITE_TXN_MARKERS: (1, 1),
+        ApiKey.WRITE_TXN_MARKERS: (1, 2),
     }
 )
 SPOKEN_BY_ADMINS: Final[Versions] = MappingProxyType(

@@ -172,12 +172,18 @@ class Partition:
         return appended
 
     def append_of_coordinator(
-        self, batch: bytes, now_ms: int, guard: VerificationGuard | None = None
+        self,
+        batch: bytes,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
     ) -> Appended:
         """Append a marker, or offsets of a transaction, as acks=all does."""
         self.check_append(ALL_REPLICAS)
         log = self.log
-        appended = log.append_of_coordinator(batch, self.leader_epoch, now_ms, guard)
+        appended = log.append_of_coordinator(
+            batch, self.leader_epoch, now_ms, guard, transaction_version
+        )
         self._appended(now_ms)
         return appended
 

@@ -254,6 +254,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
     ) -> Appended:
         """Append a batch that this broker made for a transaction, as the leader.
 
@@ -263,7 +264,7 @@ class Log:
         self.durability.check_in_service()
         made = parse_header(batch)
         marker = marker_of(made, batch) if made.attributes & CONTROL else None
-        self.producers.check_coordinators(made, marker, guard)
+        self.producers.check_coordinators(made, marker, guard, transaction_version)
         header = made._replace(base_offset=self.log_end_offset)
         pieces = (
             PREFIX.pack(header.base_offset, made.batch_length, leader_epoch),

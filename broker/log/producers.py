@@ -54,6 +54,9 @@ BATCHES_KEPT: Final = 5
 PRODUCERS_PER_STEP: Final = 500
 # Guards looked at in a round of expiry: the oldest are the first.
 _GUARDS_PER_ROUND: Final = 500
+# The ``transaction.version`` from which the marker of each transaction has a new epoch.
+_RAISED_EPOCHS: Final = 2
+_EPOCH_MAX: Final = 2**15 - 1
 SNAPSHOT: Final = ".snapshot"
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _VERSION: Final = 1
@@ -187,11 +190,14 @@ class Producers:
         header: BatchHeader,
         marker: Marker | None,
         guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
     ) -> None:
         """Raise unless a batch of a coordinator may be written, a marker perhaps.
 
         It has no sequence numbers. Raises INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, or
-        TRANSACTION_COORDINATOR_FENCED for a marker of an earlier coordinator.
+        TRANSACTION_COORDINATOR_FENCED for a marker of an earlier coordinator. Under
+        ``transaction_version`` 2 a marker has a higher epoch than its transaction: one
+        of the same epoch is late, or repeated once no transaction is open.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         state = self._known(producer_id)
@@ -199,7 +205,12 @@ class Producers:
             self._check_guard(producer_id, epoch, state, guard)
         if state is None:
             return
-        if epoch < state.epoch:
+        is_late = (
+            transaction_version >= _RAISED_EPOCHS
+            and epoch == state.epoch != _EPOCH_MAX
+            and state.transaction_from >= 0
+        )
+        if epoch < state.epoch or is_late:
             raise _fenced(producer_id, epoch, state.epoch)
         if marker is not None and marker.coordinator_epoch < state.coordinator_epoch:
             raise KafkaError(

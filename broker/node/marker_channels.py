@@ -53,7 +53,10 @@ class MarkerChannels:
     def _write(self, row: MarkerRow) -> None:
         ending = row.ending
         ended = EndedTransaction(
-            *ending.producer, ending.is_commit, ending.coordinator_epoch
+            *ending.producer,
+            ending.is_commit,
+            ending.coordinator_epoch,
+            ending.transaction_version,
         )
         errors: dict[TopicPartition, ErrorCode] = {}
 
@@ -106,6 +109,7 @@ def _marker(row: MarkerRow) -> WritableTxnMarker:
             for topic, indexes in topics.items()
         ],
         coordinator_epoch=ending.coordinator_epoch,
+        transaction_version=ending.transaction_version,
     )
 
 

@@ -33,6 +33,7 @@ class EndedTransaction(NamedTuple):
     producer_epoch: int
     is_commit: bool
     coordinator_epoch: int
+    transaction_version: int = 0
 
 
 class TransactionMarkers:
@@ -81,7 +82,9 @@ class TransactionMarkers:
         batch = marker_batch(ended.producer_id, ended.producer_epoch, marker, now_ms)
 
         def append(led: Partition) -> Appended:
-            return led.append_of_coordinator(batch, now_ms)
+            return led.append_of_coordinator(
+                batch, now_ms, transaction_version=ended.transaction_version
+            )
 
         def replicated(error: ErrorCode) -> None:
             if error is not ErrorCode.none or not is_of_groups:

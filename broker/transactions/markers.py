@@ -78,6 +78,11 @@ class Ending:
         """The epoch by which leaders order coordinators."""
         return self.shard.epoch
 
+    @property
+    def transaction_version(self) -> int:
+        """The ``transaction.version`` by which the transaction was ended."""
+        return self.transaction.value.client_version
+
 
 class MarkerRow(NamedTuple):
     """A marker of one transaction for some partitions."""

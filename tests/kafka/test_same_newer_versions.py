@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from broker.protocol.api_keys import ApiKey
-from tests.broker.apis.requests import SECONDS_30, batch
+from tests.broker.apis.requests import SECONDS_30, batch, produce_fields
 from tests.kafka.conftest import SETTINGS, Both, beside_kafka
 from tests.kafka.java_tools import NEWEST, KafkaPrograms
 from tests.kafka.peer import Peer
@@ -26,6 +26,7 @@ from tests.kafka.test_same_transactions import added, begun, completed
 
 pytestmark = pytest.mark.kafka
 
+_TRANSACTIONAL = 16
 PATTERNS = (
     *(None, "", "listed-.*", "listed", "(?i)listed.*", ".*", "(?s).*", r"[^\pL]*"),
     *(r"\pL", r"\p{Greek}", r"listed-\d", "listed-[[:digit:]]", "other|é", "^other$"),
@@ -65,6 +66,7 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         resources,
         transactions,
         listed_transactions,
+        markers,
     ):
         newer.compare(talk)
     wanted = {
@@ -270,6 +272,56 @@ def transactions(peer: Peer) -> None:
         # The next producer's requests, which begin nothing.
         for is_commit in (True, False):
             end(is_commit, producer_epoch=epoch + 2)
+
+
+def markers(peer: Peer) -> None:
+    name = topic(peer, "marked", 2)
+    for transaction_version in (0, 1, 2, 3):
+        transactional_id = f"marked-{transaction_version}"
+        producer_id, _ = begun(peer, transactional_id)
+
+        def write(
+            epoch: int,
+            *others: str,
+            producer_id: int = producer_id,
+            transaction_version: int = transaction_version,
+            **fields: Any,
+        ) -> None:
+            names = (name, *others)
+            row = {
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "transaction_result": False,
+                "topics": [{"name": it, "partition_indexes": [0, 9]} for it in names],
+                "coordinator_epoch": 3,
+                "transaction_version": transaction_version,
+                **fields,
+            }
+            peer.send(ApiKey.WRITE_TXN_MARKERS, 2, markers=[row])
+            end = {"partition_index": 0, "timestamp": -1}
+            peer.send(
+                ApiKey.LIST_OFFSETS,
+                11,
+                replica_id=-1,
+                isolation_level=1,
+                topics=[{"name": name, "partitions": [end]}],
+            )
+
+        owner = {
+            "transactional_id": transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": 0,
+        }
+        peer.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, **added(3, owner, name))
+        records = batch(b"a", producer=(producer_id, 0, 0), attributes=_TRANSACTIONAL)
+        produced = produce_fields({(name, 0): records}, acks=-1)
+        produced |= {"transactional_id": transactional_id}
+        peer.send(ApiKey.PRODUCE, 9, **produced)
+        write(0, "nowhere")
+        for epoch in (1, 1, 0):
+            write(epoch)
+        write(1, coordinator_epoch=2)
+        write(0, producer_id=producer_id + 1000)
 
 
 def listed_transactions(peer: Peer) -> None:

@@ -54,8 +54,10 @@ def outcomes(answer: Any) -> dict[tuple[int, str, int], ErrorCode]:
     }
 
 
-def write(world: World, *markers: dict[str, Any]) -> dict[Any, ErrorCode]:
-    return outcomes(world.send(ApiKey.WRITE_TXN_MARKERS, 1, markers=markers))
+def write(
+    world: World, *markers: dict[str, Any], version: int = 1
+) -> dict[Any, ErrorCode]:
+    return outcomes(world.send(ApiKey.WRITE_TXN_MARKERS, version, markers=markers))
 
 
 def offsets_partition(world: World) -> int:
@@ -135,6 +137,36 @@ def test_each_partition_of_a_marker_fails_alone(world: World) -> None:
     }
     fenced = write(world, marker(("t", 1), coordinator_epoch=2))
     assert fenced == {(7, "t", 1): ErrorCode.transaction_coordinator_fenced}
+
+
+@pytest.mark.parametrize("transaction_version", range(4))
+def test_a_marker_of_raised_epochs_ends_no_transaction_of_its_own_epoch(
+    world: World, transaction_version: int
+) -> None:
+    def end(epoch: int) -> ErrorCode:
+        fields = {"producer_epoch": epoch, "transaction_version": transaction_version}
+        (code,) = write(world, marker(("t", 0), **fields), version=2).values()
+        return code
+
+    def is_open() -> bool:
+        found = world.fetch("t")
+        return bool(found.last_stable_offset < found.high_watermark)
+
+    late = ErrorCode.invalid_producer_epoch if transaction_version >= 2 else NONE
+    for epoch in (0, 1, 32_766):
+        produce(world, {("t", 0): sent(epoch=epoch)})
+        assert end(epoch) is late
+        assert is_open() is (late is not NONE)
+        assert end(epoch + 1) is NONE
+        # Repeated, as by a coordinator that had no answer.
+        assert end(epoch + 1) is NONE
+        assert end(epoch) is ErrorCode.invalid_producer_epoch
+        assert not is_open()
+    # No epoch is higher.
+    produce(world, {("t", 0): sent(epoch=32_767)})
+    assert end(32_767) is NONE
+    assert not is_open()
+    world.check()
 
 
 def test_a_marker_is_answered_when_followers_have_it(world: World) -> None:
