@@ -145,6 +145,9 @@ class Task(Job):
     service_ns: int = 0
     preemptions: int = 0
 
+    def __repr__(self) -> str:
+        return Job.__repr__(self) if self.subject is None else repr(self.subject)
+
     def own_cpu_ns(self) -> int:
         """Return the CPU that was used for this task so far, in any task's turns.
 

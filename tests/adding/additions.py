@@ -143,7 +143,7 @@ ADDITIONS = (
             Line("broker/observation/recording/recording.py", '"u4", ', '"u4", "i2"),'),
             Line(
                 "broker/observation/recording/recording.py",
-                "request.level,\n                ",
+                "task.level,\n                ",
                 "request.error_code,",
             ),
             Line(

@@ -158,10 +158,10 @@ def test_lateness_agrees_with_numpys_inverted_cdf() -> None:
 
 
 class Finished:
-    """Fields of a request that the broker's recorder reads."""
+    """Fields of a request and of its task that the broker's recorder reads."""
 
     def __init__(self, correlation_id: int, at_ns: int) -> None:
-        self.correlation_id = correlation_id
+        self.correlation_id, self.task = correlation_id, self
         self.request_class, self.flow = "produce", "load-0000"
         self.api_key, self.size_bytes = 0, 100
         stamps = STAMPS[1:-1]

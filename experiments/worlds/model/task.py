@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from planes import Task
 from planes.lock import TaskLock
+from schedulers import Job
 
 
 @dataclass(slots=True, eq=False, init=False, kw_only=True, repr=False)
@@ -38,6 +39,8 @@ class ModelTask(Task):
     section_ns: int
     runner: ModelTask | None
     turn_began_ns: int
+
+    __repr__ = Job.__repr__
 
     def __init__(
         self,

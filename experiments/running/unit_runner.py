@@ -1,0 +1,302 @@
+"""Runner of a unit of work in one world: a session of rounds, or runs one by one.
+
+A *session* of an experiment with ``[sessions]`` keeps the processes of all arms alive
+for all its rounds, where the world measures a machine. Everywhere else each run has its
+own processes, or none, and a block is a session of one round.
+
+A round is discarded if the generator was late, or without its CPU, in the run of any
+arm: the runs of all arms are then marked, and the round is replayed (`Rounds`). In
+computed worlds there is no such generator.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from experiments.design.config_errors import ExperimentError
+from experiments.load.lateness import DISCARDED, late, without_cpu
+from experiments.load.trace import Trace
+from experiments.processes.children import RunFailed
+from experiments.records.environment import now
+from experiments.running.trials import (
+    Answer,
+    Failure,
+    Outcome,
+    TraceCache,
+    Work,
+    attempts_file,
+    checked,
+    on_its_machine,
+    stored,
+)
+from experiments.running.worlds import make_world
+from experiments.worlds.episodes import Conditions, Episode, EpisodicWorld, Session
+from experiments.worlds.world import (
+    MachineTrial,
+    RunFiles,
+    RunResult,
+    Trial,
+    World,
+    WorldError,
+    is_computed,
+)
+from schedulers import policy_fault
+
+Started = Callable[[Trial], None]
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The rounds that were run, and which of their runs are discarded.
+
+    ``tries`` is how often a round is run at most.
+    """
+
+    tries: int
+    discarded: dict[str, str] = field(default_factory=dict)
+    _tried: Counter[str] = field(default_factory=Counter)
+
+    def run(self, trials: Sequence[Trial], run: Callable[[Trial], _Verdict]) -> None:
+        """Run a round until its generator was on time and no run failed.
+
+        A run that failed is repeated by itself: its failure discards no other run.
+        """
+        standing: dict[str, Trial] = {}
+        pending = list(trials)
+        for _ in range(self.tries):
+            failed, fault = [], ""
+            for trial in pending:
+                number = trial.attempt + self._tried[trial.stem]
+                self._tried[trial.stem] += 1
+                tried = standing[trial.stem] = replace(trial, attempt=number)
+                verdict = run(tried)
+                if verdict.generator:
+                    fault = f"{DISCARDED}: {verdict.generator} (arm {trial.arm.name})"
+                    break
+                if verdict.failed:
+                    failed.append(trial)
+            if fault:
+                self.discarded |= {it.run_id: fault for it in standing.values()}
+                standing.clear()
+            pending = list(trials) if fault else failed
+            if not pending:
+                return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    """Why the generator discards the round of a run, if so; whether the run failed."""
+
+    generator: str = ""
+    failed: bool = False
+
+
+class UnitRunner:
+    """Runs work in one world, and keeps the trace that it drew last."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._trace_cache = TraceCache()
+        self._computed = is_computed(world.name)
+        # The run under way, to be named if it raises.
+        self.run_id = ""
+
+    def run(self, work: Work, started: Started) -> tuple[Outcome, ...]:
+        """Run all rounds of a unit of work; return the outcome of each run.
+
+        :raises WorldError: if no trial can run here.
+        """
+        first = work.rounds[0][0].experiment
+        if first.sessions is None or self._computed:
+            return tuple(self._runs(work, started))
+        return tuple(self._session(work, started))
+
+    # ---- runs one by one --------------------------------------------------------
+
+    def _runs(self, work: Work, started: Started) -> Iterable[Outcome]:
+        outcomes: list[Outcome] = []
+
+        def run(trial: Trial) -> _Verdict:
+            started(trial)
+            outcome = self._run(trial, with_trace=trial.stem in work.with_trace)
+            outcomes.append(outcome)
+            p99_ns = outcome.result.lateness_ns.get("p99", 0)
+            limits = trial.point.on_machine().limits
+            return _Verdict(
+                generator=late(p99_ns, limits.lateness_p99_ms),
+                failed=not outcome.result.valid,
+            )
+
+        rounds = Rounds(self._tries(work))
+        for trials in work.rounds:
+            rounds.run(trials, run)
+        return (_marked(outcome, rounds) for outcome in outcomes)
+
+    def _tries(self, work: Work) -> int:
+        """Return how often a round is run: a computed run fails the same again."""
+        limits = work.rounds[0][0].experiment.limits
+        return 1 if self._computed else 1 + limits.retries
+
+    def _run(self, trial: Trial, *, with_trace: bool) -> Outcome:
+        """Draw the trial's trace, replay it, and read the recording."""
+        drawn = self._drawn(trial)
+        started, began = now(), time.monotonic()
+        load_average = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory(prefix="doorkeeper-trial-") as scratch:
+            files = RunFiles(
+                requests=Path(scratch, "requests.parquet"),
+                samples=Path(scratch, "samples.parquet"),
+                attempts=attempts_file(trial, Path(scratch)),
+            )
+            there, replayed = on_its_machine(trial, drawn)
+            result = checked(self._replayed(there, replayed, files), drawn)
+            recorded = result.recorded
+            return Outcome(
+                trial=trial,
+                result=result,
+                requests=files.requests.read_bytes() if recorded else None,
+                samples=files.samples.read_bytes() if recorded else None,
+                attempts=files.attempts.read_bytes()
+                if files.attempts and recorded
+                else None,
+                trace=stored(drawn) if with_trace else None,
+                trace_sha256=drawn.sha256,
+                trace_requests=len(drawn),
+                started=started,
+                seconds=time.monotonic() - began,
+                load_average=load_average,
+            )
+
+    def _drawn(self, trial: Trial) -> Trace:
+        self.run_id = trial.run_id
+        return self._trace_cache.draw(trial)
+
+    def _replayed(
+        self, trial: MachineTrial, replayed: Trace, files: RunFiles
+    ) -> RunResult:
+        try:
+            return self._world.run(trial, replayed, files)
+        except BaseException as error:
+            # Whatever is repeated, the policy breaks the law again.
+            fault = policy_fault(error)
+            if fault is None:
+                raise
+            raise WorldError(f"{trial.run_id}: {fault}") from error
+
+    # ---- sessions ---------------------------------------------------------------
+
+    def _session(self, work: Work, started: Started) -> Iterable[Outcome]:
+        trials = [trial for round_ in work.rounds for trial in round_]
+        try:
+            rounds, episodes = self._episodes(work, started)
+        except RunFailed as failure:
+            return [self._failed(each, work, failure) for each in trials]
+        return [_marked(self._outcome(each, work), rounds) for each in episodes]
+
+    def _episodes(self, work: Work, started: Started) -> tuple[Rounds, list[Episode]]:
+        """Start a session, run all arms without a record, then run the rounds."""
+        first = work.rounds[0][0]
+        there = first.point.on_machine()
+        limit_ms = there.limits.lateness_p99_ms
+        rounds = Rounds(self._tries(work))
+        with cast(EpisodicWorld, self._world).session(there) as session:
+
+            def run(trial: Trial) -> _Verdict:
+                started(trial)
+                met = self._episode(session, trial)
+                late_fault = late(met.late_p99_ns, limit_ms)
+                return _Verdict(
+                    generator=late_fault or without_cpu(met.off_cpu_ns, limit_ms)
+                )
+
+            for trial in work.rounds[0]:
+                session.run_unrecorded(*on_its_machine(trial, self._drawn(trial)))
+            for trials in work.rounds:
+                rounds.run(trials, run)
+            return rounds, list(session.finish())
+
+    def _episode(self, session: Session, trial: Trial) -> Conditions:
+        return session.run_episode(*on_its_machine(trial, self._drawn(trial)))
+
+    def _outcome(self, episode: Episode, work: Work) -> Outcome:
+        planned = next(
+            it
+            for round_ in work.rounds
+            for it in round_
+            if it.stem == episode.trial.stem
+        )
+        drawn = self._drawn(planned)
+        return Outcome(
+            trial=replace(planned, attempt=episode.trial.attempt),
+            result=checked(episode.result, drawn),
+            requests=episode.requests,
+            samples=episode.samples,
+            trace=stored(drawn) if planned.stem in work.with_trace else None,
+            trace_sha256=drawn.sha256,
+            trace_requests=len(drawn),
+            started=episode.started,
+            seconds=episode.seconds,
+            load_average=episode.result.machine["load_average"],
+        )
+
+    def _failed(self, trial: Trial, work: Work, failure: RunFailed) -> Outcome:
+        """Return the outcome of a trial whose session failed."""
+        drawn = self._drawn(trial)
+        return Outcome(
+            trial=trial,
+            result=RunResult.without_rows(str(failure), drawn),
+            requests=None,
+            samples=None,
+            trace=stored(drawn) if trial.stem in work.with_trace else None,
+            trace_sha256=drawn.sha256,
+            trace_requests=len(drawn),
+            started=now(),
+            seconds=0.0,
+            load_average=os.getloadavg()[0],
+        )
+
+
+def attempt(world: str, work: Work) -> Answer:
+    """Run work in a process that was started for it."""
+    runner = _runner(world)
+    try:
+        return runner.run(work, lambda trial: None)
+    except (WorldError, ExperimentError) as error:
+        return Failure(words=str(error), ours=False)
+    except (OSError, MemoryError) as error:
+        # A full disk, most of all: no fault of the code that a trace would explain.
+        words = f"{type(error).__name__}: {error}".removesuffix(": ")
+        return Failure(words=f"{runner.run_id}: {words}", ours=False)
+    except Exception:
+        # It travels as words, for not every exception can; `expect` raises it there.
+        words = f"{runner.run_id}: {traceback.format_exc()}"
+        return Failure(words=words, ours=True)
+
+
+@functools.cache
+def _runner(world: str) -> UnitRunner:
+    """Return this process's runner: the next trial may be of the same trace."""
+    return UnitRunner(make_world(world, lambda: None))
+
+
+def _marked(outcome: Outcome, rounds: Rounds) -> Outcome:
+    """Return an outcome that does not count if its round was discarded.
+
+    A run that failed for another reason states that first.
+    """
+    discarded = rounds.discarded.get(outcome.trial.run_id)
+    if discarded is None:
+        return outcome
+    own = outcome.result.reason
+    reasons = [discarded] if not own or own in discarded else [own, discarded]
+    result = replace(outcome.result, valid=False, reason="; ".join(reasons))
+    return replace(outcome, result=result)
