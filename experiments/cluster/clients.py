@@ -69,13 +69,13 @@ class Client(ABC):
     def __init__(
         self,
         sender: Sender,
-        stage: ClusterUnderTest,
-        book: AttemptLog,
+        under_test: ClusterUnderTest,
+        attempt_log: AttemptLog,
         cluster: Cluster,
         seed: str,
     ) -> None:
-        self._stage = stage
-        self._book = book
+        self._under_test = under_test
+        self._attempt_log = attempt_log
         self._cluster = cluster
         self._client_id = sender.client_id
         self._rng = random.Random(f"{seed}/{sender.number}")
@@ -121,12 +121,12 @@ class Client(ABC):
         with trio.move_on_after(self._cluster.request_timeout_ms / 1000) as patience:
             try:
                 wire = await self._wire(attempt.broker)
-                attempt.sent_ns = self._stage.now_ns()
+                attempt.sent_ns = self._under_test.now_ns()
                 answer = await wire.ask(frame)
             except LOST:
                 attempt.error_code = int(ErrorCode.network_exception)
             else:
-                attempt.client_done_ns = self._stage.now_ns()
+                attempt.client_done_ns = self._under_test.now_ns()
                 decoded: A = requests.decoded(key, answer)
                 return decoded
         if patience.cancelled_caught:
@@ -138,16 +138,18 @@ class Client(ABC):
 
     async def _wire(self, broker: int) -> BrokerConnection:
         if broker not in self._wires:
-            address = self._stage.nodes[broker].data
-            self._wires[broker] = await self._stage.wire(address)
+            address = self._under_test.nodes[broker].data
+            self._wires[broker] = await self._under_test.wire(address)
         return self._wires[broker]
 
     async def _ask_for_leader(
         self, topic: str, intended_ns: int, request_id: int = NO_REQUEST
     ) -> Sequence[MetadataResponsePartition] | None:
         """Ask a random broker for the leader of a topic; None without an answer."""
-        broker = self._rng.randrange(len(self._stage.nodes))
-        attempt = self._book.begin(ApiKey.METADATA, broker, intended_ns, request_id)
+        broker = self._rng.randrange(len(self._under_test.nodes))
+        attempt = self._attempt_log.begin(
+            ApiKey.METADATA, broker, intended_ns, request_id
+        )
         body = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
@@ -155,9 +157,9 @@ class Client(ABC):
         # A broker without metadata from a controller names no topic.
         if answer is None or not answer.topics:
             return None
-        told = answer.topics[0]
-        attempt.error_code = int(told.error_code)
-        rows = sorted(told.partitions, key=lambda row: int(row.partition_index))
+        topic_row = answer.topics[0]
+        attempt.error_code = int(topic_row.error_code)
+        rows = sorted(topic_row.partitions, key=lambda row: int(row.partition_index))
         if rows:
             attempt.partition = int(rows[-1].partition_index)
             attempt.leader = int(rows[-1].leader_id)
@@ -196,12 +198,12 @@ class Producer(Client):
                 return
             await self._refresh(intended_ns)
             wait_ns = round(self._cluster.retry_backoff_ms * _NS_PER_MS)
-            if self._stage.now_ns() + wait_ns >= intended_ns + self._timeout_ns:
+            if self._under_test.now_ns() + wait_ns >= intended_ns + self._timeout_ns:
                 return
             await trio.sleep(wait_ns / _NS)
 
     async def _attempt(self, request_id: int, intended_ns: int) -> ErrorCode:
-        attempt = self._book.begin(
+        attempt = self._attempt_log.begin(
             ApiKey.PRODUCE, self._leader, intended_ns, request_id
         )
         attempt.partition, attempt.acks = self._partition, self._shape.acks
@@ -216,13 +218,13 @@ class Producer(Client):
     async def _refresh(self, intended_ns: int) -> None:
         """Update the known leader, if the broker that is asked knows one."""
         for row in await self._ask_for_leader(self._topic, intended_ns) or ():
-            leads = 0 <= int(row.leader_id) < len(self._stage.nodes)
+            leads = 0 <= int(row.leader_id) < len(self._under_test.nodes)
             if int(row.partition_index) == self._partition and leads:
                 self._leader = int(row.leader_id)
 
     def _body(self, attempt: Try) -> ProduceRequest:
         key = attempt.number.to_bytes(KEY_BYTES)
-        at_ms = self._stage.timestamp_ms
+        at_ms = self._under_test.timestamp_ms
         batch = new_batch([(at_ms, key, value) for value in self._values])
         return ProduceRequest(
             acks=self._shape.acks,

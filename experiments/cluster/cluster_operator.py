@@ -58,8 +58,8 @@ _UNCHANGED = (
 class ClusterOperator:
     """Asks the controller, for the partitions of ``topics``, each with its count."""
 
-    def __init__(self, stage: ClusterUnderTest, topics: Mapping[str, int]) -> None:
-        self._stage = stage
+    def __init__(self, under_test: ClusterUnderTest, topics: Mapping[str, int]) -> None:
+        self._under_test = under_test
         self._topics = topics
         self.keys = [
             TopicPartition(topic, partition)
@@ -72,13 +72,17 @@ class ClusterOperator:
 
         :raises RunFailed: if that takes too long.
         """
-        wanted = {node.number for node in (*self._stage.nodes, self._stage.controller)}
+        wanted = {
+            node.number
+            for node in (*self._under_test.nodes, self._under_test.controller)
+        }
         with trio.move_on_after(_PATIENCE_S):
             while True:
-                told = await self._metadata()
-                if told is not None:
-                    alive = {int(it.node_id) for it in told.brokers}
-                    controls = int(told.controller_id) == self._stage.controller.number
+                metadata = await self._metadata()
+                if metadata is not None:
+                    alive = {int(it.node_id) for it in metadata.brokers}
+                    controller = self._under_test.controller.number
+                    controls = int(metadata.controller_id) == controller
                     if alive == wanted and controls:
                         return
                 await trio.sleep(_PAUSE_S)
@@ -168,7 +172,7 @@ class ClusterOperator:
     async def _ask(self, request: RequestMessage[A]) -> A:
         key = request.api_key
         version = _VERSIONS[key]
-        wire = await self._stage.wire(self._stage.controller.data)
+        wire = await self._under_test.wire(self._under_test.controller.data)
         try:
             answer = await wire.ask(
                 encode_request(key, version, 0, _CLIENT_ID, request)

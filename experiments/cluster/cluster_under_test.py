@@ -61,7 +61,7 @@ class BrokerFaults(Protocol):
         """Leave a broker's disk no room, or have room again."""
 
     def cpu_time(self, number: int) -> CpuTime:
-        """Return a broker's CPU time, if it still is in its first life."""
+        """Return a broker's CPU time, if it was never restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class ClusterUnderTest:
     nodes: tuple[Node, ...]
     controller: Node
     zookeeper: str
-    lives: BrokerFaults
+    faults: BrokerFaults
     connect: Connect
     now_ns: Callable[[], int]
     timestamp_ms: int

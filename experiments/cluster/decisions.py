@@ -41,11 +41,14 @@ class Decisions:
     ``made`` are all decisions on partitions that were followed already, in order.
     """
 
-    def __init__(self, stage: ClusterUnderTest, rng: random.Random) -> None:
+    def __init__(self, under_test: ClusterUnderTest, rng: random.Random) -> None:
         self.made: list[Decision] = []
-        self._stage = stage
+        self._under_test = under_test
         self._session = ZooKeeperSession(
-            stage.zookeeper, timeout_ms=_SESSION_MS, connect=stage.connect, rng=rng
+            under_test.zookeeper,
+            timeout_ms=_SESSION_MS,
+            connect=under_test.connect,
+            rng=rng,
         )
         self._znodes = RetryingZnodes(self._session)
         self._known: dict[TopicPartition, Leadership] = {}
@@ -65,14 +68,14 @@ class Decisions:
                 if event is SessionEvent.EXPIRED:
                     raise RunFailed("ZooKeeper has not seen this process in time")
                 if not isinstance(event, SessionEvent) and event.path in self._paths:
-                    await self._look(event.path, self._stage.now_ns())
+                    await self._look(event.path, self._under_test.now_ns())
 
     async def follow(self, keys: Iterable[TopicPartition]) -> None:
         """Watch partitions from now on."""
         for key in keys:
             path = paths.partition_state(key)
             self._paths[path] = key
-            await self._look(path, self._stage.now_ns())
+            await self._look(path, self._under_test.now_ns())
 
     def standing(self, key: TopicPartition) -> Leadership:
         """Return the last word on a partition that is followed."""
@@ -90,7 +93,7 @@ class Decisions:
         self._known[key] = found
         if known is not None and known.leader_epoch < found.leader_epoch:
             # A write of one millisecond happened before the next began.
-            written_ns = self._stage.zookeeper_ns(stat.mtime_ms + 1)
+            written_ns = self._under_test.zookeeper_ns(stat.mtime_ms + 1)
             decided_ns = min(heard_ns, written_ns)
             self.made.append(
                 Decision(key=key, leader=found.leader, decided_ns=decided_ns)

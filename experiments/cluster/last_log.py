@@ -32,13 +32,13 @@ class LogUnreadable(Exception):
 
 
 async def records_of(
-    stage: ClusterUnderTest, leader: Address, topic: str, partition: int
+    under_test: ClusterUnderTest, leader: Address, topic: str, partition: int
 ) -> Counter[int]:
     """Read a partition up to its high watermark; count records by their key.
 
     :raises LogUnreadable: if the broker answers with an error.
     """
-    wire = await stage.wire(leader)
+    wire = await under_test.wire(leader)
     try:
         return await _read(wire, topic, partition)
     finally:

@@ -1,8 +1,8 @@
 """One run on a cluster: topics, clients, faults, and the final content of the log.
 
 The same in every world that has brokers: members of one ZooKeeper, and one more broker
-without replicas as their controller. The worlds differ in the stage, which is handed
-in.
+without replicas as their controller. The worlds differ in the `ClusterUnderTest`
+that they hand in.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _PATIENCE_S, _PAUSE_S = 60.0, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """The result of a run, on the stage's clock.
+class ClusterOutcome:
+    """The result of a run, by the clock of the cluster.
 
     ``offered_ns`` is when each request of the trace was taken up, ``decisions`` are the
     controller's on partitions that existed, ``found`` is the number of records of each
@@ -48,7 +48,7 @@ class Played:
     broker that leads at first.
     """
 
-    book: AttemptLog
+    attempt_log: AttemptLog
     decisions: list[Decision]
     offered_ns: list[int]
     origin_ns: int
@@ -67,49 +67,49 @@ def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
 
 
 class LoadedCluster:
-    """The brokers of a stage, under the load and the faults of a trial."""
+    """A cluster under the load and the faults of a trial."""
 
     def __init__(
         self,
-        stage: ClusterUnderTest,
+        under_test: ClusterUnderTest,
         trial: MachineTrial,
         replayed: Trace,
-        book: AttemptLog,
+        attempt_log: AttemptLog,
     ) -> None:
         experiment = trial.experiment
         assert experiment.cluster is not None
         self._cluster: Cluster = experiment.cluster
         self._experiment: Experiment = experiment
-        self._stage = stage
-        self._book = book
+        self._under_test = under_test
+        self._attempt_log = attempt_log
         self._replayed = replayed
         self._topics = frames.topics(experiment.workload)
         seed = f"{experiment.experiment.seed}/{trial.block}"
-        self._operator = ClusterOperator(stage, self._topics)
-        self._decisions = Decisions(stage, random.Random(f"{seed}/decisions"))
+        self._operator = ClusterOperator(under_test, self._topics)
+        self._decisions = Decisions(under_test, random.Random(f"{seed}/decisions"))
         self._timeline = Timeline(
-            experiment.faults, stage, self._operator, self._cluster
+            experiment.faults, under_test, self._operator, self._cluster
         )
         self._clients = list(self._made(seed))
 
-    async def play(self) -> Played:
-        """Play the scene from the creation of its topics to the last log.
+    async def run(self) -> ClusterOutcome:
+        """Run the trial from the creation of its topics to the last log.
 
         :raises RunFailed: if the cluster does not come about, or cannot be read.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._decisions.run)
             await self._set_up()
-            origin_ns = self._stage.now_ns() + _LEAD_NS
-            before = self._stage.lives.cpu_time(self._cluster.leader)
+            origin_ns = self._under_test.now_ns() + _LEAD_NS
+            before = self._under_test.faults.cpu_time(self._cluster.leader)
             offered_ns = await self._under_load(origin_ns)
-            after = self._stage.lives.cpu_time(self._cluster.leader)
-            ended_ns = self._stage.now_ns()
+            after = self._under_test.faults.cpu_time(self._cluster.leader)
+            ended_ns = self._under_test.now_ns()
             await trio.sleep(_SETTLE_S)
             found = await self._in_the_end()
             nursery.cancel_scope.cancel()
-        return Played(
-            book=self._book,
+        return ClusterOutcome(
+            attempt_log=self._attempt_log,
             decisions=self._decisions.made,
             offered_ns=offered_ns,
             origin_ns=origin_ns,
@@ -120,7 +120,7 @@ class LoadedCluster:
 
     def _made(self, seed: str) -> Iterable[Client]:
         """Yield the clients of the load, by their connections' numbers."""
-        about = (self._stage, self._book, self._cluster, seed)
+        about = (self._under_test, self._attempt_log, self._cluster, seed)
         timeout_ms = self._experiment.limits.timeout_ms
         for sender in senders(self._experiment.workload):
             if sender.traffic.request.api == "produce":
@@ -166,10 +166,10 @@ class LoadedCluster:
                 strict=True,
             )
             for number, (intended_ns, connection) in enumerate(due):
-                await self._stage.until(origin_ns + intended_ns)
-                offered_ns[number] = self._stage.now_ns()
+                await self._under_test.until(origin_ns + intended_ns)
+                offered_ns[number] = self._under_test.now_ns()
                 self._clients[connection].offer(number, origin_ns + intended_ns)
-            with trio.move_on_after((until_ns - self._stage.now_ns()) / _NS):
+            with trio.move_on_after((until_ns - self._under_test.now_ns()) / _NS):
                 for client in self._clients:
                     await client.idle()
             nursery.cancel_scope.cancel()
@@ -189,9 +189,9 @@ class LoadedCluster:
             while True:
                 leader = self._decisions.leader_of(key)
                 if leader >= 0:
-                    address = self._stage.nodes[leader].data
+                    address = self._under_test.nodes[leader].data
                     try:
-                        return await records_of(self._stage, address, *key)
+                        return await records_of(self._under_test, address, *key)
                     except (LogUnreadable, *LOST) as error:
                         fault = error
                 await trio.sleep(_PAUSE_S)

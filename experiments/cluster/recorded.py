@@ -22,7 +22,7 @@ from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
 from broker.protocol.api_keys import ApiKey
 from experiments.cluster.attempt_log import Try
 from experiments.cluster.decisions import Decision
-from experiments.cluster.loaded_cluster import Played
+from experiments.cluster.loaded_cluster import ClusterOutcome
 from experiments.load.lateness import late, lateness
 from experiments.load.trace import Trace
 from experiments.records import broker_rows, recording
@@ -43,47 +43,47 @@ _OF_LEADERS = (int(ApiKey.LEADER_AND_ISR), int(ApiKey.UPDATE_METADATA))
 _NONE = -1
 
 
-class RecordedLife(NamedTuple):
-    """The recording of one broker in one of its lives."""
+class BrokerRecording(NamedTuple):
+    """The recording of one start of a broker."""
 
     broker: int
     file: Path
 
 
-def record_played(
+def record_outcome(
     world: str,
     trial: MachineTrial,
     replayed: Trace,
     out: RunFiles,
-    played: Played,
-    records: Sequence[RecordedLife],
+    outcome: ClusterOutcome,
+    records: Sequence[BrokerRecording],
 ) -> RunResult:
-    """Write a scene's requests, samples and attempts; judge whether the run counts."""
+    """Write a run's requests, samples and attempts; judge whether it counts."""
     cluster = trial.experiment.cluster
     assert cluster is not None
     assert out.attempts is not None
-    labels, origin_ns = trial.labels(world), played.origin_ns
-    seen = _joined(played, records)
-    during = np.array([it.intended_ns >= origin_ns for it in played.book.tries])
-    attempts = played.book.attempts(origin_ns, played.found)
+    labels, origin_ns = trial.labels(world), outcome.origin_ns
+    seen = _joined(outcome, records)
+    during = np.array([it.intended_ns >= origin_ns for it in outcome.attempt_log.tries])
+    attempts = outcome.attempt_log.attempts(origin_ns, outcome.found)
     kept = [each for each, counts in zip(attempts, during, strict=True) if counts]
-    told, told_at = _told(played, records)
+    commands, stamped = _commands(outcome, records)
     stamps = {
-        name: np.concatenate([column[during], told_at[name]])
+        name: np.concatenate([column[during], stamped[name]])
         for name, column in seen.items()
     }
-    recording.write(attempts_table(labels, kept + told, stamps), out.attempts)
-    results = _results(played, replayed, seen)
+    recording.write(attempts_table(labels, kept + commands, stamps), out.attempts)
+    results = _results(outcome, replayed, seen)
     timeout_ns = round(trial.experiment.limits.timeout_ms * 1e6)
     requests = recording.requests_table(labels, replayed, results, timeout_ns)
     recording.write(requests, out.requests)
     leaders = next(it.file for it in records if it.broker == cluster.leader)
     samples = broker_rows.read_samples(leaders, origin_ns)
     recording.write(recording.samples_table(labels, samples), out.samples)
-    offered_ns = np.array(played.offered_ns, np.int64) - origin_ns
+    offered_ns = np.array(outcome.offered_ns, np.int64) - origin_ns
     intended_ns = replayed.table["intended_ns"].to_numpy()
     late_ns = lateness(offered_ns, intended_ns)
-    experiment, cpu_s = trial.experiment, played.leader_cpu.used_s
+    experiment, cpu_s = trial.experiment, outcome.leader_cpu.used_s
     ratio = cost_ratio(world, experiment, requests, replayed.column("traffic"), cpu_s)
     limit_ms = experiment.limits.lateness_p99_ms
     fault = late(late_ns["p99"], limit_ms)
@@ -101,21 +101,21 @@ def record_played(
         ),
         violations=_violations(records),
         broker_cpu_s=cpu_s,
-        broker_cpu_wait_s=played.leader_cpu.waited_s,
+        broker_cpu_wait_s=outcome.leader_cpu.waited_s,
         cost_ratio=ratio,
     )
 
 
-def _joined(played: Played, records: Sequence[RecordedLife]) -> Columns:
+def _joined(outcome: ClusterOutcome, records: Sequence[BrokerRecording]) -> Columns:
     """Return the brokers' records of each attempt, stamps since the origin."""
-    tries = played.book.tries
+    tries = outcome.attempt_log.tries
     by_broker = np.array([it.broker for it in tries])
     keys = np.array([it.api_key for it in tries])
     columns = {name: np.full(len(tries), NEVER, np.int64) for name in _NAMES}
     for broker, record in records:
         mine = np.where(by_broker == broker, keys, NEVER)
         rows = broker_rows.read_numbered(record, mine)
-        for name, values in _columns(rows, played.origin_ns).items():
+        for name, values in _columns(rows, outcome.origin_ns).items():
             columns[name][rows["correlation_id"]] = values
     return columns
 
@@ -132,20 +132,20 @@ def _columns(rows: npt.NDArray[Any], origin_ns: int) -> Columns:
     return columns
 
 
-def _told(
-    played: Played, records: Sequence[RecordedLife]
+def _commands(
+    outcome: ClusterOutcome, records: Sequence[BrokerRecording]
 ) -> tuple[list[Attempt], Columns]:
     """Return the controller's requests about leaders under load, from brokers' records.
 
     Only the controller knows when they were sent. All count from the first decision
     under load, as one election's do; without one, from their receipt.
     """
-    decided_ns = _first_ns(played.decisions, played.origin_ns)
+    decided_ns = _first_ns(outcome.decisions, outcome.origin_ns)
     attempts: list[Attempt] = []
     columns: dict[str, list[Int64s]] = {name: [] for name in _NAMES}
     for broker, record in records:
-        rows = broker_rows.read_of(record, _OF_LEADERS, played.origin_ns)
-        found = _columns(rows, played.origin_ns)
+        rows = broker_rows.read_of(record, _OF_LEADERS, outcome.origin_ns)
+        found = _columns(rows, outcome.origin_ns)
         for name, values in found.items():
             columns[name].append(values)
         for key, received_ns, answered_ns, code in zip(
@@ -182,10 +182,10 @@ def _first_ns(decisions: Sequence[Decision], origin_ns: int) -> int | None:
     return None if first_ns is None else first_ns - origin_ns
 
 
-def _results(played: Played, replayed: Trace, seen: Columns) -> Results:
+def _results(outcome: ClusterOutcome, replayed: Trace, seen: Columns) -> Results:
     """Return what became of each request: its last attempt."""
-    origin_ns = played.origin_ns
-    last = played.book.last_tries(len(replayed))
+    origin_ns = outcome.origin_ns
+    last = outcome.attempt_log.last_tries(len(replayed))
     columns = {
         name: np.array([NEVER if it is None else seen[name][it.number] for it in last])
         for name in (*BROKER_STAMPS, *MEASURES)
@@ -196,7 +196,7 @@ def _results(played: Played, replayed: Trace, seen: Columns) -> Results:
     return Results(
         columns=columns,
         error_code=np.array(codes, np.int16),
-        ended_ns=played.ended_ns - origin_ns,
+        ended_ns=outcome.ended_ns - origin_ns,
     )
 
 
@@ -212,7 +212,7 @@ def _done_ns(attempt: Try | None) -> int:
     return NEVER if attempt is None else attempt.client_done_ns
 
 
-def _violations(records: Sequence[RecordedLife]) -> dict[str, int] | None:
+def _violations(records: Sequence[BrokerRecording]) -> dict[str, int] | None:
     """Return how often each law was broken by all brokers together."""
     total: Counter[str] = Counter()
     for _, record in records:

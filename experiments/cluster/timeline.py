@@ -33,12 +33,12 @@ class Timeline:
     def __init__(
         self,
         faults: Iterable[Fault],
-        stage: ClusterUnderTest,
+        under_test: ClusterUnderTest,
         operator: ClusterOperator,
         cluster: Cluster,
     ) -> None:
         self._faults = tuple(faults)
-        self._stage = stage
+        self._under_test = under_test
         self._operator = operator
         self._replicas = cluster.replicas
 
@@ -51,14 +51,14 @@ class Timeline:
                     nursery.start_soon(self._happen, fault, origin_ns)
 
     async def _happen(self, fault: Fault, origin_ns: int) -> None:
-        await self._stage.until(origin_ns + round(fault.at_s * _NS))
+        await self._under_test.until(origin_ns + round(fault.at_s * _NS))
         await self._begin(fault)
         if isinstance(fault, Span):
-            await self._stage.until(origin_ns + round(fault.until_s * _NS))
+            await self._under_test.until(origin_ns + round(fault.until_s * _NS))
             await self._end(fault)
 
     async def _begin(self, fault: Fault) -> None:
-        lives = self._stage.lives
+        brokers = self._under_test.faults
         match fault:
             case Elect():
                 await self._elect(fault)
@@ -68,27 +68,27 @@ class Timeline:
             case Rebalance():
                 await self._operator.balance()
             case Stop():
-                await lives.stop(fault.broker)
+                await brokers.stop(fault.broker)
             case Kill():
-                await lives.kill(fault.broker)
+                await brokers.kill(fault.broker)
             case Restart():
-                await lives.restart(fault.broker)
+                await brokers.restart(fault.broker)
             case Cut():
-                await lives.cut(*fault.between, apart=True)
+                await brokers.cut(*fault.between, apart=True)
             case Slow():
-                await lives.slow(fault.broker, fault.factor)
+                await brokers.slow(fault.broker, fault.factor)
             case Fill():
-                await lives.fill(fault.broker, full=True)
+                await brokers.fill(fault.broker, full=True)
 
     async def _end(self, fault: Fault) -> None:
-        lives = self._stage.lives
+        brokers = self._under_test.faults
         match fault:
             case Cut():
-                await lives.cut(*fault.between, apart=False)
+                await brokers.cut(*fault.between, apart=False)
             case Slow():
-                await lives.slow(fault.broker, 1.0)
+                await brokers.slow(fault.broker, 1.0)
             case Fill():
-                await lives.fill(fault.broker, full=False)
+                await brokers.fill(fault.broker, full=False)
 
     async def _elect(self, fault: Elect) -> None:
         """Elect the preferred replica; make another one preferred before."""

@@ -1,8 +1,8 @@
-"""The load generator of a session: one process that plays episodes to many brokers.
+"""The load generator of a session: one process that runs episodes on many brokers.
 
 ``python -m experiments.load.episodes JOB.json`` reads one line from standard input with
 the address of each arm's broker, prepares them all, opens all connections and prints
-one line. Then it plays: each line names an arm and a stored trace; the episode goes
+one line. Then it runs: each line names an arm and a stored trace; the episode goes
 over the open connections, and one line of JSON reports its end. Only one broker has
 load at a time. All connections are opened anew after an episode in which one was closed
 by the broker, or has unanswered requests, whose answers would come amid the next
@@ -48,11 +48,11 @@ class SessionJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One episode to play: its arm, its trace, and the path of its observations.
+    """One episode to run: its arm, its trace, and the path of its observations.
 
     It ends ``span_ns`` after it began, with or without all answers. The generator's
     time without its CPU is counted after ``warmup_ns``. Nothing is written without
-    ``out``: a rehearsal.
+    ``out``.
     """
 
     arm: str
@@ -84,8 +84,8 @@ class ArmConnections:
         self._sockets: list[socket.socket] = []
         self._reconnect()
 
-    def play(self, replayed: Trace, order: Order) -> dict[str, int | str]:
-        """Play an episode, write the observations; return its begin and end."""
+    def run(self, replayed: Trace, order: Order) -> dict[str, int | str]:
+        """Run an episode, write the observations; return its begin and end."""
         workload = self._experiment.workload
         schedule = replaying.schedule(
             workload, replayed, self._node, self._timestamp_ms
@@ -129,9 +129,10 @@ def main() -> None:
     job = SessionJob(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     bind(Binding(**job.binding))
     experiment = config.parse(job.content)
-    told = json.loads(sys.stdin.readline())
+    targets = json.loads(sys.stdin.readline())
     arms = {
-        arm: ArmConnections(experiment, Target.read(line)) for arm, line in told.items()
+        arm: ArmConnections(experiment, Target.read(line))
+        for arm, line in targets.items()
     }
     gc.collect()
     gc.freeze()
@@ -142,7 +143,7 @@ def main() -> None:
         order = Order(**json.loads(line))
         if replayed is None or order.trace != path:
             path, replayed = order.trace, trace.read(Path(order.trace), block=0)
-        print(json.dumps(arms[order.arm].play(replayed, order)), flush=True)
+        print(json.dumps(arms[order.arm].run(replayed, order)), flush=True)
 
 
 if __name__ == "__main__":

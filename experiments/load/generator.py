@@ -47,10 +47,10 @@ class Target:
     @classmethod
     def read(cls, line: str) -> Target:
         """Read what `line` wrote."""
-        told = json.loads(line)
-        control = told.pop("control")
-        data = tuple(told.pop("data"))
-        return cls(data=data, control=tuple(control) if control else None, **told)
+        fields = json.loads(line)
+        control = fields.pop("control")
+        data = tuple(fields.pop("data"))
+        return cls(data=data, control=tuple(control) if control else None, **fields)
 
     def line(self) -> str:
         """Write the target as one line."""

@@ -107,7 +107,7 @@ class Child:
         """Return whether the process is no more."""
         return self._process.poll() is not None
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         """Write a line to the process's standard input.
 
         :raises RunFailed: if it has ended.

@@ -89,7 +89,7 @@ class _Linked:
         await self._stream.aclose()
 
 
-class _Told:
+class _ControlledLinks:
     """Links that do what standard input says, from their first use on."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class _Told:
 def main() -> None:
     """Serve until a signal, by the properties of a file."""
     (properties,) = sys.argv[1:]
-    serve(BrokerConfig.load(Path(properties), {}), _Told().connect)
+    serve(BrokerConfig.load(Path(properties), {}), _ControlledLinks().connect)
 
 
 if __name__ == "__main__":

@@ -62,4 +62,4 @@ class SpeedProbe:
         if not self._ready:
             self._child.line(_PATIENCE_S)
             self._ready = True
-        self._child.tell("")
+        self._child.send("")

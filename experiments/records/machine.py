@@ -51,16 +51,16 @@ class Watch:
         used_s = self._brokers_s() - self._used_s
         waited_s = (self._probe.cpu_time() - self._probed).waited_s
         watched_s = time.monotonic() - self._began_s
-        told = {
+        watched = {
             "watched_s": round(watched_s, 6),
             "load_average": round(os.getloadavg()[0], 2),
         }
         stolen_s = steal_s(self._cpu)
         if stolen_s is not None and self._steal_s is not None:
-            told["steal_s"] = round(stolen_s - self._steal_s, 4)
+            watched["steal_s"] = round(stolen_s - self._steal_s, 4)
         if self._brokers and waited_s is not None:
-            told["others_s"] = round(min(max(0.0, waited_s - used_s), watched_s), 6)
-        return loop_us, told
+            watched["others_s"] = round(min(max(0.0, waited_s - used_s), watched_s), 6)
+        return loop_us, watched
 
     def _brokers_s(self) -> float:
         return sum(process_cpu_s(broker.pid) for broker in self._brokers)

@@ -1,6 +1,6 @@
 """Calibration: the mean CPU time of one request per traffic entry, and one read cost.
 
-The experiment's own rounds are played to its baseline alone, in sessions of fresh
+The experiment's own rounds are run on its baseline alone, in sessions of fresh
 processes as the experiment has them, with traces that the experiment does not replay.
 The first sessions only find the factor by which the trace is stretched here; the
 sessions after them are at that factor, so that costs are of the load that the config
@@ -234,15 +234,15 @@ def _repeated(alone: Experiment, count: int, rounds: int) -> Experiment:
 def _session(
     drawn: Experiment, factor: float, blocks: range, world: World, watcher: Watcher
 ) -> _Used:
-    """Play one session; ``drawn`` has rates of nominal time."""
+    """Run one session; ``drawn`` has rates of nominal time."""
     point = PlannedPoint(experiment=drawn, stretch=factor)
     trials = [
         Trial(point=point, block=block, arm=drawn.arms[0], order=0) for block in blocks
     ]
-    play = _in_one_session if _has_sessions(drawn, world) else _in_runs
+    run = _in_one_session if _has_sessions(drawn, world) else _in_runs
     trace_cache, used = TraceCache(), _Used()
     try:
-        for trial, result, rows in play(trials, trace_cache, world, watcher):
+        for trial, result, rows in run(trials, trace_cache, world, watcher):
             watcher.ended(trial, result)
             if not result.valid:
                 raise WorldError(f"calibration: {result.reason}")
@@ -265,22 +265,22 @@ _Run = tuple[Trial, RunResult, pa.Table]
 def _in_one_session(
     trials: Sequence[Trial], trace_cache: TraceCache, world: World, watcher: Watcher
 ) -> Iterator[_Run]:
-    """Play trials one after the other to a process that stays alive."""
+    """Run trials one after the other in a process that stays alive."""
     first = trials[0]
     with cast(EpisodicWorld, world).session(first.point.on_machine()) as session:
-        session.rehearse(*on_its_machine(first, trace_cache.draw(first)))
+        session.run_unrecorded(*on_its_machine(first, trace_cache.draw(first)))
         for trial in trials:
             watcher.started(trial)
-            session.play(*on_its_machine(trial, trace_cache.draw(trial)))
-        played = {trial.run_id: trial for trial in trials}
+            session.run_episode(*on_its_machine(trial, trace_cache.draw(trial)))
+        by_id = {trial.run_id: trial for trial in trials}
         for episode in session.finish():
-            yield played[episode.trial.run_id], episode.result, episode.requests
+            yield by_id[episode.trial.run_id], episode.result, episode.requests
 
 
 def _in_runs(
     trials: Sequence[Trial], trace_cache: TraceCache, world: World, watcher: Watcher
 ) -> Iterator[_Run]:
-    """Play each trial to a fresh process."""
+    """Run each trial in a fresh process."""
     for trial in trials:
         watcher.started(trial)
         with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:

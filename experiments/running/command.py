@@ -57,7 +57,7 @@ def calibrate(
 
 
 def _costs(experiment: Experiment, found: Calibration) -> Table:
-    """Return the costs with their intervals, beside the nominal ones."""
+    """Return the costs with their intervals, next to the nominal ones."""
     nominal = capacity.nominal_us(experiment)
     table = Table(caption="CPU time of the broker's process per request")
     table.add_column("traffic")

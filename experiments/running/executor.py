@@ -1,4 +1,4 @@
-"""The contract of an executor: it plays work, and yields the outcomes.
+"""The contract of an executor: it runs work, and yields the outcomes.
 
 An executor requests work piece by piece, as it has room for it, so no more results are
 in memory than pieces are under way. Rows do not depend on the executor.
@@ -24,13 +24,13 @@ class Todo(Protocol):
 
 
 class Executor(Protocol):
-    """Plays work. ``lanes`` is how many pieces at a time, None if not known yet."""
+    """Runs work. ``lanes`` is how many pieces at a time, None if not known yet."""
 
     name: str
     lanes: int | None
 
     def outcomes(self, todo: Todo) -> Generator[tuple[Outcome, ...], None, None]:
-        """Play until no work is handed out any more; yield the outcomes of each piece.
+        """Run until no work is handed out any more; yield the outcomes of each piece.
 
         Closing the iterator ends the trials under way.
 

@@ -265,11 +265,11 @@ class Manifest:
         self._count(run)
 
     def supersede(self, keys: Iterable[str]) -> None:
-        """Discard the runs of trials whose session is played again."""
+        """Discard the runs of trials whose session is run again."""
         wanted = set(keys)
         for run in self.runs:
             if run["cell"] in wanted and run["valid"]:
-                run["valid"], run["reason"] = False, "superseded: session played again"
+                run["valid"], run["reason"] = False, "superseded: session run again"
                 self._done.discard(run["cell"])
         self._run_lines.clear()
 

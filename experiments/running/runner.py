@@ -110,8 +110,8 @@ def run(
     seconds = [world.estimate_s(it.on_machine()) for it in found]
     watcher.planned(len(todo), sum(seconds) / len(seconds), executor.lanes)
     with contextlib.closing(executor.outcomes(todo)) as outcomes:
-        for played in outcomes:
-            todo.take(played)
+        for completed in outcomes:
+            todo.take(completed)
     manifest.finish()
     manifest.save()
     return list(todo.missing())

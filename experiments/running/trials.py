@@ -39,7 +39,7 @@ class KeyedTrial(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Trials that are played together, by rounds: a session, a block, or one trial.
+    """Trials that are run together, by rounds: a session, a block, or one trial.
 
     ``with_trace`` are the stems of the trials that bring back the trace they drew.
     """
@@ -130,7 +130,7 @@ def trial_key(trial: Trial, world: str, code: str) -> str:
         "arm": trial.arm.name,
         "keys": trial.experiment.broker_keys(trial.arm),
         "limits": limits,
-        "told": _told(trial, world),
+        "told": _settings_of(trial, world),
         "cluster": _cluster(trial),
         "stretch": trial.point.stretch,
         "costs": machine_us(trial.experiment),
@@ -148,7 +148,7 @@ def drawing_key(experiment: Experiment, block: int) -> str:
     return _hash(_drawn_from(experiment, block))
 
 
-def _told(trial: Trial, world: str) -> dict[str, Any]:
+def _settings_of(trial: Trial, world: str) -> dict[str, Any]:
     """Return the settings that only this world uses."""
     if world == "virtual":
         virtual = trial.experiment.virtual.model_dump(mode="json")
@@ -157,10 +157,10 @@ def _told(trial: Trial, world: str) -> dict[str, Any]:
         settings = trial.arm.model.settings(trial.experiment.model)
         return {**settings.model_dump(mode="json"), "own": trial.arm.model.own}
     # The processes of a session have served other rounds before.
-    told: dict[str, Any] = {"shared": trial.experiment.sessions is not None}
+    processes: dict[str, Any] = {"shared": trial.experiment.sessions is not None}
     if world == "live":
-        told["live"] = trial.experiment.live.model_dump(mode="json")
-    return told
+        processes["live"] = trial.experiment.live.model_dump(mode="json")
+    return processes
 
 
 def attempts_file(trial: Trial, at: Path) -> Path | None:

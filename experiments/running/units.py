@@ -1,8 +1,8 @@
 """The work of an experiment, unit by unit: handed out, stored, and listed.
 
-A unit is played together and stored at once: a session, where the experiment has
+A unit is run together and stored at once: a session, where the experiment has
 sessions; a block at a point, where its runs measure the machine; otherwise one trial.
-An interrupted unit leaves nothing behind and is played again as a whole. The runs of an
+An interrupted unit leaves nothing behind and is run again as a whole. The runs of an
 arm in a unit share one file.
 """
 
@@ -41,9 +41,9 @@ class Missing:
 
 
 class Units:
-    """The units that are still to be played, see `running.executor.Todo`.
+    """The units that are still to be run, see `running.executor.Todo`.
 
-    In a world that measures the machine a session is played again unless one of its
+    In a world that measures the machine a session is run again unless one of its
     rounds has a run of every arm that counts: the processes of another invocation are
     another session.
     """
@@ -68,7 +68,7 @@ class Units:
         return sum(len(unit) for unit in self._waiting)
 
     def _todo(self) -> Iterator[list[Trial]]:
-        """Yield the trials to play of each unit."""
+        """Yield the trials to run of each unit."""
         for unit in self._units():
             left = [it for it in unit if not self._done(it)]
             if self._atomic:

@@ -242,7 +242,7 @@ def _plane(
     made: Any = type(core.scheduler)
     named = [name for name, factory in POLICIES.items() if factory is made]
     exact = settings.estimate_bias == 1 and settings.estimate_sigma == 0
-    told = settings.sizes_known or settings.estimate == "true"
+    known = settings.sizes_known or settings.estimate == "true"
     pieces = world == "model" or settings.server == "seats"
     segment_s = settings.granularity_us * 1e-6 if pieces else None
     threads = settings.server == "threads"
@@ -258,7 +258,7 @@ def _plane(
         segment_s=segment_s,
         requeues=world == "virtual" and segment_s not in (None, math.inf),
         takes_turns=threads and core.seats > settings.cpus,
-        true_sizes=world == "model" and told and exact,
+        true_sizes=world == "model" and known and exact,
         ageing_s=ageing_ms / 1000 if ageing_ms else None,
         quantum_s=config[DOORKEEPER_QUANTUM_US] * 1e-6,
         ratio=config[DOORKEEPER_SCHEDULER_OPTIONS].get("ratio", 2.0),

@@ -43,11 +43,11 @@ class Conditions:
 class Session(Protocol):
     """All arms of an experiment, alive; each verb raises `RunFailed` if one is not."""
 
-    def rehearse(self, trial: MachineTrial, replayed: Trace) -> None:
-        """Play an episode to an arm that is new, without a record."""
+    def run_unrecorded(self, trial: MachineTrial, replayed: Trace) -> None:
+        """Run an episode on an arm that is new, without a record."""
 
-    def play(self, trial: MachineTrial, replayed: Trace) -> Conditions:
-        """Play an episode; return its conditions."""
+    def run_episode(self, trial: MachineTrial, replayed: Trace) -> Conditions:
+        """Run an episode; return its conditions."""
 
     def finish(self) -> Iterator[Episode]:
         """End the session; yield every episode, in the order in which they ran."""

@@ -43,7 +43,7 @@ from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # The first episode meets a cold interpreter and creates files. More of them would cost
 # a session of eight brokers two thirds of the time of its rounds.
-_REHEARSALS: Final = 1
+_UNRECORDED_EPISODES: Final = 1
 _STARTED_TIMEOUT_S: Final = 60.0
 # Beyond the length of an episode: encoding, reading answers, writing rows.
 _GRACE_S: Final = 40.0
@@ -83,10 +83,10 @@ class Host(Protocol):
 class Hosts(Protocol):
     """Starts the brokers of a world.
 
-    A new broker is rehearsed for at least ``rehearsal_s``, without a record.
+    A new broker first has load for at least ``unrecorded_s``, without a record.
     """
 
-    rehearsal_s: float
+    unrecorded_s: float
 
     def start(
         self, experiment: Experiment, arm: Arm, at: Path
@@ -98,8 +98,8 @@ class Hosts(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Played:
-    """One episode as it was played, before anything of it is read."""
+class _Run:
+    """One episode as it was run, before anything of it is read."""
 
     trial: MachineTrial
     replayed: Trace
@@ -112,7 +112,7 @@ class _Played:
 
 
 class Session:
-    """The processes of a session, and the episodes that were played so far.
+    """The processes of a session, and the episodes that were run so far.
 
     :raises experiments.processes.children.RunFailed: if one of them ends or is silent.
     """
@@ -134,7 +134,7 @@ class Session:
         self._tick = tick
         self._stack = contextlib.ExitStack()
         self._alive: dict[str, Host] = {}
-        self._played: list[_Played] = []
+        self._runs: list[_Run] = []
         self._traces: dict[str, Path] = {}
 
     def __enter__(self) -> Self:
@@ -165,7 +165,7 @@ class Session:
             SpeedProbe(self._pinning, self._at, self._tick)
         )
         self._load = self._child("generator", "experiments.load.episodes", self._job())
-        self._load.tell(targets_line(targets))
+        self._load.send(targets_line(targets))
         said = self._load.line(_STARTED_TIMEOUT_S, *self._everyone())
         if said != READY:
             raise self._load.failure(f"said {said!r}")
@@ -186,14 +186,16 @@ class Session:
         file.write_text(json.dumps(asdict(job)), encoding="utf-8")
         return str(file)
 
-    def rehearse(self, trial: MachineTrial, replayed: Trace) -> None:
-        """Play an episode a few times without a record."""
+    def run_unrecorded(self, trial: MachineTrial, replayed: Trace) -> None:
+        """Run an episode a few times without a record."""
         span_s = trial.experiment.workload.duration_s
-        for _ in range(max(_REHEARSALS, math.ceil(self._hosts.rehearsal_s / span_s))):
+        for _ in range(
+            max(_UNRECORDED_EPISODES, math.ceil(self._hosts.unrecorded_s / span_s))
+        ):
             self._order(trial, replayed, None)
 
-    def play(self, trial: MachineTrial, replayed: Trace) -> Conditions:
-        """Play an episode; return its conditions."""
+    def run_episode(self, trial: MachineTrial, replayed: Trace) -> Conditions:
+        """Run an episode; return its conditions."""
         broker = self._alive[trial.arm.name]
         observed = self._at / f"{trial.run_id}.arrow"
         # Before the machine is watched: it is no part of an episode.
@@ -209,8 +211,8 @@ class Session:
             off_cpu_ns=summary.pop("off_cpu_ns"),
             loop_us=loop_us,
         )
-        self._played.append(
-            _Played(
+        self._runs.append(
+            _Run(
                 trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
@@ -226,7 +228,7 @@ class Session:
     def _order(
         self, trial: MachineTrial, replayed: Trace, out: Path | None
     ) -> dict[str, Any]:
-        """Make the generator play an episode; return its report of the end."""
+        """Make the generator run an episode; return its report of the end."""
         experiment = trial.experiment
         span_s = experiment.workload.duration_s + experiment.limits.drain_s
         order = Order(
@@ -236,7 +238,7 @@ class Session:
             warmup_ns=_warmup_ns(trial),
             out=None if out is None else str(out),
         )
-        self._load.tell(order.line())
+        self._load.send(order.line())
         patience_s = span_s + _GRACE_S
         summary: dict[str, Any] = json.loads(
             self._load.line(patience_s, *self._everyone())
@@ -252,32 +254,32 @@ class Session:
             if end.record is not None
         }
         following_ns: dict[str, list[int]] = {arm: [] for arm in ended}
-        for played in self._played:
-            following_ns[played.trial.arm.name].append(played.end.origin_ns)
-        for played in self._played:
-            arm = played.trial.arm.name
-            end = replace(played.end, fault=ended[arm].fault)
+        for run in self._runs:
+            following_ns[run.trial.arm.name].append(run.end.origin_ns)
+        for run in self._runs:
+            arm = run.trial.arm.name
+            end = replace(run.end, fault=ended[arm].fault)
             del following_ns[arm][0]
             last = not following_ns[arm]
             broker = None
             if arm in records:
                 until_ns = _FOREVER_NS if last else following_ns[arm][0]
-                broker = _record(records[arm], played.replayed, end.origin_ns, until_ns)
-            seen = _read(played.observed)
-            joined = join(self._world, played.trial, played.replayed, seen, broker, end)
+                broker = _record(records[arm], run.replayed, end.origin_ns, until_ns)
+            seen = _read(run.observed)
+            joined = join(self._world, run.trial, run.replayed, seen, broker, end)
             yield Episode(
-                trial=played.trial,
+                trial=run.trial,
                 requests=joined.requests,
                 samples=joined.samples,
                 result=replace(
                     joined.result,
-                    loop_us=played.loop_us,
-                    machine=played.machine,
+                    loop_us=run.loop_us,
+                    machine=run.machine,
                     # For the whole session, and reported once.
                     broker_phases_ms=ended[arm].phases_ms if last else {},
                 ),
-                started=played.started,
-                seconds=played.seconds,
+                started=run.started,
+                seconds=run.seconds,
             )
 
     def _stored(self, replayed: Trace) -> Path:
@@ -327,7 +329,7 @@ def run_alone(
     replayed: Trace,
     out: RunFiles,
     *,
-    rehearsed: bool,
+    unrecorded_first: bool,
 ) -> RunResult:
     """Play one episode in a session of its own, and write its rows.
 
@@ -337,9 +339,9 @@ def run_alone(
     """
     try:
         with session:
-            if rehearsed:
-                session.rehearse(trial, replayed)
-            session.play(trial, replayed)
+            if unrecorded_first:
+                session.run_unrecorded(trial, replayed)
+            session.run_episode(trial, replayed)
             (episode,) = session.finish()
     except RunFailed as failure:
         return RunResult.without_rows(str(failure), replayed)

@@ -36,7 +36,7 @@ class Measure:
         return f"{self.label} [{self.unit}]" if self.unit else self.label
 
 
-class _Told(NamedTuple):
+class _Described(NamedTuple):
     name: str
     label: str
     unit: str
@@ -44,53 +44,53 @@ class _Told(NamedTuple):
 
 
 _MS, _NO_UNIT, _RECORDS = "ms", "", ""
-_TOLD: Final = (
-    _Told(
+_DESCRIBED: Final = (
+    _Described(
         "step_down_ms",
         "old leader steps down",
         _MS,
         "from the decision until the old leader has obeyed the last of the "
         "election's LEADER_AND_ISRs",
     ),
-    _Told(
+    _Described(
         "accepted",
         "records accepted in vain",
         _RECORDS,
         "records that the old leader appended after the decision",
     ),
-    _Told(
+    _Described(
         "lost",
         "acknowledged and lost",
         _RECORDS,
         "records acknowledged with acks=1 that the new leader does not have",
     ),
-    _Told(
+    _Described(
         "lost_by_all",
         "acks=all, lost",
         _RECORDS,
         "records acknowledged with acks=all that the new leader does not have: "
         "never, or Kafka's promise is broken",
     ),
-    _Told(
+    _Described(
         "timed_out",
         "writes timed out",
         _NO_UNIT,
         "attempts to write, of any time after the decision, that got no answer "
         "in time, or REQUEST_TIMED_OUT (7)",
     ),
-    _Told(
+    _Described(
         "failed_fast",
         "writes answered NOT_LEADER",
         _NO_UNIT,
         "attempts to write that were answered NOT_LEADER_OR_FOLLOWER (6)",
     ),
-    _Told(
+    _Described(
         "failed_otherwise",
         "writes failed otherwise",
         _NO_UNIT,
         "attempts to write that failed with any other error",
     ),
-    _Told(
+    _Described(
         "unwritable_ms",
         "no acknowledgement",
         _MS,
@@ -98,13 +98,13 @@ _TOLD: Final = (
         "the old leader acknowledged (the decision, if that was earlier) to the "
         "first that another did",
     ),
-    _Told(
+    _Described(
         "stale_ms",
         "metadata is stale",
         _MS,
         "from the decision to the last METADATA answer that named the old leader",
     ),
-    _Told(
+    _Described(
         "recover_ms",
         "until recovered",
         _MS,
@@ -116,7 +116,7 @@ _TOLD: Final = (
 
 def measures_of(margin: float) -> tuple[Measure, ...]:
     """Return the measures in the order of the report."""
-    return tuple(Measure(**told._asdict(), margin=margin) for told in _TOLD)
+    return tuple(Measure(**each._asdict(), margin=margin) for each in _DESCRIBED)
 
 
 def of_partition(old_leader: int) -> Mapping[str, str]:
@@ -138,11 +138,11 @@ def of_run(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
     vain = f"{write} AND broker = {old_leader} AND local_done_ns > decided_ns"
     lost = f"{write} AND error_code = 0 AND kept = 0"
     named = f"api_key = {_METADATA} AND error_code = 0 AND leader = {old_leader}"
-    told = f"api_key = {_LEADER_AND_ISR} AND broker = {old_leader}"
+    commands = f"api_key = {_LEADER_AND_ISR} AND broker = {old_leader}"
     others = f"error_code NOT IN (0, {_NOT_LEADER}, {_TIMED_OUT})"
     due = f"{write} AND error_code = 0 AND intended_ns <= back_ns"
     return {
-        "step_down_ms": f"{_ms_since('max', told, 'local_done_ns')}",
+        "step_down_ms": f"{_ms_since('max', commands, 'local_done_ns')}",
         "accepted": f"double(sum(IF({vain} AND {_APPENDED}, records, 0)))",
         "lost": f"double(sum(IF({lost} AND acks = 1, records, 0)))",
         "lost_by_all": f"double(sum(IF({lost} AND acks = -1, records, 0)))",

@@ -384,8 +384,8 @@ def _reasons(manifest: Manifest, arm: str) -> str:
     )
     if not kinds:
         return " (it was never run)"
-    told = ", ".join(f"{kind}: {count}" for kind, count in kinds.most_common())
-    return f" (runs that do not count: {told})"
+    counts = ", ".join(f"{kind}: {count}" for kind, count in kinds.most_common())
+    return f" (runs that do not count: {counts})"
 
 
 def _check_unique(manifest: Manifest, path: Path | str) -> None:

@@ -6,7 +6,7 @@ A contrast is one log-ratio per session, of two arms that met the same requests.
 Student's paired t tests its mean, and gives the interval. The sign-flip test is exact
 where the processes of a session are exchangeable (Fisher 1935): under that hypothesis a
 log-ratio d is as likely as -d. The p-value of a contrast is the larger of the two. So a
-difference never stands beside an interval that includes 1, the level is at most that of
+difference never comes with an interval that includes 1, the level is at most that of
 the test whose assumption holds, and no p-value is smaller than the number of sessions
 allows.
 

@@ -79,10 +79,10 @@ class Broker:
         self.sessions.append([])
         return nullcontext(self)
 
-    def rehearse(self, trial: Trial, replayed: Trace) -> None:
+    def run_unrecorded(self, trial: Trial, replayed: Trace) -> None:
         assert not self.sessions[-1]
 
-    def play(self, trial: Trial, replayed: Trace) -> Conditions:
+    def run_episode(self, trial: Trial, replayed: Trace) -> Conditions:
         if self.fails:
             raise RunFailed("broker ended with status 9")
         self.sessions[-1].append((trial, replayed))

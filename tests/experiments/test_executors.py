@@ -23,8 +23,8 @@ from experiments.running.executor import Executor
 from experiments.running.executors.local import Local
 from experiments.running.executors.sequential import Sequential
 from experiments.running.executors.spark import attempt_there
-from experiments.running.playing import attempt
 from experiments.running.trials import Failure, Outcome, TrialFailed, Work
+from experiments.running.unit_runner import attempt
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import World

@@ -51,10 +51,10 @@ def test_the_bound_holds_for_an_estimated_deviation() -> None:
 class VaryingSession(FakeSession):
     """Takes twice as long under wfq in the second session."""
 
-    def play(self, trial: Trial, replayed: Trace) -> Conditions:
+    def run_episode(self, trial: Trial, replayed: Trace) -> Conditions:
         slow = trial.arm.name == "wfq" and trial.session == 1
         self.world.latency_ns = 2_000_000 if slow else 1_000_000
-        return super().play(trial, replayed)
+        return super().run_episode(trial, replayed)
 
 
 class Varying(FakeWorld):

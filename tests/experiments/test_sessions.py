@@ -65,10 +65,10 @@ class FakeSession:
     played: list[Episode] = field(default_factory=list)
     rehearsed: list[str] = field(default_factory=list)
 
-    def rehearse(self, trial: Trial, replayed: Trace) -> None:
+    def run_unrecorded(self, trial: Trial, replayed: Trace) -> None:
         self.rehearsed.append(trial.arm.name)
 
-    def play(self, trial: Trial, replayed: Trace) -> Conditions:
+    def run_episode(self, trial: Trial, replayed: Trace) -> Conditions:
         self.world.order.append(trial.run_id)
         if trial.run_id == self.world.dies_at:
             raise RunFailed("broker ended with status 9")
@@ -277,10 +277,10 @@ def test_a_session_that_was_interrupted_is_played_whole(tmp_path: Path) -> None:
     """Other processes would be another session."""
 
     class Dying(FakeSession):
-        def play(self, trial: Trial, replayed: Trace) -> Conditions:
+        def run_episode(self, trial: Trial, replayed: Trace) -> Conditions:
             if trial.run_id.startswith("b003"):
                 raise Killed
-            return super().play(trial, replayed)
+            return super().run_episode(trial, replayed)
 
     class Ending(FakeWorld):
         def session(self, experiment: Experiment) -> AbstractContextManager[Dying]:

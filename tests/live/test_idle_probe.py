@@ -83,7 +83,7 @@ def test_it_answers_beside_who_takes_the_whole_cpu(tmp_path: Path) -> None:
         probe.loop_us()
         for child in (broker, other):
             watch = Watch(probe, pinning.broker, (broker,))
-            child.tell("")
+            child.send("")
             child.line(30.0)
             loop_us, machine = watch.end()
             assert loop_us > 0

@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection, wait
 
 from experiments.processes.child import die_with
 from experiments.running.executor import Todo
-from experiments.running.playing import attempt
 from experiments.running.trials import Answer, Outcome, TrialFailed, Work, expect
+from experiments.running.unit_runner import attempt
 
 # Besides the running one, each process has one trial waiting.
 _UNDER_WAY = 2

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from experiments.running.executor import Todo
-from experiments.running.playing import Player
 from experiments.running.trials import Outcome
+from experiments.running.unit_runner import UnitRunner
 from experiments.worlds.world import World
 
 
 class Sequential:
-    """Plays work in the world that it is given, in the order of the plan."""
+    """Runs work in the world that it is given, in the order of the plan."""
 
     name = "sequential"
     lanes: int | None = 1
 
     def __init__(self, world: World) -> None:
-        self._player = Player(world)
+        self._runner = UnitRunner(world)
 
     def outcomes(self, todo: Todo) -> Generator[tuple[Outcome, ...], None, None]:
-        """Play work, see `Executor`; an exception of the world's is not caught."""
+        """Run work, see `Executor`; an exception of the world's is not caught."""
         while (work := todo.next()) is not None:
-            yield self._player.play(work, todo.started)
+            yield self._runner.run(work, todo.started)

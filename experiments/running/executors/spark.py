@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from experiments.records.environment import code_sha256
 from experiments.running.executor import Todo
-from experiments.running.playing import attempt
 from experiments.running.trials import (
     Answer,
     Failure,
@@ -30,6 +29,7 @@ from experiments.running.trials import (
     Work,
     expect,
 )
+from experiments.running.unit_runner import attempt
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -1,6 +1,6 @@
 """Apache Kafka's brokers as a session has them: a node for each arm, all alive.
 
-A JVM compiles its code while it runs, so an arm is rehearsed for much longer than a
+A JVM compiles its code while it runs, so an arm has load for much longer than a
 broker of ours; it stays warm for the whole session.
 """
 
@@ -29,13 +29,13 @@ STOP_TIMEOUT_S: Final = 30.0
 # The first controller of a new cluster: requests of an older one are refused, and one
 # of a newer would depose the controller that creates the load's topics.
 CONTROLLER_EPOCH: Final = 1
-REHEARSAL_S: Final = 20.0
+UNRECORDED_S: Final = 20.0
 
 
 class KafkaHosts:
     """Starts nodes of one kind of Kafka, see `worlds.session.Hosts`."""
 
-    rehearsal_s = REHEARSAL_S
+    unrecorded_s = UNRECORDED_S
 
     def __init__(self, mode: Mode, pinning: Pinning, tick: Callable[[], None]) -> None:
         self._mode = mode
@@ -79,6 +79,6 @@ class _Host:
         return CpuTime(used_s=process_cpu_s(self.node.broker.pid))
 
     def stop(self) -> Ended:
-        told = phases.told(self.version, self.node.jmx)
+        measured = phases.read_or_fail(self.version, self.node.jmx)
         fault = self.node.broker.stop(STOP_TIMEOUT_S, TERMINATED)
-        return Ended(fault=fault, phases_ms=told)
+        return Ended(fault=fault, phases_ms=measured)

@@ -55,5 +55,5 @@ class KRaftMode:
     def _format(self, site: Site, keys: Mapping[str, str]) -> None:
         file = str(nodes.write_properties(site.at, keys))
         tool = apache_kafka.class_of("kafka-storage", self.version)
-        told = ("format", "-t", apache_kafka.CLUSTER_ID, "-c", file)
-        nodes.complete(self.version, site, (tool, *told))
+        options = ("format", "-t", apache_kafka.CLUSTER_ID, "-c", file)
+        nodes.complete(self.version, site, (tool, *options))

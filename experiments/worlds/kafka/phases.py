@@ -3,7 +3,7 @@
 Kafka keeps a histogram per API and phase: RequestQueue, Local, Remote, Throttle,
 ResponseQueue, ResponseSend, and Total. It keeps no row per request, and its histograms
 favour the last five minutes, so these are means of a whole run and its warm-up, to be
-set beside our own stamps, not joined with them.
+compared with our own stamps, not joined with them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMEOUT_S = 30.0
 Phases = dict[str, dict[str, float]]
 
 
-def told(version: str, jmx_port: int) -> Phases:
+def read_or_fail(version: str, jmx_port: int) -> Phases:
     """Return what `read` does.
 
     :raises RunFailed: if Kafka's metrics cannot be read.

@@ -1,7 +1,7 @@
 """The worlds of Apache Kafka: the same trace, the same generator, another broker.
 
 Its brokers are bound to the CPU that the live world gives to ours. A JVM compiles its
-code while it runs, so the load is rehearsed before it counts. Kafka keeps no row per
+code while it runs, so the load runs once before it counts. Kafka keeps no row per
 request: its own phases come by JMX, as means per API; the client's side is recorded as
 in other worlds.
 """
@@ -46,26 +46,26 @@ class Kafka:
         """Return the Kafka version, and the CPUs of its processes."""
         return {
             "kafka": self._mode.version,
-            "rehearsal_s": self._hosts.rehearsal_s,
+            "rehearsal_s": self._hosts.unrecorded_s,
             **self._pinning.environment(),
             **scratch.environment(),
         }
 
     def estimate_s(self, experiment: Experiment) -> float:
-        """Add starts and rehearsals to the load's length, or the time between two."""
+        """Add starts and unrecorded load to the load's length, or the time between."""
         length_s = experiment.workload.duration_s
         if experiment.sessions is not None:
             return length_s + _BESIDE_EPISODE_S
-        return length_s + max(length_s, self._hosts.rehearsal_s) + _OVERHEAD_S
+        return length_s + max(length_s, self._hosts.unrecorded_s) + _OVERHEAD_S
 
     def session(self, experiment: Experiment) -> Session:
         """Return a session of all arms, not started yet."""
         return self._session(experiment, experiment.all_arms())
 
     def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
-        """Start Kafka, rehearse and replay the trace, write the rows."""
+        """Start Kafka, replay the trace without and with a record, write the rows."""
         session = self._session(trial.experiment, (trial.arm,))
-        return run_alone(session, trial, trace, out, rehearsed=True)
+        return run_alone(session, trial, trace, out, unrecorded_first=True)
 
     def _session(self, experiment: Experiment, arms: Sequence[Arm]) -> Session:
         hosts = self._hosts

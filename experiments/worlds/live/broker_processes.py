@@ -1,6 +1,6 @@
-"""The broker processes of a run on a cluster, over all their lives, and their faults.
+"""The broker processes of a run on a cluster, over all their starts, and their faults.
 
-A broker keeps its ports and its files from one life to the next.
+A restarted broker keeps its ports and its files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from experiments.cluster.membership import Endpoints, listener_names, member_keys
-from experiments.cluster.recorded import RecordedLife
+from experiments.cluster.recorded import BrokerRecording
 from experiments.design.faults import Cut, Fill
 from experiments.processes.child import Binding
 from experiments.processes.children import UNKNOWN_CPU_TIME, Child, CpuTime
@@ -33,7 +33,7 @@ _PERIOD_S = 0.02
 class LiveBrokers:
     """The brokers of a run by number, the last of them its controller; `run` must run.
 
-    ``records`` takes where each life of a broker with replicas is recorded. Processes
+    ``records`` takes where each start of a broker with replicas is recorded. Processes
     end with ``stack`` at the latest.
     """
 
@@ -46,7 +46,7 @@ class LiveBrokers:
         pinning: Pinning,
         zookeeper: str,
         tick: Callable[[], None],
-        records: list[RecordedLife],
+        records: list[BrokerRecording],
     ) -> None:
         assert trial.experiment.cluster is not None
         self._trial = trial
@@ -102,7 +102,7 @@ class LiveBrokers:
             task_status.started()
             await trio.sleep_forever()
 
-    # ---- lives --------------------------------------------------------------------
+    # ---- starts -------------------------------------------------------------------
 
     async def stop(self, number: int) -> None:
         """Stop a broker in order, and wait until it has stopped."""
@@ -134,7 +134,7 @@ class LiveBrokers:
             else:
                 self._silent[number].discard(from_whom)
             if number in self._up:
-                self._tell(number, SILENT if apart else HEARD, from_whom)
+                self._send(number, SILENT if apart else HEARD, from_whom)
 
     async def slow(self, number: int, factor: float) -> None:
         """Leave a broker only its part of the time from now on."""
@@ -166,26 +166,26 @@ class LiveBrokers:
         await trio.to_thread.run_sync(happens, child, disk)
 
     def cpu_time(self, number: int) -> CpuTime:
-        """Return a broker's CPU time, if it still is in its first life."""
-        lives = sum(it.broker == number for it in self._records)
-        if lives > 1 or number not in self._up:
+        """Return a broker's CPU time, if it was never restarted."""
+        starts = sum(it.broker == number for it in self._records)
+        if starts > 1 or number not in self._up:
             return UNKNOWN_CPU_TIME
         return self._up[number].cpu_time()
 
     # ---- processes ----------------------------------------------------------------
 
-    def _tell(self, number: int, word: str, other: int) -> None:
+    def _send(self, number: int, word: str, other: int) -> None:
         """Send a broker the state of its connections to another."""
         line = f"{word} {self.ports[other]} {self._control_ports[other]}"
-        self._up[number].tell(line)
+        self._up[number].send(line)
 
     def _start(self, number: int) -> None:
         at = self._files(number)
         at.mkdir(exist_ok=True)
-        lives = sum(it.broker == number for it in self._records)
-        record = at / f"life-{lives}.rows"
+        starts = sum(it.broker == number for it in self._records)
+        record = at / f"life-{starts}.rows"
         if number < self._cluster.brokers:
-            self._records.append(RecordedLife(number, record))
+            self._records.append(BrokerRecording(number, record))
         experiment = self._trial.experiment
         endpoints = Endpoints(
             host=HOST,
@@ -207,7 +207,7 @@ class LiveBrokers:
         )
         self._up[number] = self._stack.enter_context(child)
         for other in sorted(self._silent.get(number, ())):
-            self._tell(number, SILENT, other)
+            self._send(number, SILENT, other)
 
     def _binding(self, number: int) -> Binding:
         """Bind the leader to the first CPU, the controller to the clients' CPU."""

@@ -60,7 +60,7 @@ def start_with(
 
     ``within`` is a command that becomes the broker, in surroundings of its own;
     ``serve`` is the module that does, with its arguments but for the properties. It
-    keeps its logs from one life to the next.
+    keeps its logs when it is restarted.
     """
     properties = at / "server.properties"
     whole = {

@@ -1,4 +1,4 @@
-"""Several broker processes on the loopback interface, and a scene played to them.
+"""Several broker processes on the loopback interface, under load and faults.
 
 The broker that leads at first has a CPU of its own, for its backlog is measured. The
 others, ZooKeeper, the controller and the clients share the second one, where brokers
@@ -17,8 +17,8 @@ import trio
 
 from experiments.cluster.attempt_log import AttemptLog
 from experiments.cluster.cluster_under_test import Address, ClusterUnderTest, Node
-from experiments.cluster.loaded_cluster import LoadedCluster, Played, reasons
-from experiments.cluster.recorded import RecordedLife
+from experiments.cluster.loaded_cluster import ClusterOutcome, LoadedCluster, reasons
+from experiments.cluster.recorded import BrokerRecording
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
 from experiments.processes.loopback import HOST, free_ports
@@ -53,12 +53,12 @@ class ClusterRun:
         self._at = at
         self._pinning = pinning
         self._tick = tick
-        self.records: list[RecordedLife] = []
+        self.records: list[BrokerRecording] = []
 
-    def play(self) -> tuple[Played, str]:
-        """Start everything, play the scene, stop everything; say what went wrong.
+    def run(self) -> tuple[ClusterOutcome, str]:
+        """Run the trial on new processes; return its outcome and the faults found.
 
-        :raises RunFailed: if a broker does not start, or the scene cannot be played.
+        :raises RunFailed: if a broker does not start, or the trial cannot be run.
         :raises WorldError: if there is no broker of these keys.
         """
         (port,) = free_ports(1)
@@ -66,13 +66,13 @@ class ClusterRun:
             fault = ""
             with self._pinning.as_generator():
                 try:
-                    played = trio.run(self._scene, brokers, port)
+                    outcome = trio.run(self._run_trial, brokers, port)
                 except* RunFailed as failures:
                     fault = reasons(failures)
             if fault:
                 raise RunFailed(fault)
             faults = brokers.end()
-        return played, "; ".join(faults)
+        return outcome, "; ".join(faults)
 
     @contextlib.contextmanager
     def _zookeeper(self, port: int) -> Iterator[None]:
@@ -101,18 +101,18 @@ class ClusterRun:
             brokers.begin()
             yield brokers
 
-    async def _scene(self, brokers: LiveBrokers, zookeeper: int) -> Played:
+    async def _run_trial(self, brokers: LiveBrokers, zookeeper: int) -> ClusterOutcome:
         *nodes, controller = [
             Node(number=number, data=Address(HOST, port))
             for number, port in enumerate(brokers.ports)
         ]
         # ZooKeeper reports the time of day, all others this clock.
         apart_ns = time.time_ns() - time.monotonic_ns()
-        stage = ClusterUnderTest(
+        under_test = ClusterUnderTest(
             nodes=tuple(nodes),
             controller=controller,
             zookeeper=f"{HOST}:{zookeeper}",
-            lives=brokers,
+            faults=brokers,
             connect=trio.open_tcp_stream,
             now_ns=time.monotonic_ns,
             timestamp_ms=time.time_ns() // _NS_PER_MS,
@@ -121,11 +121,11 @@ class ClusterRun:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ticking)
             await nursery.start(brokers.run)
-            played = await LoadedCluster(
-                stage, self._trial, self._replayed, AttemptLog()
-            ).play()
+            outcome = await LoadedCluster(
+                under_test, self._trial, self._replayed, AttemptLog()
+            ).run()
             nursery.cancel_scope.cancel()
-        return played
+        return outcome
 
     async def _ticking(self) -> None:
         while True:

@@ -24,7 +24,7 @@ RARE_SAMPLES: Final = {"doorkeeper.record.samples.ms": "3600000"}
 class LiveHosts:
     """Starts our brokers, see `worlds.session.Hosts`."""
 
-    rehearsal_s = 0.0
+    unrecorded_s = 0.0
 
     def __init__(self, pinning: Pinning, tick: Callable[[], None]) -> None:
         self._pinning = pinning

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.cluster.recorded import record_played
+from experiments.cluster.recorded import record_outcome
 from experiments.design.config import Arm, Experiment
 from experiments.load.trace import Trace
 from experiments.processes import scratch
@@ -71,7 +71,7 @@ class Live:
         """Start a broker, replay the trace to it, stop it, write the joined rows."""
         if trial.experiment.cluster is None:
             session = self._session(trial.experiment, (trial.arm,))
-            return run_alone(session, trial, trace, out, rehearsed=False)
+            return run_alone(session, trial, trace, out, unrecorded_first=False)
         with scratch.scratch(f"doorkeeper-{trial.run_id}-") as at:
             try:
                 return self._run_cluster(trial, trace, out, Path(at))
@@ -88,9 +88,9 @@ class Live:
         run = ClusterRun(trial, replayed, at, self._pinning, self._tick)
         with SpeedProbe(self._pinning, at, self._tick) as probe:
             watch = Watch(probe, self._pinning.broker)
-            played, fault = run.play()
+            outcome, fault = run.run()
             loop_us, machine = watch.end()
-        result = record_played(self.name, trial, replayed, out, played, run.records)
+        result = record_outcome(self.name, trial, replayed, out, outcome, run.records)
         reasons = [each for each in (fault, result.reason) if each]
         return replace(
             result,

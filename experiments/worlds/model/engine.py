@@ -33,11 +33,11 @@ class Arrivals(Protocol):
     """The source of tasks, and the receiver of finished ones.
 
     ``tasks`` are those of the run in the order of ``received_ns``, each made when the
-    one before it has arrived; ``hears_room`` says whether ``room`` must be called.
+    one before it has arrived; ``waits_for_room`` says whether ``room`` must be called.
     """
 
     tasks: Iterable[ModelTask]
-    hears_room: bool
+    waits_for_room: bool
 
     def arrive(self, task: ModelTask, now_ns: int) -> bool:
         """Admit a task; False if it cannot be, which is an error."""
@@ -73,14 +73,14 @@ class Engine:
         # The callbacks of the run's source.
         self._done: Callable[[ModelTask], None]
         self._room: Callable[[TaskPlane, int], None]
-        self._hears_room = False
+        self._waits_for_room = False
         for site in self.sites:
             site.begin(self)
 
     def run(self, source: Arrivals, *, until_ns: int = NEVER_NS - 1) -> None:
         """Serve the source's tasks. Cost: O(log n) an event."""
         self._done, self._room = source.done, source.room
-        self._hears_room = source.hears_room
+        self._waits_for_room = source.waits_for_room
         arrive, events = source.arrive, self._events
         for task in source.tasks:
             due_ns = task.received_ns
@@ -117,7 +117,7 @@ class Engine:
 
     def took(self, task: ModelTask, now_ns: int) -> None:
         """Called by a site that has picked a task."""
-        if self._hears_room and task.dequeued_ns == now_ns:
+        if self._waits_for_room and task.dequeued_ns == now_ns:
             self._room(task.plane, now_ns)
 
     def served(self, task: ModelTask) -> None:
@@ -195,7 +195,7 @@ class Engine:
                 if not site.settled:
                     site.firm_ns = task.attained_ns + site.least_turn_ns
                     self._watch(site, task, now_ns)
-            if self._hears_room and task.dequeued_ns == now_ns:
+            if self._waits_for_room and task.dequeued_ns == now_ns:
                 self._room(task.plane, now_ns)
 
     def _turn_ns(self, task: ModelTask, now_ns: int) -> int | None:
@@ -205,7 +205,7 @@ class Engine:
         if task.lock is None:
             return task.demand_ns - task.attained_ns
         left_ns = self._locks.begin(task, now_ns)
-        if left_ns is None and self._hears_room and task.dequeued_ns == now_ns:
+        if left_ns is None and self._waits_for_room and task.dequeued_ns == now_ns:
             self._room(task.plane, now_ns)
         return left_ns
 

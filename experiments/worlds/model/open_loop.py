@@ -16,7 +16,7 @@ class OpenLoop:
     then is decided by readers (``readers``), and there are none here.
     """
 
-    hears_room: bool = False
+    waits_for_room: bool = False
 
     def __init__(
         self,

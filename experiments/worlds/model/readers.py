@@ -58,7 +58,7 @@ class Readers:
     whose response has been sent.
     """
 
-    hears_room: bool = True
+    waits_for_room: bool = True
 
     def __init__(
         self,

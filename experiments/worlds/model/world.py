@@ -191,7 +191,7 @@ def _sites(
 def _connections(
     experiment: Experiment, processors: list[Processor], own: Processor | None
 ) -> list[Connection]:
-    """Deal connections to processors in turn, as Kafka's acceptor does."""
+    """Distribute connections over processors in turn, as Kafka's acceptor does."""
     dealt, connections = 0, []
     for sender in senders(experiment.workload):
         read_ns = round(sender.traffic.read_ms * 1e6)

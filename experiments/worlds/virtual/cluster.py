@@ -35,9 +35,9 @@ from broker.zookeeper.in_memory.server import ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
 from experiments.cluster.attempt_log import AttemptLog
 from experiments.cluster.cluster_under_test import Address, ClusterUnderTest, Node
-from experiments.cluster.loaded_cluster import LoadedCluster, Played, reasons
+from experiments.cluster.loaded_cluster import ClusterOutcome, LoadedCluster, reasons
 from experiments.cluster.membership import Endpoints, member_keys
-from experiments.cluster.recorded import RecordedLife, record_played
+from experiments.cluster.recorded import BrokerRecording, record_outcome
 from experiments.load.frames import topic_of
 from experiments.load.trace import Trace
 from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime, RunFailed
@@ -57,23 +57,23 @@ _NS_PER_MS = 1_000_000
 def run_cluster(
     trial: MachineTrial, replayed: Trace, out: RunFiles, scratch: Path, seed: int
 ) -> RunResult:
-    """Play a trial on brokers in virtual time, and write its rows."""
+    """Run a trial on brokers in virtual time, and write its rows."""
     run = ClusterRun(trial, replayed, scratch)
     fault = ""
     try:
-        played = run_virtual(run.play, seed=seed)
+        outcome = run_virtual(run.run, seed=seed)
     except* RunFailed as failures:
         fault = reasons(failures)
     if fault:
         return RunResult(
             valid=False, reason=fault, recorded=False, trace_sha256=replayed.sha256
         )
-    return record_played("virtual", trial, replayed, out, played, run.records)
+    return record_outcome("virtual", trial, replayed, out, outcome, run.records)
 
 
 @dataclass(slots=True, kw_only=True)
 class VirtualBroker:
-    """A broker over all its lives: its host, its disk, and its state."""
+    """A broker over all its starts: its host, its disk, and its state."""
 
     number: int
     host: Host
@@ -93,17 +93,17 @@ class ClusterRun:
         self._trial = trial
         self._replayed = replayed
         self._scratch = scratch
-        # Of brokers with replicas, one for each life.
-        self.records: list[RecordedLife] = []
+        # Of brokers with replicas, one for each start.
+        self.records: list[BrokerRecording] = []
         self._seed = f"{trial.experiment.experiment.seed}/{trial.block}"
-        self._book = AttemptLog()
+        self._attempt_log = AttemptLog()
         self._clock: VirtualClock
         self._network: HostNetwork
         self._serving: trio.Nursery
         self._brokers: list[VirtualBroker]
 
-    async def play(self, clock: VirtualClock) -> Played:
-        """Start the brokers, play the scene, stop them."""
+    async def run(self, clock: VirtualClock) -> ClusterOutcome:
+        """Start the brokers, run the trial, stop them."""
         low_us, high_us = self._trial.experiment.virtual.latency_us
         self._clock = clock
         self._network = HostNetwork(
@@ -123,17 +123,17 @@ class ClusterRun:
                 # The first to come is the controller.
                 for broker in reversed(self._brokers):
                     await self._start(broker)
-                scene = LoadedCluster(
-                    self._stage(), self._trial, self._replayed, self._book
+                loaded = LoadedCluster(
+                    self._under_test(), self._trial, self._replayed, self._attempt_log
                 )
-                played = await scene.play()
+                outcome = await loaded.run()
                 for broker in self._brokers:
                     if broker.server is not None:
                         broker.server.stop()
             travelling.cancel_scope.cancel()
-        return played
+        return outcome
 
-    def _stage(self) -> ClusterUnderTest:
+    def _under_test(self) -> ClusterUnderTest:
         *nodes, controller = [
             Node(number=it.number, data=Address(it.host.name, _data_port(it.number)))
             for it in self._brokers
@@ -142,7 +142,7 @@ class ClusterRun:
             nodes=tuple(nodes),
             controller=controller,
             zookeeper=f"{_ZOOKEEPER_HOST}:{_ZOOKEEPER_PORT}",
-            lives=self,
+            faults=self,
             connect=self._network.host("clients").connect,
             now_ns=self._clock.now_ns,
             timestamp_ms=START_MS,
@@ -163,7 +163,7 @@ class ClusterRun:
             request_s=self._cluster.decision_ms / 1000,
         )
 
-    # ---- lives --------------------------------------------------------------------
+    # ---- starts -------------------------------------------------------------------
 
     async def _start(self, broker: VirtualBroker) -> None:
         broker.scope, broker.ended = trio.CancelScope(), trio.Event()
@@ -271,11 +271,11 @@ class ClusterRun:
         return BrokerServer(config, waiting, surroundings)
 
     def _record(self, number: int) -> Path:
-        """Return where the next life of a broker is recorded."""
-        lives = sum(it.broker == number for it in self.records)
-        file = self._scratch / f"broker-{number}-{lives}.rows"
+        """Return where the next start of a broker is recorded."""
+        starts = sum(it.broker == number for it in self.records)
+        file = self._scratch / f"broker-{number}-{starts}.rows"
         if number < self._cluster.brokers:
-            self.records.append(RecordedLife(number, file))
+            self.records.append(BrokerRecording(number, file))
         return file
 
     def _needs(self, broker: VirtualBroker, apis: KafkaApis) -> Needs:
@@ -289,7 +289,7 @@ class ClusterRun:
         refusal_ns = round(virtual.refusal_us * 1000)
         demands_ns: list[int] = self._replayed.column("demand_ns")
         traffic = self._replayed.column("traffic")
-        tries = self._book.tries
+        tries = self._attempt_log.tries
 
         def needs_ns(request: Request) -> int:
             if request.api_key != ApiKey.PRODUCE:

@@ -135,7 +135,7 @@ class Replay:
         self._replayed = replayed
         self._record = record
         self._rng = random.Random(f"{trial.experiment.experiment.seed}/{trial.block}")
-        self._player: Player | None = None
+        self._replay: ScheduleReplay | None = None
         self._network: CostlyNetwork | None = None
         granularity_us = trial.experiment.virtual.granularity_us
         self._pieces = in_pieces(round(granularity_us * 1000))
@@ -164,8 +164,10 @@ class Replay:
                 origin_ns = clock.now_ns() + _LEAD_NS
                 span_s = workload.duration_s + self._experiment.limits.drain_s
                 deadline_ns = origin_ns + round(span_s * SECOND_NS)
-                self._player = Player(clock, clients, links, schedule, origin_ns)
-                observed = await self._player.play(deadline_ns)
+                self._replay = ScheduleReplay(
+                    clock, clients, links, schedule, origin_ns
+                )
+                observed = await self._replay.run(deadline_ns)
                 ended_ns = clock.now_ns()
                 server.stop()
             travelling.cancel_scope.cancel()
@@ -212,8 +214,8 @@ class Replay:
         if not self._at_devices:
             clock.jump(cost_ns)
         # Bytes that fell due meanwhile are in the sockets before the next poll.
-        if self._player is not None:
-            self._player.catch_up()
+        if self._replay is not None:
+            self._replay.catch_up()
         if self._network is not None:
             self._network.catch_up()
 
@@ -222,8 +224,8 @@ class Replay:
         return round(low_us * 1000), round(high_us * 1000)
 
 
-class Player:
-    """Plays a schedule over memory connections, in virtual time."""
+class ScheduleReplay:
+    """Replays a schedule over memory connections, in virtual time."""
 
     def __init__(
         self,
@@ -256,15 +258,15 @@ class Player:
             self._offered += 1
         self._time.at_ns = None
 
-    async def play(self, deadline_ns: int) -> Observed:
+    async def run(self, deadline_ns: int) -> Observed:
         """Send everything, then wait until all is answered or the deadline."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_late)
-            await self._play(deadline_ns)
+            await self._send_all(deadline_ns)
             nursery.cancel_scope.cancel()
         return self._exchange.observed
 
-    async def _play(self, deadline_ns: int) -> None:
+    async def _send_all(self, deadline_ns: int) -> None:
         while self._offered < len(self._due_ns):
             await trio.sleep_until(self._due_ns[self._offered] / SECOND_NS)
             self.catch_up()
