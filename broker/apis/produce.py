@@ -81,6 +81,8 @@ from planes.slices import Pace, in_steps, preempt
 
 # A plain batch up to this size has so few records that they need no steps.
 _SMALL_BYTES: Final = 2048
+# A packed batch above this size surely needs several.
+_PACKED_STEP_BYTES: Final = 128 << 10
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
 _STORAGE_ERROR_SINCE: Final = 4
@@ -123,7 +125,10 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
         size = len(records)
         if size > HEADER_SIZE and records[CODEC_AT] & TRANSACTIONAL:
             return None
-        if not HEADER_SIZE < size < _SMALL_BYTES or records[CODEC_AT] & CODEC_MASK:
+        is_packed = size > HEADER_SIZE and records[CODEC_AT] & CODEC_MASK
+        if is_packed and size > _PACKED_STEP_BYTES:
+            return None
+        if not HEADER_SIZE < size < _SMALL_BYTES or is_packed:
             partition.check_append(acks)
             prepared = in_one_step(partition.log.prepare(records, now_ms))
             if prepared is None:
