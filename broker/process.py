@@ -10,6 +10,7 @@ parent ignores it, as ``nohup`` does.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import random
@@ -18,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging import getLogger
 from pathlib import Path
 from typing import Final
@@ -61,6 +62,10 @@ _STOPPING: Final = (
 )
 # The exit status of a process whose logs the next start has to recover.
 _NEEDS_RECOVERY: Final = 1
+# mallopt(3). The largest threshold that glibc takes.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_FREE_BYTES_KEPT: Final = 32 << 20
 
 
 class StoppedWhileStarting(BaseException):
@@ -75,6 +80,7 @@ def main(config: BrokerConfig, connect: Connect = connect_tcp) -> None:
     :raises ConfigError: if a key does not allow it to start.
     """
     allow_all_descriptors()
+    keep_freed_memory()
     storage, rng = RealStorage(), random.Random()
     config = trio.run(numbered, config, storage, rng, connect)
     load_schemas()
@@ -240,6 +246,18 @@ def allow_all_descriptors() -> None:
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep up to 32 MiB that are free, for the next large requests.
+
+    It would give each of their buffers back to the kernel, which then has to clear
+    every page anew: half of the CPU time of a megabyte that is produced.
+    """
+    with suppress(AttributeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, _FREE_BYTES_KEPT)
+        mallopt(_M_MMAP_THRESHOLD, _FREE_BYTES_KEPT)
 
 
 def _wall_clock_ms() -> int:

@@ -123,3 +123,19 @@ def test_serving_any_api_and_version_imports_nothing(tmp_path):
         broker.terminate()
         said, _ = broker.communicate(timeout=30)
     assert said == ""
+
+
+def test_a_broker_keeps_the_memory_of_large_requests() -> None:
+    """Otherwise each megabyte costs 256 page faults, whenever it is used again."""
+    script = (
+        "import resource, sys; from broker.process import keep_freed_memory\n"
+        "def faults():\n"
+        "    for _ in range(50):\n"
+        "        buffers = [bytes(1 << 20) for _ in range(6)]\n"
+        "        del buffers\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "keep_freed_memory()\n"
+        "before = faults()\n"
+        "sys.exit(faults() - before > 1000)"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
