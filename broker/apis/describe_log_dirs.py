@@ -1,16 +1,17 @@
 """DescribeLogDirs (35): which replicas each log directory holds, and how large.
 
-Versions: 1-4.
+Versions: 1-5.
 
 Behaviour: every directory of ``log.dirs``, with the partitions that are asked for
 (null: all). A directory without any of them is listed too, without topics; so is one
 that is offline, with KAFKA_STORAGE_ERROR (KIP-112).
 
 Version notes: v2 is flexible, v3 adds an error of the whole, v4 sizes of volumes
-(KIP-827).
+(KIP-827), v5 cordoned directories (KIP-1066).
 
-Left out: volume sizes, told as -1, which is the protocol's word for unknown; future
-replicas, since replicas are not moved between directories.
+Left out: volume sizes, which are -1, the protocol's value for unknown; future replicas,
+since replicas are not moved between directories; ``cordoned.log.dirs``, so no directory
+is cordoned.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ async def _row(
 
 API: Final = Api(
     key=ApiKey.DESCRIBE_LOG_DIRS,
-    versions=(1, 4),
+    versions=(1, 5),
     request_class=ADMIN,
     handle=handle,
     access=on_cluster(AclOperation.DESCRIBE),

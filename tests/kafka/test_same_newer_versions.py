@@ -67,6 +67,7 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         transactions,
         listed_transactions,
         markers,
+        log_dirs,
     ):
         newer.compare(talk)
     wanted = {
@@ -322,6 +323,16 @@ def markers(peer: Peer) -> None:
             write(epoch)
         write(1, coordinator_epoch=2)
         write(0, producer_id=producer_id + 1000)
+
+
+def log_dirs(peer: Peer) -> None:
+    name = topic(peer, "on-disk", 2)
+    for version in newer_versions(ApiKey.DESCRIBE_LOG_DIRS):
+        topics = [
+            {"topic": name, "partitions": [0, 1, 7]},
+            {"topic": "nowhere", "partitions": [0]},
+        ]
+        peer.send(ApiKey.DESCRIBE_LOG_DIRS, version, topics=topics)
 
 
 def listed_transactions(peer: Peer) -> None:

@@ -314,9 +314,10 @@ def test_each_log_directory_tells_its_replicas() -> None:
         ("/a", 2): 0,
     }
     some = world.send(
-        ApiKey.DESCRIBE_LOG_DIRS, 4, topics=[{"topic": "t", "partitions": [1]}]
+        ApiKey.DESCRIBE_LOG_DIRS, 5, topics=[{"topic": "t", "partitions": [1]}]
     )
     assert [(r.log_dir, len(r.topics)) for r in some.results] == [("/a", 0), ("/b", 1)]
+    assert not any(result.is_cordoned for result in some.results)
 
 
 # ---- elections and reassignments ----
