@@ -249,7 +249,7 @@ def allow_all_descriptors() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep up to 32 MiB that are free, for the next large requests.
+    """Keep up to 32 MiB of freed memory, for the next large requests.
 
     It would give each of their buffers back to the kernel, which then has to clear
     every page anew: half of the CPU time of a megabyte that is produced.
