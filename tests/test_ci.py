@@ -40,7 +40,7 @@ def test_slow_tests_are_left_out_with_a_word_where_they_might_not_end(
 
 
 @pytest.mark.parametrize("failing", [*ALWAYS, "test-slow"])
-def test_what_fails_ends_it_as_a_failure(tmp_path: Path, failing: str) -> None:
+def test_a_failing_step_fails_the_run(tmp_path: Path, failing: str) -> None:
     targets = [*ALWAYS, "test-slow"]
     status, ran, _ = _run(tmp_path, 0, failing)
     assert (status != 0, ran) == (True, targets[: targets.index(failing) + 1])

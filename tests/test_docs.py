@@ -112,7 +112,7 @@ def figures(text: str) -> list[str]:
     [it for it in PAGES if it != _RESULTS and it.name != "DECISIONS.md"],
     ids=lambda it: it.name,
 )
-def test_a_figure_stands_beside_the_command_that_makes_it_again(page: Path) -> None:
+def test_a_figure_appears_with_the_command_that_makes_it_again(page: Path) -> None:
     assert figures(page.read_text()) == []
 
 
@@ -162,7 +162,7 @@ def test_the_contents_of_decisions_are_its_headings() -> None:
     assert re.findall(r"^- \[(.+?)\]\(#", text, re.M) == headings
 
 
-def test_the_page_of_results_is_rendered_from_the_files_beside_it() -> None:
+def test_the_page_of_results_is_rendered_from_the_files_next_to_it() -> None:
     page = render(ROOT / "docs/results.md.j2", ROOT / "docs/results")
     assert page == _RESULTS.read_text()
 

@@ -73,7 +73,7 @@ def test_every_file_of_an_api_declares_it() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: key.name)
-def test_a_header_tells_the_versions_that_are_declared(key: ApiKey) -> None:
+def test_a_header_reports_the_versions_that_are_declared(key: ApiKey) -> None:
     told = _VERSIONS.search(headers()[key])
     assert told is not None, "no line 'Versions: 0-5.'"
     first, last, advertised_from = (each and int(each) for each in told.groups())
@@ -82,7 +82,7 @@ def test_a_header_tells_the_versions_that_are_declared(key: ApiKey) -> None:
     assert APIS[key].advertised[0] == lowest
 
 
-def test_what_served_apis_leave_out_is_on_the_page() -> None:
+def test_omissions_of_served_apis_are_on_the_page() -> None:
     _, part, _ = _split(PAGE.read_text())
     assert part == served_part(), "run `python -P tests/test_skipped.py`"
 

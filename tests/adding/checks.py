@@ -57,7 +57,7 @@ def test_this_is_the_copy() -> None:
     assert Path(planes.__file__).is_relative_to(ROOT)
 
 
-def test_the_api_is_told_and_answered() -> None:
+def test_the_api_is_reported_and_answered() -> None:
     async def scenario(world: World) -> tuple[Any, Any]:
         stream = world.connect()
         name = {"client_software_name": "a", "client_software_version": "1"}

@@ -153,7 +153,7 @@ def test_an_operator_learns_that_clients_share_the_brokers_listener(
     assert shared_listener(BrokerConfig.load(None, ROWS[name].written)) == expected
 
 
-def test_an_operator_who_has_decided_is_not_told() -> None:
+def test_an_operator_who_has_decided_is_not_warned() -> None:
     decided = {**ROWS["member, one listener"].written, KEY: "PLAINTEXT"}
     assert shared_listener(BrokerConfig.load(None, decided)) is None
 

@@ -113,7 +113,7 @@ def test_the_layout_is_little_endian_and_packed_as_its_types_say(tmp_path):
     assert path.read_bytes().startswith(by_hand)
 
 
-def test_what_was_used_and_billed_is_read_back_once_the_broker_has_stopped(tmp_path):
+def test_cpu_accounts_are_read_back_after_the_broker_has_stopped(tmp_path):
     path = tmp_path / "requests.bin"
     recorder = open_recorder(path)
     assert read_accounts(path) == {}

@@ -150,7 +150,7 @@ def refused(refusal):
     return it
 
 
-def test_what_was_turned_away_for_another_reason_teaches_no_cost():
+def test_a_request_rejected_for_another_reason_teaches_no_cost():
     classifier = Classifier(APIS)
     classifier.learn(request(ApiKey.PRODUCE, 100, 8000))
     for refusal in ("expired", "over_quota"):

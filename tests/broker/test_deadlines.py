@@ -37,7 +37,9 @@ def limit_ms(frame):
     st.integers(0, 2**31 - 1),
     st.none() | st.text(max_size=30),
 )
-def test_it_is_what_the_request_says(version, acks, timeout_ms, transactional_id):
+def test_the_deadline_is_that_of_the_request(
+    version, acks, timeout_ms, transactional_id
+):
     frame = frame_of(
         version, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
     )
@@ -45,7 +47,7 @@ def test_it_is_what_the_request_says(version, acks, timeout_ms, transactional_id
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_wants_no_answer_waits_for_none(version):
+def test_a_request_without_an_answer_has_no_deadline(version):
     assert limit_ms(frame_of(version, acks=0, timeout_ms=100)) is None
 
 

@@ -65,7 +65,7 @@ def test_a_field_cannot_take_the_place_of_the_event(write):
 @pytest.mark.parametrize(
     ("level", "seen"), [("debug", True), ("info", True), ("warn", False)]
 )
-def test_what_is_below_the_level_is_not_written(write, level, seen):
+def test_entries_below_the_level_are_not_written(write, level, seen):
     assert bool(write(level=level, group="g")) is seen
 
 

@@ -90,7 +90,7 @@ def test_a_deadline_inside_a_tick_expires_at_the_end_of_that_tick() -> None:
     assert purgatory.next_expiry_ns() == 2 * TICK_NS
 
 
-def test_where_operations_try_in_their_own_turns_a_change_only_wakes_them() -> None:
+def test_a_change_only_wakes_operations_that_try_in_their_own_turns() -> None:
     purgatory = Purgatory("Fetch", tries_here=False)
     first, second, other = Waiting(), Waiting(), Waiting()
     parked = [
@@ -230,7 +230,7 @@ STEPS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
-def test_it_does_what_a_list_would_do(steps: list[tuple]) -> None:
+def test_a_purgatory_agrees_with_a_list(steps: list[tuple]) -> None:
     purgatory, naive = Purgatory("any"), NaivePurgatory()
     everyone: list[Waiting] = []
     for step in steps:
@@ -274,7 +274,7 @@ class Failing(Waiting):
         self.failures += 1
 
 
-def test_what_fails_when_it_is_tried_is_woken_and_the_others_go_on() -> None:
+def test_an_operation_that_fails_when_tried_is_woken_and_others_go_on() -> None:
     purgatory = Purgatory("Fetch")
     before, failing, after = Waiting(), Failing(), Waiting()
     for each in (before, failing, after):
@@ -286,7 +286,7 @@ def test_what_fails_when_it_is_tried_is_woken_and_the_others_go_on() -> None:
     purgatory.check()
 
 
-def test_what_fails_when_it_comes_is_not_watched() -> None:
+def test_an_operation_that_fails_on_arrival_is_not_watched() -> None:
     purgatory = Purgatory("Fetch")
     failing = Failing()
     failing.tries = 1

@@ -195,7 +195,7 @@ def test_each_admission_rule_is_made_from_its_own_keys(settings, expected):
         ),
     ],
 )
-def test_what_cannot_be_built_names_its_key(settings, key):
+def test_an_impossible_topology_names_its_key(settings, key):
     with pytest.raises(ConfigError) as error:
         topology(**settings)
     assert error.value.key == key

@@ -76,7 +76,7 @@ def test_memory_goes_to_whoever_has_asked_first(steps: list[tuple[str, int]]) ->
     run_virtual(main, seed=1)
 
 
-async def test_who_is_cancelled_in_the_moment_of_the_grant_has_taken_nothing() -> None:
+async def test_a_waiter_cancelled_at_the_grant_takes_nothing() -> None:
     pool = BufferPool(TOTAL)
     await pool.allocate(TOTAL, float("inf"))
     granted = []

@@ -132,7 +132,7 @@ def test_a_paused_partition_keeps_its_store_and_holds_up_nobody() -> None:
     in_cluster(scenario)
 
 
-def test_what_is_prefetched_is_bounded() -> None:
+def test_prefetched_bytes_are_bounded() -> None:
     bound = 400
 
     async def scenario(cluster: Cluster) -> int:
@@ -244,7 +244,7 @@ def test_offsets_are_committed_and_found_again_in_assign_mode() -> None:
     in_cluster(scenario)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_contradictory_settings_are_refused() -> None:
     async def scenario(cluster: Cluster) -> None:
         await fill(cluster, 2)
         async with cluster.consumer() as consumer:

@@ -138,7 +138,7 @@ def test_damage_is_an_error_and_nothing_else(data: st.DataObject) -> None:
     assert codes <= {ErrorCode.invalid_record, ErrorCode.corrupt_message}
 
 
-def test_what_precedes_damage_is_returned_before_the_error_is_raised() -> None:
+def test_records_before_damage_are_returned_before_the_error() -> None:
     bad = bytearray(at(1, batch(b"abc")))
     # The last byte is the number of headers.
     bad[-1] = 0x7F

@@ -38,7 +38,7 @@ def documented(cluster: Cluster, program: str, **known: Any) -> Any:
     return names["main"]
 
 
-def test_what_one_program_sends_the_other_reads() -> None:
+def test_records_of_one_program_are_read_by_the_other() -> None:
     read: list[Any] = []
 
     async def scenario(cluster: Cluster) -> Any:

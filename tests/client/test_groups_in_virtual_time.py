@@ -371,7 +371,7 @@ def test_polls_without_patience_join_all_the_same() -> None:
 
 
 @every_strategy
-def test_who_unsubscribes_leaves_its_partitions_to_others_and_may_come_back(
+def test_an_unsubscribed_member_frees_its_partitions_and_may_return(
     strategy: str,
 ) -> None:
     async def scenario(cluster: Cluster) -> None:

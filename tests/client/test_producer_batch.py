@@ -136,7 +136,7 @@ async def test_receipts_find_their_records_in_halves_of_halves() -> None:
     assert [each.timestamp_ms for each in written] == list(range(21))
 
 
-async def test_a_receipt_tells_the_brokers_time_or_its_error() -> None:
+async def test_a_receipt_reports_the_brokers_time_or_its_error() -> None:
     stamped = batch_of([(5, None, b"", [])])
     stamped.succeed(9, 777)
     assert await Receipt(stamped, 0, 5).wait() == ("t", 3, 9, 777)

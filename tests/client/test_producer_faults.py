@@ -98,7 +98,7 @@ FINAL = [
 
 
 @pytest.mark.parametrize("code", RETRIABLE, ids=lambda code: code.name)
-async def test_what_may_pass_is_tried_again_in_order(
+async def test_transient_errors_are_retried_in_order(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -114,7 +114,7 @@ async def test_what_may_pass_is_tried_again_in_order(
 
 
 @pytest.mark.parametrize("code", FINAL, ids=lambda code: code.name)
-async def test_what_will_not_pass_fails_its_batch_and_no_other(
+async def test_a_permanent_error_fails_its_batch_and_no_other(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     async with trio.open_nursery() as nursery:

@@ -110,7 +110,7 @@ def test_rates_and_loads_do_not_mix_in_a_workload() -> None:
         ({"rate_per_s": 1.0, "idle_load": 0.1}, "idle_load goes with load"),
     ],
 )
-def test_what_bursts_do_between_is_stated_as_they_are(
+def test_rates_between_bursts_are_stated(
     arrivals: dict[str, Any], message: str
 ) -> None:
     made = copy.deepcopy(CONTENT)

@@ -46,7 +46,7 @@ async def waits(act: Callable[[], Awaitable[object]]) -> bool:
     return scope.cancelled_caught
 
 
-async def test_what_is_sent_into_silence_arrives_when_it_is_heard(
+async def test_bytes_sent_while_cut_off_arrive_afterwards(
     far: Far, links: Links, autojump_clock: trio.testing.MockClock
 ) -> None:
     stream = await links.connect(HOST, PORT)
@@ -60,7 +60,7 @@ async def test_what_is_sent_into_silence_arrives_when_it_is_heard(
         assert await far.ends[0].receive_some() == b"in between"
 
 
-async def test_what_came_in_silence_is_lost_by_no_impatience(
+async def test_bytes_received_while_cut_off_survive_a_cancelled_read(
     far: Far, links: Links, autojump_clock: trio.testing.MockClock
 ) -> None:
     stream = await links.connect(HOST, PORT)
@@ -74,7 +74,7 @@ async def test_what_came_in_silence_is_lost_by_no_impatience(
     assert await stream.receive_some() == b"two"
 
 
-async def test_that_a_peer_has_finished_is_not_heard_in_silence(
+async def test_the_end_of_a_stream_is_not_seen_while_cut_off(
     far: Far, links: Links, autojump_clock: trio.testing.MockClock
 ) -> None:
     stream = await links.connect(HOST, PORT)
@@ -98,7 +98,7 @@ class Reset:
         await trio.lowlevel.checkpoint()
 
 
-async def test_that_a_connection_broke_is_not_heard_in_silence(
+async def test_a_broken_connection_is_not_seen_while_cut_off(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def connect(host: str, port: int) -> Stream:
@@ -115,7 +115,7 @@ async def test_that_a_connection_broke_is_not_heard_in_silence(
         await stream.receive_some()
 
 
-async def test_nobody_answers_who_connects_into_silence(
+async def test_a_connection_attempt_while_cut_off_is_not_answered(
     far: Far, links: Links, autojump_clock: trio.testing.MockClock
 ) -> None:
     links.obey(f"silent {PORT}")

@@ -76,7 +76,7 @@ def test_repetitions_come_next_and_even_after_the_last_trial(room: int) -> None:
     assert room > 1 or todo.handed[:2] == first
 
 
-def test_a_world_that_cannot_run_is_told_from_a_cell_that_raises() -> None:
+def test_a_world_that_cannot_run_is_distinguished_from_a_cell_that_raises() -> None:
     with ThreadPoolExecutor(1) as threads:
         todo = Twice(deque([Work(rounds=((first_trial(),),))]))
         failure = Failure(words="no broker", ours=False)

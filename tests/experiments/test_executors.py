@@ -106,7 +106,7 @@ class Cut:
         raise KeyboardInterrupt
 
 
-def test_what_one_executor_began_another_finishes(
+def test_one_executor_finishes_the_work_of_another(
     tmp_path: Path, one_by_one: dict[str, bytes]
 ) -> None:
     with pytest.raises(KeyboardInterrupt):

@@ -139,7 +139,7 @@ def test_a_mistyped_key_is_named_rather_than_the_one_it_leaves_missing() -> None
     assert refusal(content).startswith("experiment.sede: unknown key; did you mean 'se")
 
 
-def test_what_is_no_toml_is_refused_with_its_file(tmp_path: Path) -> None:
+def test_malformed_toml_is_refused_with_its_file(tmp_path: Path) -> None:
     file = tmp_path / "broken.toml"
     file.write_text("[experiment\n")
     with pytest.raises(ExperimentError, match=r"broken\.toml: no TOML: .*line 1"):

@@ -87,7 +87,7 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         ({"kind": "stop", "at_s": 1.0, "broker": 0}, "kafka", {}, "left alone"),
     ],
 )
-def test_what_cannot_happen_is_refused_and_named(
+def test_impossible_faults_are_refused_by_name(
     fault: Any, world: str, more: Any, words: str
 ) -> None:
     with pytest.raises(ExperimentError) as caught:
@@ -96,7 +96,7 @@ def test_what_cannot_happen_is_refused_and_named(
     assert "faults" in str(caught.value)
 
 
-def test_who_has_ended_cannot_end_again_but_after_a_restart() -> None:
+def test_an_ended_broker_ends_again_only_after_a_restart() -> None:
     kill = {"kind": "kill", "at_s": 0.5, "broker": 0}
     restart = {"kind": "restart", "at_s": 1.0, "broker": 0}
     stop = {"kind": "stop", "at_s": 1.5, "broker": 0}
@@ -126,7 +126,7 @@ def test_a_live_disk_that_was_filled_goes_with_its_broker() -> None:
         ),
     ],
 )
-def test_what_is_no_cluster_is_refused(more: Any, words: str) -> None:
+def test_an_invalid_cluster_is_refused(more: Any, words: str) -> None:
     with pytest.raises(ExperimentError, match=words.replace("[", r"\[")):
         parse(content(**more))
 
@@ -139,7 +139,7 @@ def test_what_is_no_cluster_is_refused(more: Any, words: str) -> None:
         ({"api": "produce", "partitions": 2, "topic_partitions": 2}, "one partition"),
     ],
 )
-def test_what_clients_of_a_cluster_cannot_send_is_refused(
+def test_unsupported_requests_of_cluster_clients_are_refused(
     request_of: Any, words: str
 ) -> None:
     built = content(**CLUSTER)

@@ -121,7 +121,7 @@ def judged_otherwise(built: Content) -> None:
 
 
 @pytest.mark.parametrize("edit", [renamed, turned, written_otherwise, judged_otherwise])
-def test_what_no_row_depends_on_repeats_no_trial(
+def test_settings_without_effect_on_rows_repeat_no_trial(
     tmp_path: Path, edit: Callable[[Content], None]
 ) -> None:
     first, before = run(tmp_path, content())
@@ -181,7 +181,7 @@ def test_an_arm_that_a_factor_leaves_alone_has_runs_at_each_point(
         ("broker", "set", {"queued.max.requests": 51}),
     ],
 )
-def test_what_rows_depend_on_is_refused_when_it_was_edited(
+def test_edited_settings_with_an_effect_on_rows_are_refused(
     tmp_path: Path, table: str, key: str, value: object
 ) -> None:
     run(tmp_path, content())

@@ -39,7 +39,7 @@ def versions(keys: Sequence[ApiKey]) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("keys", [OF_CLIENTS, COMMANDS], ids=["clients", "controllers"])
-def test_whatever_is_asked_is_answered_or_cut_off_and_nothing_is_held(
+def test_every_extreme_request_is_answered_or_closed_and_nothing_is_held(
     keys: Sequence[ApiKey],
 ) -> None:
     count = 18 * len(keys)

@@ -28,7 +28,7 @@ def test_no_process_does_more_than_its_share() -> None:
     assert len(set(pids)) == 2
 
 
-def test_what_has_begun_when_time_is_up_is_still_told() -> None:
+def test_cases_begun_before_the_deadline_are_reported() -> None:
     moments = chain([0.0, 0.0], repeat(1.0))
     found = list(
         in_fresh_processes(abs, iter(range(500)), 1, 1.0, clock=lambda: next(moments))

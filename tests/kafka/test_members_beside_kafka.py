@@ -169,7 +169,7 @@ def test_our_restart_takes_nothing_from_anybody(cluster: Cluster, governs: int) 
 
 
 @pytest.mark.parametrize("leader", [0, 1], ids=["kafka-leads", "ours-leads"])
-def test_what_too_few_replicas_have_is_not_read_whoever_leads(
+def test_records_below_min_insync_replicas_are_not_read_whichever_broker_leads(
     cluster: Cluster, leader: int
 ) -> None:
     """KIP-966: with fewer in sync than min.insync.replicas nothing is committed."""
@@ -235,7 +235,7 @@ def test_znodes_that_kafka_has_written_mean_what_we_would_write(
 
 
 @pytest.mark.parametrize("leader", [0, 1], ids=["kafka-leads", "ours-leads"])
-def test_who_keeps_up_is_waited_for(cluster: Cluster, leader: int) -> None:
+def test_a_follower_that_keeps_up_is_waited_for(cluster: Cluster, leader: int) -> None:
     """Not in the ISR, it may join it: ``shouldWaitForReplicaToJoinIsr``."""
     make_controller(cluster, 0)
     epoch, _ = ask_zookeeper(cluster, lambda it: it.get(paths.CONTROLLER_EPOCH))

@@ -150,7 +150,7 @@ ALTERED = {
 
 
 @same_answers
-def test_what_kafka_alters_while_it_runs_we_alter_too(peer: Peer) -> None:
+def test_keys_that_kafka_alters_while_running_are_alterable(peer: Peer) -> None:
     # Kafka checks a value against the one in force, which its broker hears of later.
     for values in zip(*ALTERED.values(), strict=True):
         named = list(zip(ALTERED, values, strict=True))

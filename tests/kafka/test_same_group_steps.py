@@ -56,7 +56,7 @@ def describe(peer: Peer, group: str) -> None:
 
 
 @same_answers
-def test_who_may_commit(peer: Peer) -> None:
+def test_members_that_may_commit(peer: Peer) -> None:
     name = topic(peer, "who-commits")
     for version in versions(ApiKey.OFFSET_COMMIT):
         group = ready(peer, f"committers-{version}")
@@ -123,7 +123,7 @@ def test_a_static_member_is_fenced_wherever_it_turns_up(peer: Peer) -> None:
 
 
 @same_answers
-def test_who_joins_again_starts_a_rebalance_or_not(peer: Peer) -> None:
+def test_rebalances_when_a_member_rejoins(peer: Peer) -> None:
     group = ready(peer, "again")
     leader = join(peer, group).member_id
     sync(peer, group, leader)

@@ -91,7 +91,7 @@ def test_life_of_a_group_in_every_version(peer: Peer) -> None:
 
 
 @same_answers
-def test_what_is_refused_to_join(peer: Peer) -> None:
+def test_refused_joins(peer: Peer) -> None:
     group = ready(peer, "refused")
     for version in (3, 5, 9):
         for fields in (

@@ -44,7 +44,7 @@ class Session:
 
 
 @same_answers
-def test_what_changed_is_answered_in_every_version(peer: Peer) -> None:
+def test_changed_partitions_are_answered_in_every_version(peer: Peer) -> None:
     for version in versions(ApiKey.FETCH):
         if version < 7:
             continue

@@ -50,7 +50,7 @@ def delete_records(peer: Peer, name: str, offset: int, partition: int = 0) -> No
 
 
 @same_answers
-def test_what_is_left_when_records_are_deleted(peer: Peer) -> None:
+def test_records_left_after_a_deletion(peer: Peer) -> None:
     name = topic(peer, "left")
     for number in range(5):
         produce(peer, name, batch(b"a", b"b", timestamp_ms=1000 * (number + 1)))
@@ -167,7 +167,7 @@ def test_a_compacted_topic(peer: Peer) -> None:
 
 
 @same_answers
-def test_who_waits_for_more_is_woken(peer: Peer) -> None:
+def test_a_waiting_fetch_is_woken(peer: Peer) -> None:
     name = topic(peer, "waiting")
     for version in (4, 11, 12):
         answer = peer.ask(ApiKey.LIST_OFFSETS, 1, **_latest(name))

@@ -83,7 +83,7 @@ def values(rows: list[list[Any]]) -> list[str]:
     return [value for _, _, _, value, _, _ in rows]
 
 
-def test_what_spark_writes_it_reads_back(seen: dict[str, Any]) -> None:
+def test_spark_reads_back_its_writes(seen: dict[str, Any]) -> None:
     rows = seen["everything"]
     assert sorted(
         (key, value, headers) for _, _, key, value, headers, _ in rows

@@ -41,7 +41,7 @@ def test_a_child_stays_on_its_cpu_at_its_priority(tmp_path: Path) -> None:
         assert bound.line(20) == f"[[{cpu}], {pinning.nice}]"
 
 
-def test_who_has_work_without_end_gives_way_to_the_generator(tmp_path: Path) -> None:
+def test_endless_work_gives_way_to_the_generator(tmp_path: Path) -> None:
     pinning = Pinning.here()
     before = (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))
     with pinning.as_generator(), child(BIND, tmp_path, behind(pinning)) as bound:
@@ -51,7 +51,7 @@ def test_who_has_work_without_end_gives_way_to_the_generator(tmp_path: Path) -> 
     assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
 
 
-def test_who_deals_keeps_off_the_brokers_cpu_with_all_its_threads() -> None:
+def test_the_launcher_keeps_off_the_brokers_cpu_with_all_its_threads() -> None:
     pinning = Pinning.here()
     allowed = os.sched_getaffinity(0)
     ready, over = threading.Event(), threading.Event()
@@ -121,7 +121,7 @@ def test_a_session_is_favoured_where_it_is_a_group(
     assert not group.refusals
 
 
-def test_a_refusal_that_is_not_about_groups_is_told(
+def test_a_refusal_that_is_not_about_groups_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(child_module, "_AUTOGROUP", Autogroup(errno.EACCES))

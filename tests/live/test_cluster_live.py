@@ -163,7 +163,7 @@ def test_brokers_are_slow_and_full_and_gone_and_nothing_is_lost(
     assert set(at["broker"][done]) == {OLD}
 
 
-def test_what_is_cut_off_is_waited_for_until_it_is_heard_again(tmp_path: Path) -> None:
+def test_a_broker_cut_off_is_waited_for_until_it_is_reconnected(tmp_path: Path) -> None:
     cut = {"kind": "cut", "at_s": 0.3, "until_s": 1.5, "between": [NEW, OLD]}
     result, requests, at = play(tmp_path, "fifo", [WRITES], cut)
     assert result.counts["ok"] == result.counts["sent"] == requests
@@ -175,7 +175,7 @@ def test_what_is_cut_off_is_waited_for_until_it_is_heard_again(tmp_path: Path) -
     assert np.diff(np.sort(at["client_done_ns"][done])).max() > 600 * MS
 
 
-def test_who_starts_while_it_is_cut_off_is_not_waited_for(
+def test_a_broker_started_while_cut_off_is_not_waited_for(
     tmp_path: Path, in_the_end: Mapping[TopicPartition, Leadership]
 ) -> None:
     result, requests, at = play(

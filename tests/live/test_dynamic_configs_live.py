@@ -249,7 +249,7 @@ def test_retention(broker: BrokerProcess, kind: str, config: dict[str, str]) -> 
     assert offset(admin, name, OffsetSpec.latest()) == 20
 
 
-def test_what_cannot_be_is_refused(broker: BrokerProcess) -> None:
+def test_impossible_configs_are_refused(broker: BrokerProcess) -> None:
     for configs in (
         {"max_connections": "many"},
         {"num_io_threads": "3"},

@@ -70,7 +70,7 @@ def test_offsets_go_with_their_topic(broker: BrokerProcess, topic: str) -> None:
     assert committed(broker, topic) == [-1] * PARTITIONS
 
 
-def test_the_log_tells_the_story_of_a_group(tmp_path: Path) -> None:
+def test_the_log_reports_the_history_of_a_group(tmp_path: Path) -> None:
     broker = BrokerProcess(
         tmp_path, doorkeeper_log_level="info", doorkeeper_log_format="json"
     )

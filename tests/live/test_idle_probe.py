@@ -40,7 +40,7 @@ def busy(at: Path, name: str, cpu: int | None) -> Child:
     return Child(name, command, at / f"{name}.err", tick=nothing)
 
 
-def test_it_runs_when_nobody_else_does_and_says_how_fast(tmp_path: Path) -> None:
+def test_the_probe_runs_on_an_idle_cpu_and_reports_its_speed(tmp_path: Path) -> None:
     pinning = Pinning.here()
     with SpeedProbe(pinning, tmp_path, nothing) as probe:
         times = []
@@ -64,7 +64,7 @@ def test_the_cpu_is_kept_awake_while_nobody_asks(tmp_path: Path) -> None:
             time.sleep(0.01)
 
 
-def test_it_answers_beside_who_takes_the_whole_cpu(tmp_path: Path) -> None:
+def test_the_probe_answers_on_a_busy_cpu(tmp_path: Path) -> None:
     """No CPU may be left; the loop is timed when the load is over.
 
     Who it was is told apart: a broker of the experiment, or somebody else.

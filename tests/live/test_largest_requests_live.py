@@ -106,12 +106,12 @@ def is_within_bound(broker: BrokerProcess, sent: Largest) -> bool:
     )
 
 
-def test_nobody_waits_for_a_large_fetch(broker: BrokerProcess) -> None:
+def test_no_request_waits_for_a_large_fetch(broker: BrokerProcess) -> None:
     assert is_within_bound(broker, next(largest_of(ApiKey.FETCH)))
 
 
 @pytest.mark.slow
-def test_nobody_waits_for_a_largest_request(broker: BrokerProcess) -> None:
+def test_no_request_waits_for_a_largest_request(broker: BrokerProcess) -> None:
     beyond = [
         str(sent)
         for key in OF_CLIENTS

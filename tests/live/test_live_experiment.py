@@ -257,7 +257,7 @@ def test_a_late_generator_is_noticed_and_its_rows_are_kept(tmp_path: Path) -> No
     assert result.counts["ok"] == pq.read_table(out.requests).num_rows
 
 
-def test_what_the_broker_refuses_is_an_error_and_not_a_success(tmp_path: Path) -> None:
+def test_refused_requests_are_errors(tmp_path: Path) -> None:
     # Batches of 1 KB are above this bound: MESSAGE_TOO_LARGE is Kafka's code 10.
     built = experiment(broker={"set": {"message.max.bytes": 500}})
     # The fetched topic is filled by PRODUCE as well, so leave it out.

@@ -158,7 +158,7 @@ def test_for_how_long_its_cpu_was_away_says_nothing_of_answers() -> None:
     assert observed.answers == [n.to_bytes(4) + b"answer" for n in range(2)]
 
 
-def test_what_was_before_it_matters_is_no_time_away() -> None:
+def test_time_before_the_warm_up_ends_is_not_off_cpu_time() -> None:
     with peers(echo) as sockets, select.epoll() as epoll:
         schedule = Schedule(
             due_ns=[2 * MS],
@@ -251,7 +251,7 @@ def test_a_peer_that_does_not_read_delays_no_other_connection() -> None:
     assert max(observed.offered_ns[0::2]) <= max(other)
 
 
-def test_what_is_not_answered_by_the_deadline_stays_open() -> None:
+def test_requests_unanswered_at_the_deadline_stay_open() -> None:
     def half(stream: socket.socket) -> None:
         while (number := read_request(stream)) is not None:
             if number % 2:

@@ -207,7 +207,7 @@ def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path):
     assert "Traceback" not in err
 
 
-def test_a_second_broker_on_its_directory_is_refused_and_disturbs_nobody(tmp_path):
+def test_a_second_broker_on_its_directory_is_refused_and_disturbs_none(tmp_path):
     first = serve(tmp_path)
     port = ready(first)["PLAINTEXT"]
     second = serve(tmp_path)

@@ -164,7 +164,7 @@ def test_a_recording_says_who_was_turned_away_and_loses_nobody(tmp_path, keys, c
     assert fewer_late.notna().all()
 
 
-def test_what_a_refusal_takes_is_the_experiments_to_say(tmp_path):
+def test_the_experiment_sets_the_cost_of_a_refusal(tmp_path):
     keys = {
         "doorkeeper.admission": "codel",
         "doorkeeper.admission.favoured": "",

@@ -91,7 +91,9 @@ def test_a_lock_that_all_hold_throughout_makes_one_server_of_many(inherits):
 @pytest.mark.parametrize("inherits", [True, False])
 @pytest.mark.parametrize(("seats", "planes"), [(1, 1), (1, 2), (4, 1)])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_serves_all_who_share_a_lock(policy, seats, planes, inherits):
+def test_every_policy_serves_all_tasks_that_share_a_lock(
+    policy, seats, planes, inherits
+):
     rng = random.Random(7)
     at_us, requests = 0, []
     for _ in range(400):

@@ -67,7 +67,7 @@ def test_a_connection_has_one_request_in_the_broker_at_a_time():
     assert (second.received_ns, second.enqueued_ns) == (10 * MS, 10 * MS)
 
 
-def test_a_blind_processor_that_is_blocked_reads_nobody():
+def test_a_blind_processor_that_is_blocked_reads_no_connection():
     """S1: the controller's request is not even read while the queue is full."""
     requests = [(0, 0, 4, 10), (0, 1, 4, 10), (0, 2, 4, 10), (1, 3, 0, 1)]
     front = Front([0] * 4, requests, capacity=1).run()

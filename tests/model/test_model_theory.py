@@ -177,7 +177,7 @@ def test_the_urgent_are_late_by_one_segment_at_most(granularity_ms):
     assert max(late) > 0
 
 
-def test_overheads_are_lost_and_billed_to_nobody():
+def test_overheads_are_lost_and_billed_to_no_request():
     jobs = [(0, 1, 10 * MS), (2 * MS, 0, MS), (6 * MS, 0, MS)]
     run = serve([plane("priority")], jobs, preemption_ns=MS // 10, switch_ns=MS // 100)
     (data,) = run.of_level(1)

@@ -279,7 +279,7 @@ def test_requests_that_are_turned_away_cost_what_a_refusal_costs(tmp_path):
         ("planes-lending", {}, "cannot lend each other"),
     ],
 )
-def test_what_threads_cannot_have_is_refused(scheduler, model, complaint):
+def test_settings_that_threads_cannot_have_are_refused(scheduler, model, complaint):
     arm = {"name": "it", "scheduler": scheduler, "model": {"server": "threads"}}
     content = {**CONTENT, "arms": [*CONTENT["arms"], arm], "model": model}
     with pytest.raises(ExperimentError, match=f"arm 'it': model: .*{complaint}"):

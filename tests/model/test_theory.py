@@ -208,7 +208,7 @@ def test_a_plane_of_one_pays_only_below_a_load_of_control(servers, load, crossov
 
 
 @pytest.mark.parametrize("system", [lambda: erlang_c(4, 4), lambda: M(1.0)])
-def test_what_has_no_steady_state_is_refused(system):
+def test_an_overloaded_system_is_refused(system):
     with pytest.raises(Unstable):
         system()
 

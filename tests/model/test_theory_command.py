@@ -75,7 +75,7 @@ def lines_of(result, *words):
     ]
 
 
-def test_prediction_stands_beside_measurement_in_both_worlds(config):
+def test_prediction_appears_with_measurement_in_both_worlds(config):
     """M/M/1 at load .5 with a mean of 2 ms: it waits 2 ms."""
     result = run("theory", config)
     assert result.exit_code == 0, result.output
@@ -112,7 +112,7 @@ primary = "produce"
 """
 
 
-def test_rounds_of_a_session_share_a_file_and_are_told_apart(config, tmp_path):
+def test_rounds_of_a_session_share_a_file_and_are_distinguished(config, tmp_path):
     config.write_text(CONFIG.replace("blocks = 3\n", "") + SESSIONS)
     directory = tmp_path / "recorded"
     recorded = run("experiment", "run", config, "--out", directory)
@@ -176,7 +176,7 @@ def test_an_interval_too_wide_to_contradict_shows_no_agreement(config):
     assert waits(compared(config, [one], [one]))["fifo"].verdict == "open"
 
 
-def test_what_lies_outside_margin_and_interval_differs(config):
+def test_a_ratio_outside_margin_and_interval_differs(config):
     bad = [measures(0.0039), measures(0.0041), measures(0.0040)]
     found = compared(config, bad, GOOD)
     assert found.contradicted

@@ -190,7 +190,7 @@ def test_orders_by_size_of_one_exponential_server(policy, mean_ms):
 @pytest.mark.parametrize(
     ("share", "control_ms"), [(0.01, 3.236), (0.1, 3.486), (0.25, 4.0)]
 )
-def test_what_is_mistaken_for_control_delays_control(share, control_ms):
+def test_misclassified_requests_delay_control(share, control_ms):
     found = said(SET_A, "np-priority", model={"misclassified": share})
     control, produce = waits_ms(found)
     assert control == approx(control_ms, rel=2e-3)
@@ -314,7 +314,7 @@ def bursts(entry):
         ),
     ],
 )
-def test_where_no_closed_form_applies_it_says_why(entries, scheduler, settings, why):
+def test_a_missing_closed_form_is_explained(entries, scheduler, settings, why):
     found = said(entries, scheduler, **settings)
     assert len(found.silences) == 1
     assert why in found.silences[0]

@@ -102,7 +102,7 @@ def test_a_ratio_is_judged_by_its_interval_and_the_margin():
     assert verdict(0.010 * ratio * 0.7, 0.011 * ratio * 1.4) == "open"
 
 
-def test_what_is_written_is_read_by_the_report(tmp_path):
+def test_written_ratios_are_read_by_the_report(tmp_path):
     found = {"arm": [measures(0.010)], "two": [measures(0.001)]}
     rows = ratios(compared(), "model", "", found, 0.25)
     write(rows, 0.25, "so it is", tmp_path / "theory.json")

@@ -189,7 +189,7 @@ def test_controlled_delay_leaves_the_favoured_alone():
     cost_ns=st.integers(0, 500),
     turn_ns=st.integers(1000, 4000),
 )
-def test_what_can_be_done_in_time_is_served_and_nothing_else(
+def test_only_requests_that_end_in_time_are_served(
     received_ns, limit_ns, own_ns, cost_ns, turn_ns
 ):
     rule = Deadline(capacity=9, limits_ns={"data": limit_ns}, favoured=FAVOURED)
@@ -218,7 +218,7 @@ def test_deadlines_of_the_favoured_and_of_classes_without_limit_are_let_pass():
 # ---- within a plane -----------------------------------------------------------------
 
 
-def test_a_plane_judges_a_task_once_and_counts_who_was_held_back():
+def test_a_plane_judges_a_task_once_and_counts_delayed_tasks():
     core = plane(Deadline(capacity=9, limits_ns={"data": 10}, favoured=FAVOURED))
     late, in_time = task(0, received_ns=0), task(1, received_ns=95)
     for it in (late, in_time):
@@ -234,7 +234,7 @@ def test_a_plane_judges_a_task_once_and_counts_who_was_held_back():
     core.check()
 
 
-def test_a_plane_counts_who_is_throttled():
+def test_a_plane_counts_throttled_tasks():
     core = plane(TokenBucket(capacity=9, rates={"data": Rate(per_s=1000, burst=1)}))
     for number in range(3):
         assert core.offer(task(number), 0)

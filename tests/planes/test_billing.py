@@ -29,7 +29,7 @@ async def nothing():
 
 
 @simulated("wfq")
-async def test_what_is_done_with_an_answer_is_billed_to_the_turn(world):
+async def test_handling_of_an_answer_is_billed_to_the_turn(world):
     plane = world.planes[0]
     sent = world.task(partial(world.slices, 2), level=1)
     told = []
@@ -79,7 +79,7 @@ async def test_a_flow_whose_answers_are_dear_to_send_gets_fewer_turns(world):
 
 
 @simulated("fifo")
-async def test_what_it_took_to_take_a_task_in_is_billed_when_it_is_done(world):
+async def test_intake_of_a_task_is_billed_at_its_end(world):
     task = world.offer(partial(world.slices, 1))
     task.prior_ns = 70 * US
     await world.settle()
@@ -104,7 +104,7 @@ clocks = []
 
 
 @simulated(dear_to_pick)
-async def test_who_is_picked_pays_for_the_picking_and_is_not_said_to_have_served_it(
+async def test_a_picked_task_pays_for_the_pick_outside_its_service_time(
     world,
 ):
     clocks.append(world.clock)
@@ -125,7 +125,7 @@ async def test_who_is_picked_pays_for_the_picking_and_is_not_said_to_have_served
 
 
 @simulated("fifo")
-async def test_where_the_loop_tells_of_its_waits_nothing_between_bills_is_left_out(
+async def test_a_loop_that_reports_its_waits_leaves_no_unbilled_time(
     world,
 ):
     ledger = world.dispatcher.ledger
@@ -186,7 +186,7 @@ def test_trio_asks_the_clock_where_its_loop_waits_and_where_a_wait_has_ended():
 
 
 @simulated("fifo", "wfq")
-async def test_what_is_done_for_a_task_after_its_turns_is_billed_to_its_plane(world):
+async def test_work_for_a_task_after_its_turns_is_billed_to_its_plane(world):
     task = world.offer(partial(world.slices, 1), plane=1)
     await world.settle()
     world.dispatcher.debit(task, 40 * US)

@@ -97,7 +97,7 @@ def test_the_time_between_preemption_and_resumption_is_suspended_time():
     assert data.attained_ns == core.attained_ns == 15
 
 
-def test_what_is_waited_for_in_purgatory_is_remote_and_not_suspended_time():
+def test_purgatory_time_is_remote_and_not_suspended_time():
     core = plane()
     fetch, other = task(0), task(1)
     core.offer(fetch, 0)

@@ -133,7 +133,7 @@ async def test_no_third_is_served_while_two_seats_wait_for_devices(world):
 
 
 @simulated("priority")
-async def test_who_comes_back_from_a_device_waits_for_its_turn_at_the_cpu(world):
+async def test_a_task_back_from_a_device_waits_for_its_turn(world):
     """Its level is lower than what runs, so the scheduler lets it wait."""
 
     async def read_disk():
@@ -204,7 +204,7 @@ async def test_a_parked_task_frees_its_seat_and_comes_back_through_the_scheduler
 
 
 @simulated("fifo")
-async def test_who_has_nothing_to_wait_for_comes_back_at_once(world):
+async def test_a_task_with_nothing_to_wait_for_continues_at_once(world):
 
     async def fetch():
         await parked(lambda wake: False)
@@ -216,7 +216,7 @@ async def test_who_has_nothing_to_wait_for_comes_back_at_once(world):
 
 
 @simulated("fifo", seats=1)
-async def test_who_sleeps_until_another_handler_is_through_leaves_it_the_seat(world):
+async def test_a_task_asleep_until_another_ends_frees_its_seat(world):
     wakes = []
 
     async def first():

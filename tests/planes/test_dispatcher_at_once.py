@@ -64,7 +64,7 @@ async def test_both_kinds_of_task_are_served_in_the_order_of_their_policy(world)
 
 
 @simulated("fifo")
-async def test_what_is_done_at_once_leaves_the_sockets_their_quantum(world):
+async def test_tasks_served_at_once_leave_the_sockets_their_quantum(world):
     for _ in range(50):
         world.offer(at_once(world))
     assert await longest_ns_without_trio(world, 0.0045) == QUANTUM_NS

@@ -133,7 +133,7 @@ def test_a_handler_back_from_its_device_at_shutdown_is_not_forgotten():
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_nobody_is_billed_who_comes_from_a_device_when_all_is_over(policy, seed):
+def test_a_task_back_from_a_device_after_the_end_is_not_billed(policy, seed):
     """The scheduler has let go of it: ``simulate --seed 51967``, under eevdf."""
     bills = []
 

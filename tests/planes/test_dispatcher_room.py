@@ -73,7 +73,7 @@ async def test_a_cancelled_putter_leaves_its_place_to_the_next(world):
 
 
 @simulated("fifo", capacity=1, seats=1)
-async def test_a_listener_hears_of_room_after_each_refusal_and_only_then(world):
+async def test_a_listener_learns_of_room_after_each_refusal_and_only_then(world):
     calls = []
     plane = world.planes[0]
     world.dispatcher.on_room(plane, lambda: calls.append(world.now_ns() // US))

@@ -67,7 +67,7 @@ def test_patience_ends_after_its_bound(waited_ns, suspended_ns, starved):
     assert counts(laws) == ({STARVATION: 3} if starved else {})
 
 
-def test_what_starves_at_this_moment_counts_from_its_own_stamp():
+def test_a_starving_task_counts_from_its_own_stamp():
     laws = laws_of(seats=3)
     plane = laws.plane
     for number in range(4):
@@ -156,7 +156,7 @@ def test_about_so_many_flows_and_connections_are_remembered(others, remembered):
         (1, -1, False),
     ],
 )
-def test_what_the_plane_counts_is_what_there_is(queued, seated, right):
+def test_the_counts_of_a_plane_match_its_tasks(queued, seated, right):
     laws = laws_of()
     assert laws.plane.offer(Task(number=0), 0)
     laws.plane.queued, laws.plane.seated = queued, seated

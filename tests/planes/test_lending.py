@@ -222,7 +222,7 @@ def test_control_takes_its_seat_back_in_the_middle_of_a_request():
     assert sorted(found.values()) == [5, 10, 12]
 
 
-def test_it_comes_back_at_a_preemption_point_where_there_are_such():
+def test_a_lent_seat_returns_at_a_preemption_point():
     planes = two_planes(1, 1)
     jobs = [(0, DATA, 10), (0, DATA, 10), (3, CONTROL, 2)]
     found = served(planes, planes, jobs, granularity_ns=4 * MS)

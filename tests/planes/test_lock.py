@@ -97,7 +97,7 @@ def test_a_holder_in_another_plane_runs_in_the_turn_of_the_waiter():
 
 @pytest.mark.parametrize("inherits", [True, False])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_serves_all_who_share_locks(policy, inherits):
+def test_every_policy_serves_all_tasks_that_share_locks(policy, inherits):
     """No more than one holds a lock at a time, and each task does all its work."""
     inside = {"a": 0, "b": 0}
 
@@ -269,7 +269,7 @@ def test_a_holder_waits_neither_in_purgatory_nor_for_a_device(wait, lent):
 
 
 @simulated("priority")
-async def test_who_has_given_all_locks_back_may_wait_anywhere(world):
+async def test_a_task_without_locks_may_wait_anywhere(world):
     outer, inner = TaskLock("outer"), TaskLock("inner")
     wakes = []
 

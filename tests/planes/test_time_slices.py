@@ -137,7 +137,7 @@ def test_fifo_gives_seats_in_order_of_arrival():
     assert max(ended.values()) >= sum(demands.values())
 
 
-def test_what_a_task_waits_aside_is_suspended_time():
+def test_time_aside_is_suspended_time():
     core = plane(seats=2)
     first, second = Task(number=0), Task(number=1)
     for task in (first, second):

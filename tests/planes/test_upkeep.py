@@ -55,7 +55,7 @@ def with_chores(scenario, *policies, count, **settings):
     in_virtual_time(main)
 
 
-def test_an_idle_broker_does_all_of_it_at_once_and_then_says_so():
+def test_an_idle_broker_does_all_upkeep_at_once_and_reports_its_end():
     async def scenario(world, chores):
         world.dispatcher.begin_upkeep()
         await trio.sleep(0.1)
@@ -89,7 +89,7 @@ def test_a_request_waits_for_no_more_than_the_step_that_it_meets(policy):
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-def test_where_requests_never_end_a_step_is_done_each_time_its_patience_is(policy):
+def test_under_endless_requests_a_step_runs_whenever_it_is_overdue(policy):
     async def scenario(world, chores):
         for number in range(600):
             world.offer(partial(world.slices, 1), level=number % 3)

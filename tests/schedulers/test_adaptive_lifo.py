@@ -20,7 +20,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_it_serves_as_its_rules_say(steps):
+def test_adaptive_lifo_follows_its_rules(steps):
     config = SchedulerConfig(options={"interval.ms": INTERVAL_NS // 1_000_000})
     policy = make("adaptive-lifo", config)
     now_ns, new, begun = 0, [], []

@@ -73,7 +73,7 @@ def test_a_flow_that_is_idle_comes_back_with_its_debt(name):
 
 
 @pytest.mark.parametrize("name", ["wfq", "wf2q+", "scfq", "drr", "eevdf", "2dfq"])
-def test_what_a_flow_had_while_nobody_waited_is_not_held_against_it(name):
+def test_service_without_competitors_is_not_charged_later(name):
     options = {"quantum_ns": 100} if name == "drr" else {}
     policy = make(name, SchedulerConfig(quantum_ns=1_000, options=options))
     alone = job_of(0, 0, 0)

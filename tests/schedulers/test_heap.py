@@ -17,7 +17,7 @@ MOVES = st.lists(
 
 
 @given(MOVES)
-def test_it_behaves_as_a_dictionary_that_is_sorted_anew_each_time(moves):
+def test_the_heap_agrees_with_a_sorted_dictionary(moves):
     heap, naive = Heap(), {}
     for verb, item, key in moves:
         if verb == "put":

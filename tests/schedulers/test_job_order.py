@@ -16,7 +16,7 @@ MOVES = st.lists(st.one_of(st.none(), st.integers(-3, 12)), max_size=300)
 
 @pytest.mark.parametrize("load", [1, 2, 5])
 @given(moves=MOVES)
-def test_it_behaves_as_a_list_that_is_sorted_anew_each_time(load, moves):
+def test_the_job_order_agrees_with_a_sorted_list(load, moves):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job_order, "_LOAD", load)
         order, naive = JobOrder(), []

@@ -69,7 +69,7 @@ def test_a_policy_that_does_not_say_all_that_it_must_is_refused_with_what_it_lac
         find(f"{__name__}:Unfinished")
 
 
-def test_what_is_no_scheduler_is_refused_before_it_meets_a_job():
+def test_an_object_that_is_no_scheduler_is_refused_at_once():
     with pytest.raises(UnknownScheduler, match="makes Stranger, no Scheduler"):
         make(f"{__name__}:Stranger", SchedulerConfig())
     assert [it.law for it in check(Stranger, trials=1)] == ["contract"]

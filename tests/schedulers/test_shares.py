@@ -161,7 +161,7 @@ def test_a_heavy_user_sinks_and_a_light_one_does_not():
     assert sum(1 for job in policy._queues[3] if job.flow == "heavy") > 80
 
 
-def test_what_was_heavy_is_forgiven_by_halves():
+def test_past_service_is_halved():
     policy = call_queue(decay_ns=100)
     for number in range(64):
         policy.arrive(Job(number=number, flow="once"), 0)

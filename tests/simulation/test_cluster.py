@@ -89,7 +89,7 @@ def test_a_broker_that_is_killed_as_it_starts_can_be_started_again() -> None:
     in_world(scenario)
 
 
-def test_what_was_not_flushed_goes_with_the_power_and_not_with_the_process() -> None:
+def test_unflushed_bytes_are_lost_with_the_power_and_not_with_the_process() -> None:
     async def ends(world: World, *, power_fails: bool) -> int:
         async with producer(world) as client:
             for number in range(20):

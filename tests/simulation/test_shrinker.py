@@ -21,7 +21,7 @@ def scenario_of(count: int) -> Scenario:
 
 
 @given(st.sets(st.integers(min_value=0, max_value=11)))
-def test_what_is_left_are_the_faults_that_make_it_fail(guilty: Set[int]) -> None:
+def test_the_shrunk_faults_are_those_that_fail(guilty: Set[int]) -> None:
     replays = 0
 
     def fails(scenario: Scenario) -> bool:

@@ -127,7 +127,7 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert kinds & planted.kinds
 
 
-def test_what_too_few_have_is_committed_on_no_bad_day(
+def test_records_below_min_insync_replicas_are_never_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seldom do so many fail that a day has it: here every replica is asked for."""

@@ -33,7 +33,7 @@ def test_a_minute_of_churn_leaves_nothing_behind(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_is_kept_is_told(more: dict[str, int]) -> None:
+def test_growing_objects_are_reported(more: dict[str, int]) -> None:
     assert len(kept(CALM, dataclasses.replace(CALM, **more))) == 1
     assert kept(CALM, CALM) == []
 

@@ -112,7 +112,7 @@ def test_the_rest_is_analysed_on_request(
 
 
 @pytest.mark.spark
-def test_where_nothing_is_left_it_says_why(at: Path, spark: SparkSession) -> None:
+def test_a_comparison_without_runs_is_explained(at: Path, spark: SparkSession) -> None:
     for path in (at / "samples").iterdir():
         path.unlink()
     with pytest.raises(RecordingError, match="'fifo' has no valid run"):

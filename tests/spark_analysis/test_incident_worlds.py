@@ -59,7 +59,7 @@ def agreement(worlds: IncidentWorlds, measure: str) -> str:
     return pair.agreement
 
 
-def test_what_did_not_happen_in_a_world_contradicts_nothing(judged: Incident) -> None:
+def test_an_event_missing_in_a_world_contradicts_nothing(judged: Incident) -> None:
     """Seen live, where nobody waited for long: sameness of nought and nought."""
     live = replace(
         judged,

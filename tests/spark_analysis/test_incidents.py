@@ -104,7 +104,7 @@ def test_a_panel_shows_every_write_where_it_ended(judged: Incident) -> None:
     assert fifo.writable_ms == 205.0
 
 
-def test_what_never_comes_back_is_infinite(
+def test_a_partition_that_never_recovers_is_infinite(
     spark: SparkSession, directory: Path, tmp_path: Path
 ) -> None:
     """One run in which nobody acknowledges any more leaves medians, not means."""
@@ -148,7 +148,7 @@ def test_an_overload_is_a_full_queue_in_most_incidents(
     assert Overload(places=5, waiting=waiting).shown is shown
 
 
-def test_where_nothing_is_elected_nothing_is_told(
+def test_a_run_without_an_election_has_no_incident(
     spark: SparkSession, recorded: Path
 ) -> None:
     assert judge_incident(spark, load_manifest(recorded)) is None

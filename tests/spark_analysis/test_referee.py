@@ -234,7 +234,7 @@ def verdicts(found: Results, metric: str = "p99_ms") -> Verdicts:
         ),
     ],
 )
-def test_it_is_refused_in_one_sentence(
+def test_an_invalid_input_is_refused_in_one_sentence(
     tmp_path: Path, spark: SparkSession, spoil: Callable[[Path], None], sentence: str
 ) -> None:
     spoil(written(tmp_path))

@@ -150,7 +150,7 @@ def test_the_interval_of_a_quotient_covers_as_often_as_it_says() -> None:
     assert covered / 2000 > 0.93
 
 
-def test_what_is_not_bounded_stays_so_and_what_is_lost_has_no_quotient() -> None:
+def test_unbounded_ratios_stay_unbounded_and_lost_ones_have_no_quotient() -> None:
     open_above = Estimate(2.0, 1.0, math.inf)
     found = quotient(open_above, Estimate(1.0, 0.9, 1.1))
     assert found is not None

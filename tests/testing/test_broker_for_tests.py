@@ -118,7 +118,7 @@ def test_a_setting_that_does_not_fit_is_named(process: bool) -> None:
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
-def test_a_broker_that_has_been_closed_says_so(process: bool) -> None:
+def test_a_closed_broker_is_named_in_the_error(process: bool) -> None:
     with broker(process=process) as kafka:
         pass
     with pytest.raises(RuntimeError, match="has been closed"):

@@ -88,7 +88,7 @@ def test_another_class_and_control_are_served_meanwhile():
     assert took_ms < 5 * SLICE_MS
 
 
-def test_who_may_be_refused_for_its_quota_is_and_its_topic_is_not_made():
+def test_a_refusable_request_over_quota_is_refused_and_makes_no_topic():
     """KIP-599: strict for CreateTopics v6, permissive for v5."""
 
     async def scenario(world):
@@ -174,7 +174,7 @@ def test_under_controlled_delay_a_standing_queue_is_cut():
     assert len(values) == errors[ErrorCode.none]
 
 
-def test_it_is_counted_by_class_and_verdict():
+def test_admission_is_counted_by_class_and_verdict():
     async def scenario(world):
         errors, _ = await burst(world, 60, limit_ms=1)
         collector = Collector(

@@ -86,7 +86,7 @@ class ClusterContract:
 
         self.run(scenario)
 
-    def test_what_is_altered_is_in_force_now_and_in_the_next_life(self) -> None:
+    def test_altered_configs_are_in_force_now_and_after_a_restart(self) -> None:
         async def scenario(members: Members) -> None:
             await members.create("t", configs=[("retention.ms", "111111")], **ONE)
             change = {"config_operation": 0, "value": "222222"}

@@ -169,7 +169,7 @@ def test_a_broker_that_runs_is_stopped_before_it_starts_again(tmp_path: Path) ->
     assert seen.succeeded_ms(LEADER)[-1] < seen.succeeded_ms(FOLLOWER)[0] < 400
 
 
-def test_what_is_cut_off_is_waited_for_until_it_is_heard_again(tmp_path: Path) -> None:
+def test_a_broker_cut_off_is_waited_for_until_it_is_reconnected(tmp_path: Path) -> None:
     cut = {"kind": "cut", "at_s": 0.3, "until_s": 0.6, "between": [FOLLOWER, LEADER]}
     seen = play(tmp_path, cut)
     assert (seen.outcomes, seen.lost()) == ({"ok"}, 0)
@@ -189,7 +189,7 @@ def test_partitions_go_where_they_are_reassigned(tmp_path: Path) -> None:
     assert 300 < new_ms[0] < 400
 
 
-def test_who_is_not_preferred_is_made_so_and_elected(tmp_path: Path) -> None:
+def test_another_replica_is_made_preferred_and_elected(tmp_path: Path) -> None:
     seen = play(
         tmp_path,
         {"kind": "elect", "at_s": 0.3},

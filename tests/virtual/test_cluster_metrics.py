@@ -64,7 +64,7 @@ def test_replicas_that_are_away_are_missed_by_leaders_alone() -> None:
     with_members(scenario)
 
 
-def test_what_followers_are_sent_is_what_they_get() -> None:
+def test_bytes_sent_to_followers_are_the_bytes_received() -> None:
     async def scenario(members: Members) -> None:
         await members.create("t")
         await in_sync(members)

@@ -189,7 +189,7 @@ def test_a_preferred_leader_leads_again_by_itself() -> None:
     with_members(scenario, leader_imbalance_check_interval_seconds="10")
 
 
-def test_who_missed_records_leads_only_when_somebody_says_so() -> None:
+def test_a_replica_that_missed_records_leads_only_by_an_unclean_election() -> None:
     async def scenario(members: Members) -> None:
         await create(members, [0, 1])
         await members.kill(1)

@@ -183,11 +183,11 @@ def sweep(error: int, short: int, first: int, stride: int) -> None:
 
 
 @pytest.mark.parametrize(("error", "short"), KINDS)
-def test_what_was_answered_is_there_after_any_fault(error: int, short: int) -> None:
+def test_answered_records_survive_any_fault(error: int, short: int) -> None:
     sweep(error, short, first=3, stride=17)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("error", "short"), KINDS)
-def test_what_was_answered_is_there_after_every_fault(error: int, short: int) -> None:
+def test_answered_records_survive_every_fault(error: int, short: int) -> None:
     sweep(error, short, first=1, stride=1)

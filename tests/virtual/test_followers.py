@@ -16,7 +16,7 @@ from tests.virtual.brokers import KEY, Brokers, with_brokers
 from tests.virtual.kafka import ask
 
 
-def test_what_is_acknowledged_by_all_is_in_every_log() -> None:
+def test_records_acknowledged_by_all_are_in_every_log() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()
         await brokers.elect(0, 1, (0, 1))
@@ -33,7 +33,7 @@ def test_what_is_acknowledged_by_all_is_in_every_log() -> None:
     with_brokers(scenario)
 
 
-def test_what_a_follower_has_to_flush_is_durable_before_it_counts() -> None:
+def test_records_that_a_follower_flushes_are_durable_before_they_count() -> None:
     """Kafka flushes in ``UnifiedLog.append``, be it as leader or as follower."""
 
     async def scenario(brokers: Brokers) -> None:

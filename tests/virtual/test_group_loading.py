@@ -154,7 +154,7 @@ async def beside_a_load(world: World) -> tuple[list[int], list[int], dict[str, i
 
 
 @pytest.mark.parametrize("scheduler", [*sorted(POLICIES), "planes", "planes-lending"])
-def test_nobody_waits_for_more_than_one_piece_of_a_load(scheduler: str) -> None:
+def test_no_request_waits_for_more_than_one_piece_of_a_load(scheduler: str) -> None:
     produced, commanded, broken_laws = in_world(
         beside_a_load,
         settings(scheduler),

@@ -43,7 +43,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_all() ->
     with_brokers(scenario)
 
 
-def test_what_too_few_have_is_not_read_until_the_follower_is_back() -> None:
+def test_records_below_min_insync_are_not_read_until_the_follower_returns() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()
         await brokers.elect(0, 1, (0, 1))
@@ -140,7 +140,9 @@ def test_without_a_controller_the_isr_stays_until_one_is_known() -> None:
     with_brokers(scenario)
 
 
-def test_a_leader_alone_waits_for_who_keeps_up_though_it_may_not_join() -> None:
+def test_a_leader_alone_waits_for_followers_that_keep_up_though_it_may_not_join() -> (
+    None
+):
     """Kafka's ``shouldWaitForReplicaToJoinIsr``."""
 
     async def scenario(brokers: Brokers) -> None:

@@ -144,7 +144,7 @@ def test_a_plane_for_control_leaves_the_follower_behind_the_backlog(play: Play) 
     assert 0 < play("planes").lost(acks=1) < play("fifo").lost(acks=1)
 
 
-def test_what_is_merged_waits_less_often(play: Play) -> None:
+def test_merged_replication_waits_less_often(play: Play) -> None:
     merged, fifo = play("merged"), play("fifo")
     commands = merged.of(LEADER_AND_ISR, OLD).sum()
     # The first partition's request is under way when the others begin to wait.
@@ -169,7 +169,7 @@ def test_followers_follow_before_the_load_begins(play: Play, arm: str) -> None:
     assert 0 < took_ms[0] < 20
 
 
-def test_what_was_appended_in_vain_is_no_success(
+def test_records_appended_in_vain_are_no_successes(
     play: Play,
 ) -> None:
     """Nothing that the old leader appended after the election became a success.

@@ -149,7 +149,7 @@ def test_a_stopping_broker_hands_over_what_it_leads() -> None:
     with_members(scenario)
 
 
-def test_who_has_not_heard_of_the_cluster_names_no_topic_as_gone() -> None:
+def test_a_broker_without_metadata_names_no_topic_as_deleted() -> None:
     async def scenario(members: Members) -> None:
         await members.create("t")
         await members.until(lambda: members.leader("t") >= 0)

@@ -101,7 +101,7 @@ def test_a_member_that_was_away_forgets_what_was_deleted_meanwhile() -> None:
     with_members(scenario)
 
 
-def test_metadata_begins_a_creation_and_waits_for_nobody() -> None:
+def test_metadata_begins_a_creation_and_waits_for_no_broker() -> None:
     """The controller answers as Kafka's under ZooKeeper, other brokers as under KRaft.
 
     `AutoTopicCreationManager` of Kafka 3.9: LEADER_NOT_AVAILABLE where it writes the

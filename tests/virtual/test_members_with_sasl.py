@@ -95,7 +95,7 @@ def test_brokers_replicate_and_learn_users_of_each_other() -> None:
 PLAIN_BETWEEN = {"sasl.mechanism.inter.broker.protocol": "PLAIN"}
 
 
-def test_a_broker_with_a_wrong_password_meets_nobody() -> None:
+def test_a_broker_with_a_wrong_password_joins_no_cluster() -> None:
     """No controller reaches it, and it follows nobody."""
     key = "listener.name.plaintext.plain.sasl.jaas.config"
     wrong = SETTINGS[key].replace('password="between"', 'password="among"')

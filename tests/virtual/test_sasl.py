@@ -479,7 +479,7 @@ def test_an_expired_token() -> None:
 # ---- secrets ------------------------------------------------------------------------
 
 
-def test_no_secret_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Neither logs, nor config answers, nor recorded requests hold a password."""
     caplog.set_level(logging.DEBUG)
     seen: list[str] = []

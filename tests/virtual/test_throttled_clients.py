@@ -69,7 +69,7 @@ def test_a_throttled_channel_is_not_read_until_its_time_is_over() -> None:
     assert max(others_ms) < 10 * SLICE_MS
 
 
-def test_who_reconnects_meets_the_rate_that_it_left() -> None:
+def test_a_reconnected_client_keeps_its_rate() -> None:
     """As in Kafka: such a Produce is served, and its Fetch gets no records."""
     told_ms = []
 

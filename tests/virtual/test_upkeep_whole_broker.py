@@ -96,7 +96,7 @@ def test_a_lone_request_waits_for_the_step_that_it_meets_and_no_longer(scheduler
     assert 0 < max(waits_ns.values()) <= STEP_NS
 
 
-def test_without_a_cleaner_nobody_waits():
+def test_without_a_cleaner_no_request_waits():
     waits_ns, upkeep_ns = in_world(
         lone_requests,
         settings("fifo", **{"log.cleaner.enable": "false"}),

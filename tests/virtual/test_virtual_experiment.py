@@ -221,7 +221,7 @@ def test_the_first_of_many_is_read_before_it_is_served_and_all_cost_their_mean(
         assert table["client_done_ns"].to_numpy().max() == pytest.approx(10e6, abs=2e4)
 
 
-def test_what_travels_while_a_handler_computes_arrives_before_its_next_turn(
+def test_bytes_in_flight_during_a_slice_arrive_before_the_next_turn(
     tmp_path: Path,
 ) -> None:
     # A control request comes at 3 ms into a PRODUCE of ten slices of 1 ms.

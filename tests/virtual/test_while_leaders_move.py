@@ -55,7 +55,7 @@ def test_brokers_restart_one_by_one_though_all_must_be_in_sync(seed: int) -> Non
     with_members(scenario, seed=seed)
 
 
-def test_who_waits_to_join_a_group_is_sent_away_as_its_coordinator_moves() -> None:
+def test_joining_members_are_answered_as_their_coordinator_moves() -> None:
     async def scenario(members: Members) -> None:
         asked = {"coordinator_keys": ["g"], "key_type": 0}
         await members.ask(0, ApiKey.FIND_COORDINATOR, 4, **asked)

@@ -218,7 +218,7 @@ def test_seats_are_altered_while_it_serves(scheduler):
     in_world(scenario, {"doorkeeper.scheduler": scheduler})
 
 
-def test_what_was_altered_is_in_force_after_a_restart():
+def test_altered_configs_are_in_force_after_a_restart():
     """`Handlers` remember, as a broker does, what its last life was told."""
 
     class Remembering(Handlers):

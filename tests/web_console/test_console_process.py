@@ -59,7 +59,7 @@ def test_a_console_serves_two_clusters_until_sigterm(tmp_path: Path) -> None:
         (("--bootstrap", "nonsense"), "bootstrap.servers"),
     ],
 )
-def test_what_cannot_be_served_is_refused(words: tuple[str, ...], reason: str) -> None:
+def test_impossible_pages_are_refused(words: tuple[str, ...], reason: str) -> None:
     command = [DOORKEEPER, "console", "--port", "0", *words]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert found.returncode == 2

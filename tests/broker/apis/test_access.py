@@ -518,7 +518,7 @@ def test_a_request_is_refused_without_its_operation_only(tested: Case) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(PUBLIC))
-def test_what_is_public_is_served_to_a_client_that_may_do_nothing(key: ApiKey) -> None:
+def test_public_apis_are_served_to_a_client_without_rights(key: ApiKey) -> None:
     world = Guarded()
     world.become("User:nobody")
     fields = {"client_software_name": "a", "client_software_version": "1"}

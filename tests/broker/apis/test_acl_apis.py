@@ -112,7 +112,7 @@ def test_each_acl_succeeds_or_fails_alone(version: int) -> None:
         acl(permission=PermissionType.ANY),
     ],
 )
-def test_what_only_filters_say_refuses_the_whole_request(
+def test_values_of_filters_in_an_acl_refuse_the_whole_request(
     filter_only: dict[str, Any],
 ) -> None:
     world = Guarded()

@@ -64,7 +64,7 @@ def test_no_resolver_is_asked_on_the_event_loop(
     }
 
 
-def test_what_others_alter_while_a_name_is_looked_up_stays(world: World) -> None:
+def test_changes_of_others_during_a_name_lookup_are_kept(world: World) -> None:
     async def look_up(host: str) -> frozenset[str]:
         if host == "slow.example":
             assert alter(world, BROKER, "0", ("max.connections", SET, "7")) is NONE
@@ -76,7 +76,7 @@ def test_what_others_alter_while_a_name_is_looked_up_stays(world: World) -> None
     assert shown(world, BROKER, "0", "max.connections") == ("7", DYNAMIC_BROKER)
 
 
-def test_what_was_altered_is_in_force_before_a_restarted_broker_opens(
+def test_altered_configs_are_in_force_before_a_restarted_broker_opens(
     world: World,
 ) -> None:
     assert alter(world, BROKER, "0", ("max.connections", SET, "7")) is NONE
@@ -96,7 +96,7 @@ def test_what_was_altered_is_in_force_before_a_restarted_broker_opens(
     assert broker.config is in_force
 
 
-def test_a_name_that_nobody_knows_any_more_does_not_stop_a_start(
+def test_a_name_that_no_resolver_knows_any_more_does_not_stop_a_start(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def look_up(host: str) -> frozenset[str]:

@@ -81,7 +81,7 @@ def test_a_deletion_by_name_is_answered_with_the_id(world: World) -> None:
     )
 
 
-def test_operations_on_an_unknown_topic_are_told_if_asked(world: World) -> None:
+def test_operations_on_an_unknown_topic_are_reported_if_asked(world: World) -> None:
     answer = world.send(
         ApiKey.METADATA,
         12,
@@ -176,7 +176,7 @@ def test_a_config_that_is_set_to_null_is_a_bad_request(world: World) -> None:
     assert answer.responses[0].error_code is INVALID
 
 
-def test_an_election_that_is_refused_says_why(world: World) -> None:
+def test_an_election_that_is_refused_states_the_reason(world: World) -> None:
     answer = world.send(
         ApiKey.ELECT_LEADERS,
         2,
@@ -191,7 +191,7 @@ def test_an_election_that_is_refused_says_why(world: World) -> None:
     assert all(each.error_message for each in found)
 
 
-def test_a_topic_named_twice_is_told_once(world: World) -> None:
+def test_a_topic_named_twice_is_reported_once(world: World) -> None:
     for version in (0, 12):
         answer = world.send(
             ApiKey.METADATA, version, topics=[{"name": "t"}, {"name": "t"}]

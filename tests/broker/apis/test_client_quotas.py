@@ -217,7 +217,7 @@ def test_an_entity_or_value_that_is_none_is_refused_alone(
     assert described(world) == {(("user", "v"),): {PRODUCER: 1.0}}
 
 
-def test_what_is_only_validated_is_not_set() -> None:
+def test_validated_quotas_are_not_set() -> None:
     world = World()
     asked = entry(USERS, producer_byte_rate=1.0), entry(USERS, producer_byte_rate=1.5)
     assert alter(world, *asked, validate_only=True) == [NONE, INVALID]

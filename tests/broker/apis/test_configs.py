@@ -133,7 +133,7 @@ def test_a_broker_shows_its_keys_and_which_of_them_can_change(world: World) -> N
     assert not read_only["log.retention.ms"]
 
 
-def test_passwords_are_not_told() -> None:
+def test_passwords_are_not_reported() -> None:
     key = "password.encoder.secret"
     world = World({key: "secret"})
     (config,) = describe(world, BROKER, "0", key).configs
@@ -152,7 +152,7 @@ def test_passwords_are_not_told() -> None:
         (99, "", ErrorCode.invalid_request),
     ],
 )
-def test_what_has_no_configs_here_is_refused(
+def test_resources_without_configs_are_refused(
     world: World, kind: int, name: str, error: ErrorCode
 ) -> None:
     result = describe(world, kind, name)
@@ -302,7 +302,7 @@ def test_a_listener_can_be_given_bounds_of_its_own(world: World) -> None:
     assert alter(world, BROKER, "0", (other, SET, "9")) is ErrorCode.invalid_request
 
 
-def test_a_host_that_nobody_knows_is_refused(world: World) -> None:
+def test_a_host_that_no_resolver_knows_is_refused(world: World) -> None:
     heard: list[BrokerConfig] = []
     world.broker.config_listeners.append(heard.append)
     key = "max.connections.per.ip.overrides"

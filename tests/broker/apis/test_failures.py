@@ -88,7 +88,7 @@ def test_a_failed_produce_that_wants_no_answer_closes_the_connection(
     assert world.start(ApiKey.PRODUCE, 9, **produce_fields({}, acks=0)).closed
 
 
-def test_what_fails_before_it_has_a_coroutine_is_contained_as_well(
+def test_failures_before_the_coroutine_are_contained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail_at_once(*_: Any) -> Any:
@@ -113,7 +113,7 @@ def test_an_error_that_cannot_repeat_the_request_repeats_nothing(
     assert (call.answer.topics, call.answer.brokers) == ((), ())
 
 
-def test_what_cannot_be_answered_at_all_is_cut_off(
+def test_unanswerable_requests_close_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failing(monkeypatch, ApiKey.HEARTBEAT)

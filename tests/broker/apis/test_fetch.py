@@ -209,7 +209,7 @@ def test_old_consumers_read_from_leaders_only(world: World) -> None:
     assert answer.error_code is ErrorCode.not_leader_or_follower
 
 
-def test_the_new_leader_is_told_from_version_16_on(world: World) -> None:
+def test_the_new_leader_is_reported_from_version_16_on(world: World) -> None:
     topic_id = world.broker.coordinator.admin.topics["t"].topic_id
     lead(world, leader=2, leader_epoch=7, isr=(0, 2))
     for version, leader in ((15, (-1, -1)), (16, (2, 7))):
@@ -336,7 +336,7 @@ def test_the_replica_id_of_version_15_is_read_from_its_tag(world: World) -> None
     assert world.fetch("t").high_watermark == 1
 
 
-def test_what_was_fetched_under_another_epoch_does_not_count(world: World) -> None:
+def test_fetches_under_another_epoch_do_not_count(world: World) -> None:
     lead(world, leader=0, leader_epoch=1, isr=(0, 2))
     world.produce("t", b"a")
     world.send(ApiKey.FETCH, 12, **fetch_fields({T: 0}, replica_id=2))

@@ -170,7 +170,7 @@ def test_describe_groups(client: Client, version: int) -> None:
     assert missing.members == ()
 
 
-def test_describe_groups_tells_the_allowed_operations_when_asked(
+def test_describe_groups_reports_the_allowed_operations_when_asked(
     client: Client,
 ) -> None:
     client.stable()

@@ -52,7 +52,7 @@ def test_a_topic_that_is_being_created_is_not_created_twice(points: int) -> None
 
 
 @pytest.mark.parametrize("points", [1, 2, 4])
-def test_clients_hear_of_a_topic_once_it_is_whole(points: int) -> None:
+def test_clients_learn_of_a_topic_once_it_is_whole(points: int) -> None:
     world = World()
     creation = pause(world, points, ApiKey.CREATE_TOPICS, 7, **CREATE)
     wanted = {"topics": [{"name": "t"}], "allow_auto_topic_creation": True}

@@ -47,7 +47,7 @@ def test_all_topics_or_none_or_those_that_are_named() -> None:
     assert names(metadata(world, topics=[{"name": "b"}])) == [("b", NONE)]
 
 
-def test_a_topic_is_told_with_its_partitions_and_its_id() -> None:
+def test_a_topic_is_reported_with_its_partitions_and_its_id() -> None:
     world = World()
     topic_id = world.create("a", 3)
     (topic,) = metadata(world).topics
@@ -95,7 +95,7 @@ def test_an_illegal_name_is_not_created(name: str) -> None:
     assert found == [(name, ErrorCode.invalid_topic_exception)]
 
 
-def test_a_default_that_cannot_be_met_is_told() -> None:
+def test_a_default_that_cannot_be_met_is_reported() -> None:
     world = World({"default.replication.factor": "3"})
     found = names(metadata(world, topics=[{"name": "new"}]))
     assert found == [("new", ErrorCode.invalid_replication_factor)]
@@ -118,7 +118,7 @@ def test_topics_go_by_id_from_version_12_on() -> None:
     assert names(nameless) == [(None, ErrorCode.invalid_request)]
 
 
-def test_operations_are_told_if_they_are_asked_for() -> None:
+def test_operations_are_reported_if_they_are_asked_for() -> None:
     world = World()
     world.create("a")
     plain = metadata(world, 8)
@@ -331,7 +331,7 @@ def test_an_odd_software_name_is_refused(name: str) -> None:
     assert (answer.error_code, answer.api_keys) == (ErrorCode.invalid_request, ())
 
 
-def test_what_librdkafka_wants_to_see_is_advertised() -> None:
+def test_versions_that_librdkafka_requires_are_advertised() -> None:
     answer = World().send(ApiKey.API_VERSIONS, 0)
     ranges = {
         key.api_key: (key.min_version, key.max_version) for key in answer.api_keys

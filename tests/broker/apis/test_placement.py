@@ -34,7 +34,7 @@ def test_kafkas_own_example_of_five_brokers_and_ten_partitions() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_everybody_leads_and_follows_alike(seed: int) -> None:
+def test_leaders_and_followers_are_spread_evenly(seed: int) -> None:
     placed = place(FIVE, 20, 3, random.Random(seed))
     assert set(Counter(each[0] for each in placed).values()) == {4}
     assert set(Counter(id for each in placed for id in each).values()) == {12}

@@ -69,7 +69,7 @@ def test_offsets_follow_each_other_and_records_come_back(world: World) -> None:
     assert found == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_log_append_time_is_told_and_written(world: World) -> None:
+def test_log_append_time_is_reported_and_written(world: World) -> None:
     world.create("stamped", message_timestamp_type="LogAppendTime")
     world.pass_ms(250)
     answer = world.produce("stamped", b"a")
@@ -108,7 +108,7 @@ def test_each_partition_fails_alone_and_the_first_error_is_recorded(
         (batch(b"a", attributes=0x20), ErrorCode.invalid_record),
     ],
 )
-def test_what_is_no_good_batch_is_refused_and_nothing_is_appended(
+def test_an_invalid_batch_is_refused_and_nothing_is_appended(
     world: World, records: bytes | None, error: ErrorCode
 ) -> None:
     answer = row(produce(world, records))
@@ -267,7 +267,7 @@ def two(world: World) -> World:
     return world
 
 
-def test_what_too_few_have_is_not_read_until_enough_have_it(two: World) -> None:
+def test_records_below_min_insync_replicas_are_not_read(two: World) -> None:
     """KIP-966: the high watermark stays where it is."""
     two.produce("two", b"a")
     caught_up(two, 1)
@@ -286,7 +286,7 @@ def test_what_too_few_have_is_not_read_until_enough_have_it(two: World) -> None:
     two.check()
 
 
-def test_what_too_few_have_is_not_acknowledged(two: World) -> None:
+def test_records_below_min_insync_replicas_are_not_acknowledged(two: World) -> None:
     fields = produce_fields({TWO: batch(b"a")}, -1, 1500)
     call = two.start(ApiKey.PRODUCE, 9, **fields)
     in_sync(two, 2, 0)
@@ -296,7 +296,7 @@ def test_what_too_few_have_is_not_acknowledged(two: World) -> None:
     assert row(call).error_code is ErrorCode.request_timed_out
 
 
-def test_what_too_few_have_cannot_be_deleted(two: World) -> None:
+def test_records_below_min_insync_replicas_cannot_be_deleted(two: World) -> None:
     two.live(2)
     in_sync(two, 2, 0)
     two.produce("two", b"a")
@@ -316,7 +316,7 @@ def deleted(world: World, offset: int) -> ErrorCode:
     return error
 
 
-def test_too_few_replicas_after_the_append_are_told(two: World) -> None:
+def test_too_few_replicas_after_the_append_are_reported(two: World) -> None:
     """All had the records, and fewer are left by the time somebody asks."""
     two.produce("two", b"a")
     caught_up(two, 1)

@@ -55,7 +55,7 @@ def test_each_record_out_of_time_is_named(before: bool) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 7])
-def test_before_version_8_only_the_code_is_told(version: int) -> None:
+def test_before_version_8_only_the_code_is_reported(version: int) -> None:
     world = World()
     world.create("t", cleanup_policy="compact")
     row = refused(world, batch([b"v"]), version)

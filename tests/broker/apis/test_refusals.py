@@ -247,7 +247,7 @@ CODES = {TIMED_OUT, NO_COORDINATOR, LOADING, NO_LEADER, OVER}
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_clients_try_again_on_what_they_are_told(code: ErrorCode) -> None:
+def test_clients_retry_on_the_reported_error(code: ErrorCode) -> None:
     """By the table in Kafka's documentation of its protocol, which kio carries."""
     assert code.retriable
 

@@ -73,7 +73,7 @@ def test_offsets_under_an_isolation_level_that_there_is_not(
     assert answer.topics[0].partitions[0].error_code is ErrorCode[told]
 
 
-def test_a_time_that_cannot_be_asked_for_is_told_first() -> None:
+def test_a_time_that_cannot_be_asked_for_is_reported_first() -> None:
     wanted = {"timestamp": -9, "current_leader_epoch": -1}
     topics = [{"name": "t", "partitions": [wanted]}]
     answer = World().send(
@@ -120,7 +120,7 @@ def test_acks_are_looked_at_after_the_partition_and_the_batchs_frame() -> None:
         ({"replication_factor": 1}, ErrorCode.invalid_partitions),
     ],
 )
-def test_of_a_new_topics_faults_the_configs_are_told_first(
+def test_of_a_new_topics_faults_the_configs_are_reported_first(
     fields: dict[str, Any], told: ErrorCode
 ) -> None:
     topic = new_topic("new", 0, configs=fields.get("configs", ()))

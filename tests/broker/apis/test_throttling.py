@@ -59,7 +59,7 @@ def test_a_throttled_answer_is_whole_and_says_for_how_long(
         assert call.answer.responses[0].partitions[0].records
 
 
-def test_a_debt_that_is_paid_by_the_time_of_the_answer_throttles_nobody() -> None:
+def test_a_debt_that_is_paid_by_the_time_of_the_answer_throttles_no_client() -> None:
     world = World()
     world.pass_ms(THROTTLED_MS)
     call = world.start(ApiKey.METADATA, 12, noted=NOTED)
@@ -67,7 +67,7 @@ def test_a_debt_that_is_paid_by_the_time_of_the_answer_throttles_nobody() -> Non
     assert call.answer.throttle_time == timedelta(0)
 
 
-def test_who_wants_no_answer_is_held_back_all_the_same() -> None:
+def test_a_client_that_wants_no_answer_is_throttled() -> None:
     world = World()
     world.create("t")
     fields = produce_fields({("t", 0): batch(b"y")}) | {"acks": 0}
@@ -76,7 +76,7 @@ def test_who_wants_no_answer_is_held_back_all_the_same() -> None:
     assert not call.response.pieces
 
 
-def test_who_is_over_its_quota_is_told_when_to_come_again() -> None:
+def test_a_client_over_its_quota_receives_its_throttle_time() -> None:
     world = World()
     noted = {**NOTED, "refusal": OVER_QUOTA}
     call = world.start(

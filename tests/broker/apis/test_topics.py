@@ -93,7 +93,7 @@ def test_minus_one_stands_for_the_brokers_defaults() -> None:
         ),
     ],
 )
-def test_what_cannot_be_created_is_refused_and_leaves_nothing(
+def test_an_invalid_topic_is_refused_and_leaves_nothing(
     topic: dict[str, Any], error: ErrorCode
 ) -> None:
     world = World()
@@ -208,7 +208,7 @@ def test_deletion_can_be_switched_off(version: int, error: ErrorCode) -> None:
     assert "t" in world.broker.coordinator.admin.topics
 
 
-def test_those_who_wait_for_a_deleted_topic_are_answered() -> None:
+def test_requests_that_wait_for_a_deleted_topic_are_answered() -> None:
     world = World()
     world.create("t")
     key = ("t", 0)

@@ -145,7 +145,7 @@ def test_a_first_message_of_another_form_is_refused(first: bytes) -> None:
         server().respond(first)
 
 
-def test_nobody_acts_for_another() -> None:
+def test_no_user_acts_for_another() -> None:
     with pytest.raises(SaslRefused) as caught:
         server().respond(b"n,a=admin,n=user,r=c")
     assert "different from username" in str(caught.value.shown)

@@ -262,7 +262,7 @@ def test_a_super_user_may_do_what_is_denied_to_everybody() -> None:
     assert not writes(tested, parse_principal("Robot:root"))
 
 
-def test_operations_are_told_as_bits() -> None:
+def test_operations_are_reported_as_bits() -> None:
     tested = authorizer({ON_A: frozenset({ALLOWS_ALICE})})
     found = tested.operations(
         Client(parse_principal("User:alice")), ResourceType.TOPIC, "a"

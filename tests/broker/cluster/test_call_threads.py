@@ -103,7 +103,7 @@ def test_as_many_threads_work_as_are_asked_for(threads: int) -> None:
     assert (threading.current_thread() in workers) is (threads == 1)
 
 
-def test_what_a_call_raises_is_raised_and_those_that_wait_are_not_begun() -> None:
+def test_an_exception_of_a_call_is_raised_and_waiting_calls_do_not_begin() -> None:
     calls = CallThreads(2)
     begun: list[int] = []
     go_on = threading.Event()
@@ -121,7 +121,7 @@ def test_what_a_call_raises_is_raised_and_those_that_wait_are_not_begun() -> Non
     assert len(begun) <= 2
 
 
-def test_who_is_interrupted_does_not_wait_for_threads_at_work() -> None:
+def test_an_interrupted_caller_does_not_wait_for_busy_threads() -> None:
     calls = CallThreads(2)
     go_on, begun = threading.Event(), threading.Event()
 
@@ -184,7 +184,7 @@ async def test_without_a_thread_the_caller_makes_the_call_once() -> None:
     assert not takes_calls(calls)
 
 
-async def test_what_the_caller_made_no_later_thread_makes_again(
+async def test_files_that_the_caller_made_no_later_thread_makes_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls, made, ended = CallThreads(1), [], trio.Event()

@@ -74,7 +74,7 @@ A, B, C = ("a", 0), ("b", 0), ("c", 0)
 NOTHING = {A: row(), B: row(), C: row()}
 
 
-def test_a_session_remembers_what_is_wanted_and_tells_only_news(
+def test_a_session_remembers_what_is_wanted_and_reports_only_news(
     sessions: FetchSessions,
 ) -> None:
     reader = Reader(sessions)
@@ -149,7 +149,7 @@ def test_epoch_zero_begins_anew(sessions: FetchSessions) -> None:
         ({"uses_topic_ids": True}, ErrorCode.fetch_session_topic_id_error),
     ],
 )
-def test_what_does_not_fit_the_session_is_refused_and_ends_nothing(
+def test_a_request_of_a_wrong_epoch_is_refused_and_ends_nothing(
     sessions: FetchSessions, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     reader = Reader(sessions)
@@ -203,7 +203,7 @@ def test_a_session_may_begin_with_nothing(sessions: FetchSessions) -> None:
     assert reader.fetch({A: 0}, NOTHING) == [A]
 
 
-def test_where_all_are_in_use_a_larger_session_takes_the_place_of_a_smaller() -> None:
+def test_a_larger_session_replaces_a_smaller_one_in_a_full_cache() -> None:
     """Kafka's rule: not within the first two minutes, and never for an equal one."""
     sessions = FetchSessions(2, random.Random(1))
     small, large = Reader(sessions), Reader(sessions)

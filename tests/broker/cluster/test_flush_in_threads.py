@@ -76,7 +76,7 @@ async def test_nothing_to_flush_costs_no_thread(log: Log) -> None:
     assert file.syncs == 0
 
 
-async def test_who_comes_during_a_flush_shares_the_next(log: Log) -> None:
+async def test_requests_during_a_flush_share_the_next(log: Log) -> None:
     file = slow(log)
     flush = SharedFlush(lambda: START_MS, call_in_thread)
     done: list[int] = []

@@ -35,7 +35,7 @@ def test_an_id_that_is_given_to_two_names_belongs_to_the_later_one() -> None:
     assert cache.topic("a") is cache.topic("b") is None
 
 
-def test_who_asks_for_a_partition_that_others_have_is_to_look_for_them() -> None:
+def test_a_client_of_a_partition_held_elsewhere_refreshes_its_metadata() -> None:
     """Kafka's ``getPartitionOrError``: only what nobody told of does not exist."""
     world = World()
     elsewhere = update_metadata(("t", 3), leader=1, replicas=(1, 2), topic_id=ONE)

@@ -31,7 +31,7 @@ def settings(reads: Reads, is_here: Callable[[str], bool]) -> TopicSettings:
     return TopicSettings(reads, lambda: config, 7, is_here)
 
 
-def test_who_has_logs_here_is_read_once_until_forgotten() -> None:
+def test_configs_of_a_topic_with_logs_are_read_once_until_forgotten() -> None:
     reads = Reads({"t": {"min.insync.replicas": "3"}})
     known = settings(reads, lambda topic: True)
     assert [known.min_insync("t") for _ in range(3)] == [3, 3, 3]
@@ -42,7 +42,7 @@ def test_who_has_logs_here_is_read_once_until_forgotten() -> None:
 
 
 @pytest.mark.parametrize("replica", ["0:7", "*"])
-def test_who_has_no_log_here_is_told_and_not_remembered(replica: str) -> None:
+def test_configs_of_a_topic_without_logs_are_read_each_time(replica: str) -> None:
     reads = Reads({"t": {"leader.replication.throttled.replicas": replica}})
     known = settings(reads, lambda topic: False)
     assert known.throttles_leader(TopicPartition("t", 0))

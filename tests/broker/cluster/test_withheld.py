@@ -65,7 +65,7 @@ def test_a_record_is_shown_when_it_is_durable() -> None:
     assert partition.high_watermark == 2
 
 
-def test_who_flushes_by_time_withholds_by_time() -> None:
+def test_a_log_flushed_by_time_withholds_by_time() -> None:
     partition = leader(flush_ms=1000)
     append(partition)
     flushing.flush(partition.log, NOW_MS)

@@ -31,12 +31,12 @@ LATER = {
 }
 
 
-def test_what_kafka_alters_for_all_brokers_is_alterable_and_nothing_else() -> None:
+def test_keys_that_kafka_alters_for_all_brokers_are_alterable_and_no_others() -> None:
     for_all = {name for name, mode in KAFKA.items() if mode == "cluster-wide"}
     assert {n for n in KEYS if is_alterable(n)} == for_all | THROTTLES | LATER
 
 
-def test_what_kafka_alters_for_one_broker_only_is_of_listeners_and_security() -> None:
+def test_keys_altered_for_one_broker_only_concern_listeners_and_security() -> None:
     for_one = {name for name, mode in KAFKA.items() if mode == "per-broker"}
     of_listeners = {
         "advertised.listeners",
@@ -100,7 +100,7 @@ def test_threads_are_at_most_halved_or_doubled(
     assert str(caught.value) == f"{failed}, {refused}"
 
 
-def test_what_kafka_keeps_to_itself_and_other_releases_have_is_internal() -> None:
+def test_internal_keys_of_kafka_and_of_other_releases_are_internal() -> None:
     told = {
         name
         for name in json.loads((HERE / "kafka-keys.json").read_text())

@@ -297,7 +297,7 @@ def test_bad_protocol_map_is_refused(written: str, expected: str) -> None:
     )
 
 
-def test_address_that_nobody_can_reach_is_not_advertised() -> None:
+def test_address_that_no_client_can_reach_is_not_advertised() -> None:
     refused(
         "advertised.listeners", "an address that", listeners="PLAINTEXT://0.0.0.0:1"
     )
@@ -394,7 +394,7 @@ def test_log_dirs_win_over_log_dir() -> None:
     assert config.log_dirs == ("/c",)
 
 
-def test_log_dirs_are_places_that_somebody_named(tmp_path: Path) -> None:
+def test_log_dirs_are_places_that_the_operator_named(tmp_path: Path) -> None:
     """Kafka's rules: commas may be doubled, directories may not, and there is one."""
     assert given(log_dirs="/a,, /b/ ,").log_dirs == ("/a", "/b")
     assert given(log_dirs="/").log_dirs == ("/",)

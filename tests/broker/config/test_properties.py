@@ -142,7 +142,7 @@ def test_a_file_of_a_vendor_names_all_its_own_keys_or_is_read(tmp_path: Path) ->
         (b"a=1\nb=\xff", 2),
     ],
 )
-def test_what_is_no_utf_8_is_refused_with_file_and_line(
+def test_bytes_that_are_no_utf_8_are_refused_with_file_and_line(
     tmp_path: Path, content: bytes, line: int
 ) -> None:
     path = tmp_path / "server.properties"

@@ -90,7 +90,7 @@ def loaded(**settings: str) -> BrokerConfig:
         ),
     ],
 )
-def test_a_listener_that_could_admit_nobody_stops_the_start(
+def test_a_listener_that_could_admit_no_client_stops_the_start(
     settings: dict[str, str], key: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -26,7 +26,7 @@ OF_SECURITY = sorted(
         *OF_SECURITY,
     ],
 )
-def test_what_promises_security_stops_the_start(name: str) -> None:
+def test_unserved_security_keys_stop_the_start(name: str) -> None:
     for written in (name, f"listener.name.plaintext.{name}"):
         with pytest.raises(ConfigError) as caught:
             BrokerConfig.load(None, {written: "something"})
@@ -61,7 +61,7 @@ def test_an_error_does_not_tell_a_password() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_what_kafka_calls_a_password_is_one() -> None:
+def test_passwords_are_those_of_kafka() -> None:
     theirs = {name for name, (kind, *_) in KAFKA.items() if kind == "PASSWORD"}
     ours = {n for n, key in KEYS.items() if key.type is ConfigType.PASSWORD}
     assert theirs == ours & KAFKA.keys()

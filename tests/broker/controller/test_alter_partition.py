@@ -81,7 +81,7 @@ def test_a_broker_that_is_not_the_registered_one_proposes_nothing(world, epoch):
     assert refused.value.code is ErrorCode.stale_broker_epoch
 
 
-def test_who_completes_a_reassignment_and_leads_no_more_is_told_so(world):
+def test_a_former_leader_that_completes_a_reassignment_is_refused(world):
     world.create_topic("t", (1,))
     reassign(world, (2,))
     assert join_isr(world, 1, 2) is ErrorCode.new_leader_elected

@@ -25,14 +25,14 @@ from broker.controller.selectors import unclean_leader
 from tests.broker.controller.machine import ControllerMachine
 
 
-def test_whatever_happens():
+def test_invariants_hold_after_any_sequence_of_events():
     run_state_machine_as_test(
         ControllerMachine,
         settings=settings(max_examples=60, stateful_step_count=40),
     )
 
 
-def test_whatever_happens_and_others_run_after_every_partition(monkeypatch):
+def test_invariants_hold_when_others_run_after_every_partition(monkeypatch):
     """A controller may die in each of its pauses, too."""
     monkeypatch.setattr(decisions, "PAUSE_ITEMS", 1)
     run_state_machine_as_test(

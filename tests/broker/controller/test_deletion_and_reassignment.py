@@ -93,7 +93,7 @@ def test_a_new_controller_goes_on_with_a_deletion(world):
     assert "t" not in world.znodes.topics
 
 
-def test_what_is_not_there_is_not_deleted(world):
+def test_an_unknown_topic_is_not_deleted(world):
     world.delete_topic("t")
     assert world.decisions[-1] == ForgetDeletions(("t",))
     assert world.znodes.deletions == set()
@@ -241,7 +241,7 @@ def test_a_second_target_takes_the_place_of_the_first(make_world):
         (None, ErrorCode.no_reassignment_in_progress),
     ],
 )
-def test_what_cannot_be_reassigned_is_refused(world, target, code):
+def test_an_invalid_reassignment_is_refused(world, target, code):
     world.create_topic("t", (1, 2))
     assert reassign(world, target).code is code
     unknown = TopicPartition("u", 0)
@@ -307,7 +307,7 @@ def test_the_znode_of_reassignments_empties_as_they_end(world):
     assert world.znodes.reassignments == {}
 
 
-def test_what_is_asked_for_later_goes_before_the_znode(world):
+def test_a_later_request_takes_precedence_over_the_znode(world):
     world.create_topic("t", (1, 2))
     world.znodes.reassignments = {KEY: (2, 3)}
     world.run(world.core.reassignments_in_znode(dict(world.znodes.reassignments)))

@@ -113,7 +113,7 @@ def test_the_last_in_sync_stays_in_the_isr_when_it_dies(world):
     assert leader_and_isr(world) == (1, 2, (1,))
 
 
-def test_who_missed_records_does_not_lead(world):
+def test_a_replica_that_missed_records_does_not_lead(world):
     world.create_topic("t", (1, 2))
     stop(world, 2)
     stop(world, 1)
@@ -121,7 +121,7 @@ def test_who_missed_records_does_not_lead(world):
     assert leader_and_isr(world) == (-1, 2, (1,))
 
 
-def test_who_missed_records_leads_where_the_topic_allows_it(world):
+def test_a_replica_that_missed_records_leads_where_the_topic_allows_it(world):
     world.create_topic("t", (1, 2))
     stop(world, 2)
     stop(world, 1)
@@ -204,7 +204,7 @@ def test_a_preferred_leader_leads_again_and_the_isr_stays(world):
     assert leader_and_isr(world) == (1, 2, (2, 1))
 
 
-def test_what_elect_leaders_answers(world):
+def test_answers_of_elect_leaders(world):
     world.create_topic("t", (1, 2))
     unknown = TopicPartition("t", 7)
     assert elect(world, unknown) is ErrorCode.unknown_topic_or_partition
@@ -284,7 +284,7 @@ def test_a_stopping_broker_hands_over_what_it_leads_and_stops_to_follow(world):
     assert 1 in told
 
 
-def test_it_is_told_what_nobody_else_can_lead(world):
+def test_a_stopping_broker_learns_of_partitions_without_another_leader(world):
     world.create_topic("t", (1, 2), (1,))
     stop(world, 2)
     assert shut_down(world, 1) == (KEY,)
@@ -294,7 +294,7 @@ def test_it_is_told_what_nobody_else_can_lead(world):
     assert shut_down(world, 1) == (KEY,)
 
 
-def test_who_stops_is_not_elected(world):
+def test_a_stopping_broker_is_not_elected(world):
     world.create_topic("t", (1, 2, 3))
     shut_down(world, 2)
     stop(world, 1)

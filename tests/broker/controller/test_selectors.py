@@ -21,20 +21,20 @@ SOME = st.frozensets(BROKERS)
 
 
 @given(assignment=REPLICAS, isr=SOME, live=SOME)
-def test_offline_elects_the_first_who_is_live_and_in_sync(assignment, isr, live):
+def test_offline_elects_the_first_live_replica_in_sync(assignment, isr, live):
     able = [each for each in assignment if each in isr & live]
     assert offline_leader(assignment, isr, live) == (able[0] if able else None)
     assert reassigned_leader(assignment, isr, live) == (able[0] if able else None)
 
 
 @given(assignment=REPLICAS, live=SOME)
-def test_unclean_elects_the_first_who_is_live(assignment, live):
+def test_unclean_elects_the_first_live_replica(assignment, live):
     able = [each for each in assignment if each in live]
     assert unclean_leader(assignment, live) == (able[0] if able else None)
 
 
 @given(assignment=REPLICAS, isr=SOME, live=SOME)
-def test_preferred_elects_the_first_replica_or_nobody(assignment, isr, live):
+def test_preferred_elects_the_first_replica_or_none(assignment, isr, live):
     leader = preferred_leader(assignment, isr, live)
     able = bool(assignment) and assignment[0] in isr & live
     assert leader == (assignment[0] if able else None)

@@ -117,7 +117,9 @@ class CoordinatorContract:
 
         self.run(scenario)
 
-    def test_a_topic_is_led_in_all_its_partitions_before_clients_are_told(self) -> None:
+    def test_a_topic_is_led_in_all_its_partitions_before_clients_learn_of_it(
+        self,
+    ) -> None:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 broker = place.broker
@@ -195,7 +197,7 @@ class CoordinatorContract:
 
         self.run(scenario)
 
-    def test_of_two_extensions_the_later_hears_of_the_earlier(self) -> None:
+    def test_of_two_extensions_the_later_learns_of_the_earlier(self) -> None:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 broker = place.broker

@@ -36,7 +36,7 @@ class Late(RetryingZnodes):
 
 
 @pytest.mark.parametrize("reads", ["some topics", "all"])
-def test_what_is_altered_during_a_read_is_in_force_after_it(reads: str) -> None:
+def test_configs_altered_during_a_read_are_in_force_after_it(reads: str) -> None:
     async def scenario(zoo: Zoo) -> None:
         session = await zoo.opened("zoo:2181")
         znodes = RetryingZnodes(session)

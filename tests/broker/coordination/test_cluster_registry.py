@@ -114,7 +114,7 @@ def after(state: dict[str, Any], change: Change) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("loss", ["kill", "power"])
-def test_whatever_stops_it_a_change_is_there_or_was_not_answered(
+def test_a_change_is_durable_or_was_not_answered_wherever_it_stops(
     seed: int, loss: str
 ) -> None:
     rng = random.Random(seed)

@@ -220,7 +220,7 @@ class TestEmbeddedInOneDirectory(CoordinatorContract):
         assert broker.led["t", 0] > 0
         assert broker.led["t", 1] > 41
 
-    def test_a_log_that_nobody_knows_becomes_a_topic_that_the_next_life_knows(
+    def test_an_unknown_log_becomes_a_topic_after_a_restart(
         self, place: Directories, broker: Witness
     ) -> None:
         broker.held = {("found", 0): UNKNOWN_ID, ("found", 2): UNKNOWN_ID}

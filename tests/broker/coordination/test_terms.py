@@ -43,7 +43,7 @@ class Interrupted(RetryingZnodes):
         return await super().get(path, watch=watch)
 
 
-def test_who_is_deposed_while_it_looks_does_not_govern_in_the_next_ones_name() -> None:
+def test_a_controller_deposed_during_a_read_does_not_act_in_the_next_term() -> None:
     async def scenario(zoo: Zoo) -> None:
         session = await zoo.opened("zoo:2181")
         ours = RetryingZnodes(session)
@@ -66,7 +66,9 @@ def test_who_is_deposed_while_it_looks_does_not_govern_in_the_next_ones_name() -
 
 
 @pytest.mark.parametrize("asks_late", [False, True])
-def test_who_asks_as_a_term_ends_is_told_so(asks_late: bool) -> None:
+def test_requests_at_the_end_of_a_term_are_answered_not_controller(
+    asks_late: bool,
+) -> None:
     """It may have found the term before that, and come to it after."""
 
     async def scenario(zoo: Zoo) -> None:

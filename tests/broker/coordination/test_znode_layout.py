@@ -91,13 +91,13 @@ PARTITIONS = b'{"version":1,"partitions":[{"topic":"t","partition":3}]}'
         ),
     ],
 )
-def test_what_is_read_is_written_back(
+def test_znodes_are_written_back_as_read(
     data: bytes, again: Callable[[bytes], bytes]
 ) -> None:
     assert json.loads(again(data)) == json.loads(data)
 
 
-def test_what_they_mean() -> None:
+def test_meaning_of_the_layout_of_znodes() -> None:
     assert [str(each) for each in read_broker(BROKER).listeners] == [
         "PLAINTEXT://127.0.0.1:35187",
         "CONTROLLER://127.0.0.1:40001",
@@ -118,7 +118,7 @@ def test_what_they_mean() -> None:
     assert read_partitions(PARTITIONS) == [key]
 
 
-def test_what_older_brokers_wrote() -> None:
+def test_znodes_of_older_brokers() -> None:
     only = read_broker(b'{"version":1,"host":"h","port":9,"jmx_port":-1}')
     assert [str(each) for each in only.listeners] == ["PLAINTEXT://h:9"]
     third = read_broker(
@@ -137,7 +137,7 @@ def test_what_older_brokers_wrote() -> None:
     [b"", b"[]", b"{", b"null", b'{"version":9}', b'{"version":3}', b'{"version":1}'],
 )
 @pytest.mark.parametrize("read", [read_broker, read_topic, read_reassignment])
-def test_what_makes_no_sense_is_told_with_what_was_expected(
+def test_malformed_znodes_are_reported_with_the_expected_form(
     data: bytes, read: Callable[[bytes], Any]
 ) -> None:
     with pytest.raises(MalformedZnode, match="expected"):

@@ -345,7 +345,7 @@ def test_a_pending_member_that_leaves_is_awaited_no_longer(world) -> None:
 # ---- partitions come and go ---------------------------------------------------------
 
 
-def test_whoever_waits_is_sent_away_when_the_coordinator_moves(world) -> None:
+def test_waiting_members_are_answered_when_the_coordinator_moves(world) -> None:
     leader, follower = joined(world, 2)
     waiting = world.sync(follower, 1)
     partition = world.coordinator.partition_for("g")

@@ -36,7 +36,7 @@ def commit_held(world, offset: int):
 # ---- commit and fetch ---------------------------------------------------------------
 
 
-def test_what_is_committed_is_fetched(world) -> None:
+def test_committed_offsets_are_fetched(world) -> None:
     assert world.commit({T0: 10, T1: 20}) == {T0: NONE, T1: NONE}
     fetched = world.coordinator.offsets.fetch(
         "g", [TopicPartition(*T1), TopicPartition(*U0)], require_stable=False
@@ -92,7 +92,7 @@ def test_members_still_commit_while_others_join(world) -> None:
     assert world.commit({T0: 3}, follower, 1) == {T0: NONE}
 
 
-def test_nobody_commits_between_join_and_sync(world) -> None:
+def test_no_member_commits_between_join_and_sync(world) -> None:
     joined = world.join()
     world.advance(3_000)
     with fails_with(ErrorCode.rebalance_in_progress):
@@ -110,7 +110,7 @@ def test_members_of_an_emptied_group_cannot_commit(world) -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.illegal_generation, ErrorCode.group_id_not_found]
 )
-def test_a_member_of_a_group_that_is_not_there_is_told_in_its_versions_words(
+def test_a_member_of_an_unknown_group_gets_the_error_of_its_version(
     world, error
 ) -> None:
     with fails_with(error):

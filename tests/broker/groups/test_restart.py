@@ -165,7 +165,7 @@ def test_a_record_that_cannot_be_read_costs_nothing_else(world, caplog) -> None:
     assert "__consumer_offsets" in caplog.text
 
 
-def test_what_no_group_can_be_is_passed_over(world, caplog) -> None:
+def test_records_of_impossible_groups_are_skipped(world, caplog) -> None:
     """Two members of one id, a text that cannot be written again, a stray group."""
     world.commit({T0: 1})
     partition = world.coordinator.partition_for("g")
@@ -250,7 +250,7 @@ def test_groups_are_spread_as_java_spreads_them() -> None:
     assert partition_for("Hello World", 50) == 862545276 % 50
 
 
-def test_what_loads_is_due_to_whoever_read_the_clock_before(world) -> None:
+def test_loading_is_due_by_an_earlier_reading_of_the_clock(world) -> None:
     """Time passes between two looks at a clock; once a broker span and never loaded."""
     read = 0
 

@@ -104,7 +104,7 @@ def test_packing_a_bomb_anew_is_done_in_steps():
     assert log.size_bytes == len(prepared) < 20_000
 
 
-def test_what_a_bomb_would_be_unpacked_is_refused():
+def test_batches_that_unpack_to_too_much_are_refused():
     log = open_log(compression_type="uncompressed")
     with pytest.raises(KafkaError) as refused:
         log.append(large(ZSTD), 0, NOW_MS)

@@ -55,7 +55,7 @@ def test_names_are_kafkas():
         b"0\n1\na 0 1",
     ],
 )
-def test_what_is_no_checkpoint_is_reported_with_its_path(content):
+def test_a_malformed_checkpoint_is_reported_with_its_path(content):
     storage = disk()
     put(storage, "some-checkpoint", content)
     with pytest.raises(MalformedCheckpoint, match="/data/some-checkpoint: found"):
@@ -69,7 +69,7 @@ def test_no_file_is_an_empty_checkpoint():
 
 
 @pytest.mark.parametrize("content", [b"", b"0", b"0\n"])
-def test_what_kafka_has_created_and_not_written_yet_is_an_empty_checkpoint(content):
+def test_an_empty_file_of_kafka_is_an_empty_checkpoint(content):
     storage = disk()
     put(storage, "some-checkpoint", content)
     assert checkpoints.read_offsets(storage, HOME, "some-checkpoint") == {}

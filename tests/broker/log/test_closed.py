@@ -126,7 +126,7 @@ def test_a_device_that_fails_has_one_name(operation):
         reached = faults.reached
 
 
-def test_what_was_handed_out_stays_readable():
+def test_slices_of_a_closed_log_stay_readable():
     log = open_log()
     log.append(batch([b"v"]), 0, NOW_MS)
     piece = reading.read(log, 0, 100, 1)

@@ -106,7 +106,7 @@ def test_small_neighbours_become_one_segment():
     assert len(names) == 4
 
 
-def test_long_keys_are_told_apart():
+def test_long_keys_are_distinguished():
     log = open_log(**CONFIG)
     for end in (b"x", b"y", b"x"):
         put(log, (b"k" * 99 + end, b"v" + end))
@@ -178,7 +178,7 @@ def test_a_truncation_takes_back_what_was_compacted():
     assert log.cleaner_offset == 10
 
 
-def test_what_a_full_map_does_not_know_stays():
+def test_keys_beyond_a_full_map_are_kept():
     log = open_log(segment_bytes=500)
     put(log, (b"a", b"1"), (b"a", b"2"))
     put(log, (b"b", b"3"))

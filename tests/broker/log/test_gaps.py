@@ -52,9 +52,7 @@ def test_a_log_whose_older_segment_lost_its_end_is_what_comes_before(size):
     ],
     ids=["compacts", "is not known", "was compacted", "all was on disk"],
 )
-def test_what_stands_behind_a_gap_stays_if_compaction_or_the_disk_made_it(
-    opening, config
-):
+def test_records_behind_a_gap_of_compaction_or_the_disk_are_kept(opening, config):
     files = {
         "00000000000000000000.log": stored(batch([b"a"])),
         "00000000000000000003.log": stored(batch([b"d"]), base=3),
@@ -63,7 +61,7 @@ def test_what_stands_behind_a_gap_stays_if_compaction_or_the_disk_made_it(
     assert (offsets(log), log.log_end_offset) == ([0, 3], 4)
 
 
-def test_what_follows_a_gap_is_told_with_the_reason():
+def test_records_after_a_gap_are_reported_with_the_reason():
     files = {
         "00000000000000000000.log": stored(batch([b"a"])),
         "00000000000000000003.log": stored(batch([b"d"]), base=3),
@@ -83,7 +81,7 @@ def killed(log, **opening):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_a_follower_takes_from_a_compacted_leader_outlives_kills(seed):
+def test_records_from_a_compacted_leader_outlive_kills(seed):
     """The topic was compacted elsewhere and is ``delete`` by now; nothing is synced."""
     rng = random.Random(seed)
     log = open_log(segment_bytes=300)
@@ -115,7 +113,7 @@ def test_a_gap_of_more_offsets_than_a_segment_has_outlives_a_kill():
 
 
 @pytest.mark.parametrize("rounds", range(1, 8))
-def test_what_was_compacted_here_outlives_kills_under_another_policy(rounds):
+def test_compacted_records_outlive_kills_under_another_policy(rounds):
     """Killed anywhere within the compaction; no checkpoint was written since."""
     log = open_log(**compacting.CONFIG)
     for number in range(40):

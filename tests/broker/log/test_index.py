@@ -106,7 +106,7 @@ def test_truncate_removes_from_a_value_on(storage, column, written, keep):
     assert again.last() == (9000, 9000)
 
 
-def test_what_is_no_index_is_not_taken(storage):
+def test_a_malformed_index_is_not_used(storage):
     index = SparseIndex(storage, PATH, OFFSET_ENTRY)
     assert not index.load()
     good = SparseIndex(storage, PATH, OFFSET_ENTRY)

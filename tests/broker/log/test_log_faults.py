@@ -267,7 +267,7 @@ def test_a_cut_at_the_end_forgets_an_epoch_without_records():
 
 
 @pytest.mark.parametrize("then", ["append", "roll", "close"])
-def test_what_a_failed_write_left_behind_goes(then):
+def test_bytes_of_a_failed_write_are_removed(then):
     """Behind the end there may be whole batches, made by who knows whom."""
     storage = disk()
     log = open_log(storage)

@@ -343,7 +343,7 @@ def test_a_checkpoint_moves_recovery_points_without_a_flush_policy():
 
 
 @pytest.mark.parametrize("topic", ["a", "t" * 249])
-def test_what_is_set_aside_gets_a_name_that_nothing_has(topic):
+def test_a_directory_set_aside_gets_an_unused_name(topic):
     first = stray_name((topic, 3), ())
     second = stray_name((topic, 3), {first})
     third = stray_name((topic, 3), {first, second})

@@ -45,7 +45,7 @@ def filled(fail_at, error=errno.ENOSPC, reads=False):
 
 
 @pytest.mark.parametrize("again", [0, 1, 3])
-def test_whatever_sync_fails_nothing_confirmed_is_lost(again):
+def test_no_confirmed_record_is_lost_whichever_sync_fails(again):
     """``again`` more attempts to mend find the disk still full, each a call later."""
     at, taken_up = 0, 0
     while True:
@@ -172,7 +172,7 @@ def test_an_error_of_the_device_is_final():
         log.append(batch([b"x"]), 0, NOW_MS)
 
 
-def test_what_cannot_be_read_as_it_was_written_keeps_it_out_of_service():
+def test_unreadable_records_keep_a_log_out_of_service():
     storage, log, values = filled(1)
     with pytest.raises(KafkaError):
         flushing.flush(log)

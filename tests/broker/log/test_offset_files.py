@@ -28,7 +28,7 @@ def test_an_older_view_does_not_replace_a_newer_one() -> None:
     assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 2}
 
 
-def test_what_is_forgotten_stays_so_whatever_is_still_to_be_written() -> None:
+def test_forgotten_offsets_stay_forgotten_despite_pending_writes() -> None:
     storage, files = made()
     files.writing(HOME, {NAME: {A: 1, B: 1}}, files.view())()
     late = files.writing(HOME, {NAME: {A: 3, B: 2}}, files.view())
@@ -55,7 +55,7 @@ def test_a_topic_that_comes_again_writes_each_file_once() -> None:
     assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 1}
 
 
-def test_what_is_added_outlives_a_view_that_began_before() -> None:
+def test_added_offsets_outlive_an_earlier_view() -> None:
     storage, files = made()
     files.writing(HOME, {NAME: {B: 1}}, files.view())()
     view = files.view()

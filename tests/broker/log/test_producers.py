@@ -269,7 +269,7 @@ def test_producers_are_unknown_whose_batches_went_before_the_snapshot_was_writte
 
 
 @pytest.mark.parametrize("steps", range(5))
-def test_what_is_put_off_is_dropped_when_the_log_is_cut(steps):
+def test_deferred_work_is_dropped_when_the_log_is_cut(steps):
     log = crowded()
     send(log, 1, producer_id=7)
     work = flushing.snapshot_in_steps(log)

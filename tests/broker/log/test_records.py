@@ -55,7 +55,7 @@ def sample(size):
 
 @pytest.mark.parametrize("codec", ALL)
 @pytest.mark.parametrize("size", SIZES)
-def test_what_is_packed_is_unpacked(codec, size):
+def test_packed_records_are_unpacked(codec, size):
     data = sample(size)[:size]
     assert decompress(codec, compress(codec, data)) == data
     assert decompress(codec, memoryview(compress(codec, memoryview(data)))) == data

@@ -80,7 +80,7 @@ def test_zeros_behind_the_end_are_cut_off():
     assert (offsets(log), log.size_bytes) == ([0], len(whole))
 
 
-def test_what_is_read_in_several_pieces_is_checked_all_the_same(monkeypatch):
+def test_a_batch_read_in_pieces_is_checked(monkeypatch):
     batches = [batch([b"%d" % number * 30]) for number in range(8)]
     whole = stored(*batches)
     monkeypatch.setattr(repair, "_READ_BYTES", 2 * len(batches[0]) + 5)
@@ -304,7 +304,7 @@ def losses(files, **opening):
     return told
 
 
-def test_every_byte_that_is_cut_off_is_told_with_the_reason():
+def test_every_byte_that_is_cut_off_is_reported_with_the_reason():
     whole = stored(batch([b"a"]), batch([b"b"]))
     files = {
         "00000000000000000000.log": whole[:-1],
@@ -328,12 +328,12 @@ def test_every_byte_that_is_cut_off_is_told_with_the_reason():
     ],
     ids=["bit", "zeros", "offset"],
 )
-def test_the_reason_is_told(damage, reason):
+def test_the_reason_is_reported(damage, reason):
     (told,) = losses({"00000000000000000000.log": damage(stored(batch([b"a"])))})
     assert reason in told.reason
 
 
-def test_what_lies_before_the_start_is_told_too():
+def test_segments_before_the_log_start_are_reported():
     files = {"00000000000000000000.log": stored(batch([b"a"]))}
     (told,) = losses(files, log_start_offset=7)
     assert "before its start, 7" in told.reason

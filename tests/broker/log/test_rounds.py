@@ -168,7 +168,7 @@ def test_a_deleted_log_is_kept_for_a_while():
     assert manager.doomed.wait_ms(NOW_MS) is None
 
 
-def test_what_cannot_be_removed_is_tried_again():
+def test_failed_removals_are_repeated():
     now = [NOW_MS]
     manager = open_logs({"file_delete_delay_ms": 0}, now_ms=lambda: now[0])
     manager.delete_log(A)
@@ -233,7 +233,7 @@ def test_a_roll_syncs_nothing():
     assert {f"sync {name}" for name in names} <= set(calls.names)
 
 
-def test_what_compaction_replaced_does_not_hold_the_recovery_point_back():
+def test_compacted_segments_do_not_hold_the_recovery_point_back():
     """The copy is durable; nothing that ended is left to flush."""
     now = [NOW_MS]
     manager = open_logs(DIRTY, keys=(A,), now_ms=lambda: now[0])
@@ -296,7 +296,7 @@ def test_a_flush_of_what_ended_long_ago_leaves_the_rest_to_be_synced():
     assert log.durability.everything
 
 
-def test_where_logs_start_is_looked_at_when_it_is_written():
+def test_log_starts_are_read_when_their_checkpoint_is_written():
     """Two deletions of records whose threads finish in the other order."""
     manager = open_logs(SMALL)
     for key in (A, B):
@@ -311,7 +311,7 @@ def test_where_logs_start_is_looked_at_when_it_is_written():
     assert starts == {A: 5, B: 0}
 
 
-def test_where_a_log_started_is_not_said_of_the_next_one_of_its_name():
+def test_the_start_of_a_deleted_log_is_not_that_of_the_next_of_its_name():
     manager = open_logs(SMALL)
     fill(manager.logs[A], 9)
     trimming.delete_records_before(manager.logs[A], 3)

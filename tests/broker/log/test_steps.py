@@ -49,7 +49,7 @@ def test_an_error_of_the_device_is_thrown_in_where_the_call_was_asked_for():
 
 
 @pytest.mark.parametrize("inside", [run, lambda work: run(watched(work, lambda: True))])
-def test_any_other_error_ends_the_work_before_anybody_hears_of_it(inside):
+def test_any_other_error_ends_the_work_before_anybody_learns_of_it(inside):
     """Files that it holds are closed then, and not when the error is forgotten."""
     work = Work(failing_with(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):

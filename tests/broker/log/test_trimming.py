@@ -145,7 +145,7 @@ def test_epochs_begin_where_the_log_does():
 
 
 @pytest.mark.parametrize("offset", range(10))
-def test_the_log_begins_where_it_is_told(offset):
+def test_the_log_begins_at_the_reported_offset(offset):
     log = filled()
     trimming.delete_records_before(log, offset)
     assert log.log_start_offset == offset
@@ -172,7 +172,7 @@ def test_the_log_does_not_begin_beyond_its_end():
 
 @pytest.mark.parametrize("offset", range(10))
 @pytest.mark.parametrize("flushed", [True, False])
-def test_the_log_ends_where_it_is_told(offset, flushed):
+def test_the_log_ends_at_the_reported_offset(offset, flushed):
     log = filled()
     if flushed:
         flushing.flush(log)

@@ -97,7 +97,7 @@ def test_a_quantile_is_that_of_the_requests():
     assert found[key] == pytest.approx(PRODUCE_NS / 1e6, rel=1 / 16)
 
 
-def test_classes_are_told_apart():
+def test_classes_are_distinguished():
     found, _ = scraped()
     name = "doorkeeper_requestmetrics_totaltimems_count"
     assert found[name, ("class", "control")] == 10
@@ -115,7 +115,7 @@ def test_idle_ratios_are_those_since_the_last_scrape():
     assert ("kafka_network_socketserver_networkprocessoravgidle_percent",) in found
 
 
-def test_what_was_billed_to_planes_and_to_housekeeping_is_told():
+def test_cpu_of_planes_and_of_housekeeping_is_exported():
     found, _ = scraped()
     name = "doorkeeper_cpu_billed_seconds_total"
     billed_s = found[name, ("to", "plane data")]

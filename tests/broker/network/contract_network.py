@@ -208,7 +208,7 @@ class NetworkContract:
         await selector.wait()
         assert connection.fileno() not in dict(selector.poll())
 
-    async def test_what_was_taken_before_close_arrives(self, clock, ends):
+    async def test_bytes_taken_before_close_arrive(self, clock, ends):
         stream, connection, selector = ends
         connection.send(b"farewell")
         selector.unregister(connection)

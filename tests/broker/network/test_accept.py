@@ -64,7 +64,7 @@ async def test_a_connection_that_came_to_nothing_is_passed_over(autojump_clock, 
 
 
 @pytest.mark.parametrize("name", OF_THE_MACHINE)
-async def test_what_the_machine_lacks_is_waited_for(autojump_clock, name):
+async def test_accept_waits_for_missing_resources_of_the_machine(autojump_clock, name):
     await listener(name, name, name).accept()
     # Without a pause the acceptor would take the CPU from what frees descriptors.
     assert autojump_clock.current_time() == pytest.approx(0.3)

@@ -92,7 +92,7 @@ class Connection:
         pass
 
 
-def test_what_is_written_later_is_billed_to_the_request_that_is_answered():
+def test_later_writes_are_billed_to_the_answered_request():
     wire = Wire()
     one, two = wire.channel(1), wire.channel(2)
     assert not wire.selector.send(one, [b"x" * 25])
@@ -137,7 +137,7 @@ def test_a_connection_that_breaks_within_its_response_is_closed():
     wire.selector.check()
 
 
-def test_what_is_read_is_kept_for_the_request_that_is_not_whole_yet():
+def test_reading_time_is_kept_for_an_incomplete_request():
     wire = Wire()
     one, two = wire.channel(1), wire.channel(2)
     wire.selector.send(two, [b"y" * 15])

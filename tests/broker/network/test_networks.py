@@ -49,7 +49,7 @@ class TestMemoryNetwork(NetworkContract):
     def wire(self):
         return MemoryWire()
 
-    async def test_nobody_connects_where_nobody_listens(self, wire):
+    async def test_a_port_without_a_listener_refuses_connections(self, wire):
         with pytest.raises(ConnectionRefusedError):
             await wire.dial(1)
 

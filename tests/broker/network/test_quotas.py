@@ -105,7 +105,7 @@ async def test_a_listener_may_have_a_rate_of_its_own(autojump_clock):
     assert await waits_s(quotas, "C", 40) == [0] * 40
 
 
-async def test_how_long_an_acceptor_was_blocked_is_counted(nursery, autojump_clock):
+async def test_blocked_time_of_an_acceptor_is_counted(nursery, autojump_clock):
     quotas = quotas_of(ConnectionLimits(total=1))
     await quotas.wait_for_slot("A")
     quotas.open("A", "10.0.0.1")

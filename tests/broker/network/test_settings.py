@@ -49,7 +49,7 @@ def test_an_override_of_a_host_is_one_of_each_of_its_addresses() -> None:
     assert found.per_address_overrides == {"10.0.0.1": 3, "10.0.0.2": 3, "10.0.0.9": 0}
 
 
-def test_a_listener_has_bounds_of_its_own_where_its_prefix_says_so() -> None:
+def test_a_listener_has_bounds_of_its_own_by_its_prefix() -> None:
     found = connection_limits(
         BrokerConfig.from_written(
             {

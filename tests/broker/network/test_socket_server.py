@@ -176,7 +176,7 @@ class TestInMemory(ServerContract):
                 assert await client.ask(correlation_id=9) == (9, b"")
             assert harness.connections == [46]
 
-    async def test_who_waits_before_the_start_is_numbered_by_the_order_of_listeners(
+    async def test_connections_before_the_start_are_numbered_by_the_order_of_listeners(
         self, clock, wire
     ):
         """So that a run is the same whatever order Trio runs its tasks in."""

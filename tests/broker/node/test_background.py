@@ -109,7 +109,7 @@ def test_a_group_whose_timer_fails_is_tried_again_and_others_expire(
     world.check()
 
 
-def test_what_fails_in_the_background_is_a_metric() -> None:
+def test_background_failures_are_a_metric() -> None:
     world = World()
     assert set(failures(world)) == {
         "Produce purgatory",

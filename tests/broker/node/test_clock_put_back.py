@@ -193,7 +193,7 @@ def test_a_session_lasts_as_long_as_it_was_to_last() -> None:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_to_be_flushed_after_a_while_is(how: str, seed: int) -> None:
+def test_a_log_is_flushed_after_its_flush_interval(how: str, seed: int) -> None:
     world = World(SETTINGS)
     world.create("t", flush_ms="1000")
     assert produce(world, b"0").error_code is NONE
@@ -206,7 +206,7 @@ def test_what_is_to_be_flushed_after_a_while_is(how: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_what_was_deleted_goes_when_it_was_to_go(how: str) -> None:
+def test_a_deleted_log_is_removed_after_its_delay(how: str) -> None:
     world = World({**SETTINGS, "log.segment.delete.delay.ms": str(MINUTE_MS)})
     world.create("t")
     world.send(ApiKey.DELETE_TOPICS, 5, topic_names=["t"])

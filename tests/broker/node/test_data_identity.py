@@ -106,7 +106,7 @@ def test_topics_are_adopted_where_no_registry_is_left() -> None:
     assert after.send(ApiKey.INIT_PRODUCER_ID, 4).producer_id >= 1000
 
 
-def test_what_was_adopted_is_kept_until_an_operator_says_for_how_long() -> None:
+def test_adopted_logs_are_kept_until_an_operator_sets_the_retention() -> None:
     before = filled({**ONE, "log.retention.ms": "1000", "log.segment.bytes": "1024"})
     for _ in range(3):
         before.produce("other", b"x" * 600)

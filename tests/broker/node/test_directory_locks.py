@@ -24,7 +24,7 @@ TAKEN = "a directory no other broker uses"
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["memory", "files"])
-def test_who_holds_a_lock_holds_it_alone_and_until_it_lets_go(
+def test_a_directory_lock_has_one_holder_until_release(
     real: bool, tmp_path: Path
 ) -> None:
     storage: Storage = RealStorage() if real else MemoryStorage()
@@ -59,7 +59,7 @@ def test_nothing_is_written_into_a_directory_that_another_holds() -> None:
     del held
 
 
-def test_what_a_start_knows_is_what_the_last_broker_left(
+def test_a_start_finds_the_state_of_the_last_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The last one ends between the first step of a start and the lock."""

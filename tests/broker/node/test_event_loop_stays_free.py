@@ -130,7 +130,7 @@ def producer_ids(world: World) -> None:
         assert answer.error_code is NONE
 
 
-def test_what_admins_ask_for_syncs_elsewhere() -> None:
+def test_requests_of_admins_sync_in_other_threads() -> None:
     world, guard = guarded()
     create(world, "t")
     alter(world, "t", retention_ms="1000")

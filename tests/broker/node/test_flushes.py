@@ -83,7 +83,7 @@ class Flushed:
         pytest.fail("what is due is not done")
 
 
-def test_who_comes_while_a_flush_is_under_way_shares_the_next_one() -> None:
+def test_requests_during_a_flush_share_the_next_one() -> None:
     it = Flushed()
     for number in range(4):
         it.ask(number)
@@ -134,7 +134,7 @@ def test_all_who_wait_for_a_flush_that_fails_are_refused(
         assert it.told[2:] == [(3, refused)]
 
 
-def test_whoever_is_told_may_ask_again_and_comes_behind_the_others() -> None:
+def test_an_answered_request_may_flush_again_behind_the_others() -> None:
     it = Flushed()
     it.log.append(batch([b"x"]), 0, NOW_MS)
     it.flushes.add(it.log, lambda fault: it.ask(7))
@@ -215,7 +215,7 @@ def commit(offset: int) -> dict[str, object]:
     return {"group_id": "g", "generation_id": -1, "topics": [topic]}
 
 
-def test_who_waits_is_refused_where_no_flush_can_be_started() -> None:
+def test_waiting_requests_are_refused_where_no_flush_can_start() -> None:
     it = Flushed()
 
     def refuse(call: BlockingCall, done: Done) -> None:

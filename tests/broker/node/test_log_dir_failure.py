@@ -207,7 +207,7 @@ def test_the_last_directory_that_fails_ends_the_broker() -> None:
         world.pass_ms(0)
 
 
-def test_a_start_without_any_directory_is_refused_and_says_why() -> None:
+def test_a_start_without_any_directory_is_refused_and_states_the_reason() -> None:
     faults = BadDisk(BAD, GOOD)
     faults.broken = True
     with pytest.raises(ConfigError, match=r"log.dirs: .*broken"):
@@ -225,7 +225,7 @@ def test_the_registry_goes_on_with_the_copies_that_can_be_written() -> None:
     assert "later" in World(SETTINGS, storage).broker.coordinator.admin.topics
 
 
-def test_whoever_waits_for_a_failed_partition_is_answered() -> None:
+def test_requests_that_wait_for_a_failed_partition_are_answered() -> None:
     world = filled(BAD)
     (bad, *_) = [n for n, home in homes(world).items() if home == BAD]
     waiting = world.start(

@@ -53,7 +53,7 @@ def driven(steps: Generator[None, None, int]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_it_is_found_at_every_place_before_those_behind(key: int, version: int) -> None:
+def test_the_first_error_is_found_at_every_position(key: int, version: int) -> None:
     struct = response_type(key, version)
     codes = iter(ERRORS)
     told(struct, codes)
@@ -86,7 +86,7 @@ def test_rows_without_errors_are_not_looked_through() -> None:
     assert driven(first_error(ApiKey.API_VERSIONS, 3, answer)) == (0, 0)
 
 
-def test_it_is_looked_for_in_steps() -> None:
+def test_the_first_error_is_searched_in_steps() -> None:
     rows = [SimpleNamespace(error_code=NONE, partitions=()) for _ in range(2_000)]
     rows[-1].error_code = ErrorCode.leader_not_available
     found = driven(first_error(ApiKey.METADATA, 9, SimpleNamespace(topics=rows)))

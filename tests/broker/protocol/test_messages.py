@@ -48,7 +48,9 @@ def test_a_handler_names_the_request_of_its_key(key: int) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_what_is_decoded_has_the_fields_of_all_versions(key: int, version: int) -> None:
+def test_decoded_messages_have_the_fields_of_all_versions(
+    key: int, version: int
+) -> None:
     for entity in (request_type(key, version), response_type(key, version)):
         if not issubclass(entity, Versioned):
             name = ApiKey(key).name.lower()

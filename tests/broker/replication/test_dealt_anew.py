@@ -7,7 +7,7 @@ from tests.broker.replication.replica import Replica, T
 from tests.broker.replication.test_stored_once import Replicas
 
 
-def test_what_was_asked_before_counts_no_more_when_the_partition_is_back() -> None:
+def test_answers_to_earlier_fetches_do_not_count_for_a_returned_partition() -> None:
     """Else what the other fetcher got, and the leader counts on, would be cut again."""
     replicas = Replicas()
     replicas.begin()

@@ -60,7 +60,7 @@ def test_an_answer_settles_what_was_asked(code):
 
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("changes", [{"leader_epoch": 4}, {"proposed_isr": (1, 3)}])
-def test_what_has_been_proposed_since_stays_open(code, changes):
+def test_later_proposals_stay_open(code, changes):
     """Else a refusal for the former epoch would silence the leader for good."""
     partition = leader()
     proposals = IsrProposals(lambda changed: None)

@@ -24,7 +24,7 @@ def _is_out_of_service(follower: Replica) -> None:
     disk.faults = Faults()
 
 
-def test_it_is_left_alone_and_asked_again() -> None:
+def test_a_partition_out_of_service_is_skipped_and_fetched_again() -> None:
     replicas = Replicas()
     replicas.begin()
     replicas.sends_and_is_answered(0, [1])

@@ -173,7 +173,7 @@ async def test_a_fault_costs_a_piece_and_a_pause(world: Any) -> None:
 
 
 @simulated("wfq", seats=1)
-async def test_what_pieces_use_is_billed_to_their_flow(world: Any) -> None:
+async def test_cpu_of_pieces_is_billed_to_their_flow(world: Any) -> None:
     pieces = Pieces(world, 50)
     await pieces.run()
     assert world.planes[0].attained_ns == 50 * STEP_NS

@@ -121,7 +121,7 @@ def replica(tmp_path: Path) -> Replica:
     return Replica(tmp_path)
 
 
-def test_what_is_appended_is_read_back_after_a_restart(
+def test_appended_records_are_read_back_after_a_restart(
     tmp_path: Path, replica: Replica
 ) -> None:
     replica.lead()

@@ -64,7 +64,7 @@ def test_moving_deadlines_for_ever_takes_no_more_room() -> None:
     assert len(timers._by_deadline) <= 64 + 1
 
 
-def test_whoever_sleeps_is_told_of_an_earlier_deadline_and_of_no_other() -> None:
+def test_a_sleeper_is_woken_for_an_earlier_deadline_only() -> None:
     told: list[int | None] = []
     timers = Timers[str](lambda: told.append(timers.next_ns()))
     for key, at_ns in [("a", 9), ("b", 12), ("a", 11), ("b", 5), ("c", 8)]:

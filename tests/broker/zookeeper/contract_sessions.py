@@ -89,7 +89,9 @@ class SessionsContract:
 
         self.run(scenario)
 
-    def test_who_watches_data_and_children_hears_of_a_deletion_once(self) -> None:
+    def test_a_watcher_of_data_and_children_is_notified_of_a_deletion_once(
+        self,
+    ) -> None:
         async def scenario(chroot: OwnChroot) -> None:
             async with chroot.open() as zk:
                 await zk.create("/p")

@@ -37,7 +37,7 @@ class ZnodesContract:
 
     # ---- znodes ---------------------------------------------------------------------
 
-    def test_what_was_written_is_read(self) -> None:
+    def test_written_znodes_are_read(self) -> None:
         async def scenario(chroot: OwnChroot) -> None:
             async with chroot.open() as zk:
                 assert await zk.create("/a", b"one") == "/a"
@@ -89,7 +89,7 @@ class ZnodesContract:
 
         self.run(scenario)
 
-    def test_what_cannot_be_is_told_by_name(self) -> None:
+    def test_impossible_operations_are_reported_by_name(self) -> None:
         async def scenario(chroot: OwnChroot) -> None:
             async with chroot.open() as zk:
                 await zk.create("/a")

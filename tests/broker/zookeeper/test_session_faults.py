@@ -41,7 +41,7 @@ async def until_there_are(zoo: Zoo, count: int) -> None:
 # ---- cuts ---------------------------------------------------------------------------
 
 
-def test_what_waits_for_its_answer_when_the_line_breaks_is_lost_perhaps_done() -> None:
+def test_unanswered_requests_of_a_broken_connection_are_lost_or_done() -> None:
     async def scenario(zoo: Zoo) -> None:
         zk = await zoo.opened("zoo:2181")
         outcomes = []
@@ -68,7 +68,7 @@ def test_what_waits_for_its_answer_when_the_line_breaks_is_lost_perhaps_done() -
     with_zoo(scenario)
 
 
-def test_what_is_asked_while_there_is_no_connection_waits_for_the_next() -> None:
+def test_requests_without_a_connection_wait_for_the_next() -> None:
     async def scenario(zoo: Zoo) -> None:
         zk = await zoo.opened("zoo:2181")
         await zoo.stop(2181)
@@ -91,7 +91,7 @@ def test_what_is_asked_while_there_is_no_connection_waits_for_the_next() -> None
     with_zoo(scenario)
 
 
-def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
+def test_abandoned_requests_are_not_sent() -> None:
     async def scenario(zoo: Zoo) -> None:
         zk = await zoo.opened("zoo:2181")
         await zoo.stop(2181)
@@ -233,7 +233,7 @@ def test_a_session_expires_when_nothing_is_heard_of_it_and_not_before() -> None:
     with_zoo(scenario)
 
 
-def test_calls_that_wait_for_a_connection_hear_of_the_expiry() -> None:
+def test_calls_that_wait_for_a_connection_learn_of_the_expiry() -> None:
     async def scenario(zoo: Zoo) -> None:
         zk = await zoo.opened("zoo:2181")
         await zoo.stop(2181)
@@ -267,7 +267,7 @@ def test_a_restart_gives_sessions_their_whole_time_again() -> None:
     with_zoo(scenario)
 
 
-def test_who_is_killed_leaves_ephemerals_until_the_session_expires() -> None:
+def test_a_killed_client_leaves_ephemerals_until_the_session_expires() -> None:
     async def scenario(zoo: Zoo) -> None:
         witness = await zoo.opened("zoo:2181")
         with trio.CancelScope() as life:

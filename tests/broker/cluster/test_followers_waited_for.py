@@ -76,7 +76,7 @@ class Leader:
         self.now_ns += seconds * SECOND
 
 
-def test_who_has_never_kept_up_is_not_waited_for() -> None:
+def test_a_follower_that_never_kept_up_is_not_waited_for() -> None:
     leader = Leader(0, 1)
     leader.append(4)
     assert leader.fetched(2, 0) == 0
@@ -89,7 +89,7 @@ def test_who_has_never_kept_up_is_not_waited_for() -> None:
     assert leader.fetched(2, 6) == 6
 
 
-def test_a_leader_alone_waits_for_who_keeps_up() -> None:
+def test_a_leader_alone_waits_for_followers_that_keep_up() -> None:
     leader = Leader(0)
     leader.append(2)
     assert leader.partition.high_watermark == 2
@@ -101,7 +101,7 @@ def test_a_leader_alone_waits_for_who_keeps_up() -> None:
     assert leader.partition.acknowledged(3) is ErrorCode.none
 
 
-def test_who_is_dead_is_not_waited_for() -> None:
+def test_a_dead_follower_is_not_waited_for() -> None:
     leader = Leader(0)
     assert leader.fetched(1, 0) == 0
     leader.alive = {2}
@@ -119,7 +119,7 @@ def test_in_the_isr_even_the_dead_are_waited_for() -> None:
     assert leader.fetched(1, 2) == 2
 
 
-def test_who_fell_behind_for_the_lag_is_waited_for_no_longer() -> None:
+def test_a_follower_behind_for_the_lag_time_is_waited_for_no_longer() -> None:
     leader = Leader(0)
     assert leader.fetched(1, 0) == 0
     leader.append(1)
@@ -133,7 +133,7 @@ def test_who_fell_behind_for_the_lag_is_waited_for_no_longer() -> None:
     assert leader.partition.high_watermark == 3
 
 
-def test_who_asked_long_ago_is_not_waited_for_even_if_it_had_all() -> None:
+def test_a_follower_that_fetched_long_ago_is_not_waited_for() -> None:
     leader = Leader(0)
     leader.append(1)
     assert leader.fetched(1, 1) == 1
@@ -142,7 +142,7 @@ def test_who_asked_long_ago_is_not_waited_for_even_if_it_had_all() -> None:
     assert leader.partition.high_watermark == 2
 
 
-def test_a_new_epoch_forgets_who_kept_up_outside_the_isr() -> None:
+def test_a_new_epoch_forgets_followers_that_kept_up_outside_the_isr() -> None:
     leader = Leader(0)
     assert leader.fetched(1, 0) == 0
     leader.elect(0)
@@ -181,7 +181,7 @@ def test_a_refused_follower_is_waited_for_while_it_keeps_up() -> None:
     assert leader.partition.high_watermark == 0
 
 
-def test_who_waits_behind_anothers_proposal_is_waited_for() -> None:
+def test_a_follower_behind_another_proposal_is_waited_for() -> None:
     """Else the high watermark would run away from it until that is decided."""
     leader = Leader(0)
     assert leader.fetched(1, 0) == leader.fetched(2, 0) == 0
