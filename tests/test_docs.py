@@ -10,6 +10,7 @@ import pytest
 
 from doorkeeper import cli
 from spark_analysis.report.findings import render
+from tests.test_tidy import SENTENCE_WORDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "tests/README.md"])
@@ -139,6 +140,29 @@ RECORD_WORDS = 80
 def words_of(text: str) -> int:
     """Return the number of words, without the signs of Markdown."""
     return len(re.findall(r"\S*\w\S*", text))
+
+
+def prose_of(text: str) -> Iterator[str]:
+    """Yield the sentences of a page, without code, tables, headings and pictures."""
+    for line in re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines():
+        if not line.lstrip().startswith(("|", "#", "![", "<")):
+            shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line)
+            yield from re.split(r"(?<=[.!?:;])\s+", shown.strip())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda it: it.name)
+def test_sentences_of_a_page_are_short(page: Path) -> None:
+    # The map is a list of names, and generated.
+    if page.name != "map.md":
+        sentences = prose_of(page.read_text())
+        assert [it for it in sentences if len(it.split()) > SENTENCE_WORDS] == []
+
+
+def test_sentences_are_found_in_the_prose_of_a_page() -> None:
+    text = (
+        "# A b\n\nOne two. [Three](a.md) four: five\n\n```\nsix. seven\n```\n| 8. 9 |"
+    )
+    assert list(filter(None, prose_of(text))) == ["One two.", "Three four:", "five"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda it: it.name)
