@@ -8,12 +8,14 @@ on how often they are read.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import trio
 
 from broker.client.admin import (
+    LATEST,
     ClusterDescription,
     KafkaAdmin,
     by_leader,
@@ -22,6 +24,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.list_groups import ListedGroup
 from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.topic_partition import TopicPartition
+from doorkeeper.web_console.lag_history import GROUPS_MAX, PERIOD_S, LagHistory
 
 _T = TypeVar("_T")
 # Ages at which answers are asked for anew. Brokers read every log's size for theirs.
@@ -120,6 +123,7 @@ class ClusterView:
     def __init__(self, name: str, admin: KafkaAdmin) -> None:
         self.name = name
         self.admin = admin
+        self.history = LagHistory()
         self._cluster = Kept(admin.describe_cluster, _KEPT_S)
         self._topics = Kept(self._ask_topics, _KEPT_S)
         self._disks = Kept(self._ask_disks, _DISKS_KEPT_S)
@@ -161,6 +165,49 @@ class ClusterView:
 
         answers, _ = await each_of(of_leader, ask)
         return {it: offset for rows in answers.values() for it, offset in rows.items()}
+
+    async def committed(
+        self, coordinator_id: int, group: str
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has committed."""
+        rows = await self.admin.committed(coordinator_id, group)
+        return {
+            it: row.committed_offset
+            for it, row in rows.items()
+            if row.error_code is ErrorCode.none
+        }
+
+    async def lags(self, names: Iterable[str]) -> dict[str, int | None]:
+        """Return the lag of listed groups, those without answer left out."""
+        by_broker: dict[int, list[str]] = {}
+        by_name = (await self.groups()).by_name
+        for name in names:
+            if name in by_name:
+                by_broker.setdefault(by_name[name].coordinator_id, []).append(name)
+
+        async def ask(broker_id: int) -> dict[str, dict[TopicPartition, int]]:
+            asked = by_broker[broker_id]
+            return {it: await self.committed(broker_id, it) for it in asked}
+
+        answers, _ = await each_of(by_broker, ask)
+        committed = {
+            name: row for rows in answers.values() for name, row in rows.items()
+        }
+        partitions = {it for row in committed.values() for it in row}
+        ends = await self.offsets(partitions, LATEST)
+        return {name: total_lag(row, ends) for name, row in committed.items()}
+
+    async def keep_history(self) -> None:
+        """Record the lag of all groups again and again, until cancelled.
+
+        A sample that the cluster does not answer within a period is missing.
+        """
+        while True:
+            began_s = trio.current_time()
+            with trio.move_on_after(PERIOD_S), suppress(KafkaError):
+                names = [*(await self.groups()).by_name][:GROUPS_MAX]
+                self.history.record(began_s, await self.lags(names))
+            await trio.sleep_until(began_s + PERIOD_S)
 
     # ---- asking ---------------------------------------------------------------------
 
@@ -205,6 +252,14 @@ class ClusterView:
             for it in listed
         }
         return Groups(dict(sorted(found.items())), failed)
+
+
+def total_lag(
+    committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> int | None:
+    """Return the lag over the partitions whose ends are known; None without any."""
+    lags = [ends[it] - at for it, at in committed.items() if it in ends]
+    return sum(lags) if lags else None
 
 
 async def each_of(

@@ -7,9 +7,11 @@ have is `NoSuchPage`. Lists are cut into pages of `ROWS`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+import trio
 
 from broker.client.admin import BROKER, LATEST, TOPIC
 from broker.client.consumer.consumer_protocol import decode_assignment
@@ -22,9 +24,10 @@ from doorkeeper.web_console.cluster_view import (
     ClusterView,
     Group,
     TopicSummary,
-    each_of,
     summary,
+    total_lag,
 )
+from doorkeeper.web_console.lag_history import chart
 from doorkeeper.web_console.newest_records import PARTITIONS_MAX, newest_records
 from doorkeeper.web_console.record_text import FORMS, shown
 
@@ -237,50 +240,12 @@ async def groups_page(view: ClusterView, query: Query) -> Content:
     wanted = query.get("like", "")
     names = [it for it in groups.by_name if wanted in it]
     page = page_of(names, query, _GROUP_ROWS)
-    by_broker: dict[int, list[str]] = {}
-    for name in page.rows:
-        group = groups.by_name[name]
-        by_broker.setdefault(group.coordinator_id, []).append(name)
-
-    async def ask(broker_id: int) -> dict[str, dict[TopicPartition, int]]:
-        return {
-            it: await _committed(view, broker_id, it) for it in by_broker[broker_id]
-        }
-
-    answers, _ = await each_of(by_broker, ask)
-    committed = {
-        name: rows for found in answers.values() for name, rows in found.items()
-    }
-    ends = await view.offsets(_all_of(committed.values()), LATEST)
     return {
         "groups": page,
         "by_name": groups.by_name,
-        "lags": {name: _total(rows, ends) for name, rows in committed.items()},
+        "lags": await view.lags(page.rows),
         "failed": groups.failed,
         "like": wanted,
-    }
-
-
-def _all_of(rows: Iterable[Mapping[TopicPartition, int]]) -> set[TopicPartition]:
-    return {partition for each in rows for partition in each}
-
-
-def _total(
-    committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> int | None:
-    """Return the lag over the partitions whose ends are known; None without any."""
-    lags = [ends[it] - at for it, at in committed.items() if it in ends]
-    return sum(lags) if lags else None
-
-
-async def _committed(
-    view: ClusterView, broker_id: int, group: str
-) -> dict[TopicPartition, int]:
-    rows = await view.admin.committed(broker_id, group)
-    return {
-        it: row.committed_offset
-        for it, row in rows.items()
-        if row.error_code is ErrorCode.none
     }
 
 
@@ -302,7 +267,7 @@ async def group_page(view: ClusterView, query: Query) -> Content:
         raise NoSuchPage("there is no such group")
     described, problem = await _described(view, name, group)
     owners, unreadable = _owners(described)
-    committed = await _committed(view, group.coordinator_id, name)
+    committed = await view.committed(group.coordinator_id, name)
     partitions = sorted(committed.keys() | owners.keys())
     ends = await view.offsets(partitions, LATEST)
     lags = [_lag(it, committed.get(it), ends.get(it), owners) for it in partitions]
@@ -316,7 +281,8 @@ async def group_page(view: ClusterView, query: Query) -> Content:
         "assigned": Counter(owners.values()),
         "unreadable": unreadable,
         "lags": page_of(lags, query),
-        "total": _total(committed, ends),
+        "total": total_lag(committed, ends),
+        "chart": chart(view.history.of(name), trio.current_time()),
     }
 
 

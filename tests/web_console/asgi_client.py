@@ -40,6 +40,8 @@ class ParsedPage(HTMLParser):
         # Tag and names of attributes of each element, and None for each end.
         self.shape: list[tuple[str, tuple[str, ...]] | None] = []
         self.links: list[str] = []
+        # Points of lines in charts.
+        self.lines: list[str] = []
         self.rows: list[list[str]] = []
         self.words: list[str] = []
         # Values by label, at the head of the page.
@@ -60,6 +62,8 @@ class ParsedPage(HTMLParser):
         """Take an element."""
         self.shape.append((tag, tuple(name for name, _ in attrs)))
         found = dict(attrs)
+        if "points" in found:
+            self.lines.append(found["points"] or "")
         if tag == "a":
             self.links.append(found["href"] or "")
         if tag == "tr":
@@ -70,8 +74,10 @@ class ParsedPage(HTMLParser):
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take an element without content."""
-        self.shape.append((tag, tuple(name for name, _ in attrs)))
+        """Take an element without content, which has no end."""
+        self.handle_starttag(tag, attrs)
+        if tag not in _VOID:
+            self._open.pop()
 
     def handle_endtag(self, tag: str) -> None:
         """End an element, the one that was opened last."""

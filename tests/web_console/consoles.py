@@ -11,6 +11,7 @@ import trio
 from starlette.types import ASGIApp
 
 from broker.client.admin import open_admin
+from broker.client.background import background
 from broker.client.network_client import Connect
 from doorkeeper.web_console.app import Console
 from doorkeeper.web_console.cluster_view import ClusterView
@@ -19,12 +20,14 @@ from tests.web_console.fake_kafka import FakeKafka
 
 @asynccontextmanager
 async def console_of(
-    bootstrap: str, connect: Connect, **settings: Any
+    bootstrap: str, connect: Connect, *, keep_history: bool = False, **settings: Any
 ) -> AsyncIterator[ASGIApp]:
     """Yield the application for one cluster."""
     opened = open_admin(bootstrap, connect=connect, rng=random.Random(5), **settings)
     async with opened as admin:
-        yield Console([ClusterView(bootstrap, admin)]).app()
+        view = ClusterView(bootstrap, admin)
+        async with background(*([view.keep_history] if keep_history else [])):
+            yield Console([view]).app()
 
 
 @asynccontextmanager

@@ -15,6 +15,15 @@ from starlette.types import ASGIApp
 from broker.client.consumer.commits import OffsetAndMetadata
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.topic_partition import TopicPartition
+from doorkeeper.web_console.lag_history import (
+    GROUPS_MAX,
+    HEIGHT,
+    PERIOD_S,
+    RETENTION_S,
+    LagHistory,
+    Sample,
+    chart,
+)
 from doorkeeper.web_console.pages import page_of
 from doorkeeper.web_console.record_text import SHOWN_BYTES, shown
 from tests.virtual.members import Members, in_sync, send, with_members
@@ -31,7 +40,11 @@ async def page(app: ASGIApp, target: str) -> Answer:
     return found
 
 
-def beside_three(scenario: Callable[[Members, ASGIApp], Awaitable[None]]) -> None:
+def beside_three(
+    scenario: Callable[[Members, ASGIApp], Awaitable[None]],
+    *,
+    keep_history: bool = False,
+) -> None:
     """Run ``scenario`` beside three brokers, a topic and ten records in it."""
 
     async def run(members: Members) -> None:
@@ -39,8 +52,13 @@ def beside_three(scenario: Callable[[Members, ASGIApp], Awaitable[None]]) -> Non
         await in_sync(members)
         async with members.producer() as producer:
             await send(producer, VALUES)
-        settings = {"reconnect_backoff_max_ms": 50}
-        async with console_of(members.bootstrap, members.connect, **settings) as app:
+        opened = console_of(
+            members.bootstrap,
+            members.connect,
+            keep_history=keep_history,
+            reconnect_backoff_max_ms=50,
+        )
+        async with opened as app:
             await scenario(members, app)
 
     with_members(run)
@@ -127,6 +145,61 @@ def test_a_group_shows_its_member_and_lag() -> None:
         assert (member[0], member[4]) == (row[5], "1")
 
     beside_three(scenario)
+
+
+def test_lag_over_time_is_a_line_through_the_samples() -> None:
+    """Lags 10 and 4 at the ends of a period: from the top to 60 % of the height."""
+
+    async def scenario(members: Members, app: ASGIApp) -> None:
+        async with members.consumer(group_id="g") as consumer:
+            consumer.subscribe(["t"])
+            while not await consumer.poll():
+                pass
+            place = TopicPartition("t", 0)
+            await consumer.commit({place: OffsetAndMetadata(0)})
+            await trio.sleep(PERIOD_S)
+            consumer.seek(place, 6)
+            await consumer.commit({place: OffsetAndMetadata(6)})
+            await trio.sleep(PERIOD_S)
+            found = (await page(app, "group?name=g")).page
+        (line,) = found.lines
+        heights = [float(it.split(",")[1]) for it in line.split()]
+        assert heights[0] == 0.0
+        assert heights[-1] == pytest.approx(0.6 * HEIGHT)
+
+    beside_three(scenario, keep_history=True)
+
+
+@given(st.lists(st.tuples(st.integers(1, 400), st.integers(0, 99)), max_size=600))
+def test_samples_are_kept_for_the_retention_only(steps: list[tuple[int, int]]) -> None:
+    history, now_s, taken = LagHistory(), 0.0, []
+    for step_s, lag in steps:
+        now_s += step_s
+        history.record(now_s, {"g": lag, "unknown": None})
+        taken.append((now_s, lag))
+    kept = [it for it in taken if it[0] >= now_s - RETENTION_S]
+    assert history.of("g") == kept
+    assert history.of("unknown") == []
+
+
+def test_a_bounded_number_of_groups_is_kept() -> None:
+    history = LagHistory()
+    history.record(0, {f"{it}": it for it in range(GROUPS_MAX + 1)})
+    assert history.of(f"{GROUPS_MAX - 1}") == [(0, GROUPS_MAX - 1)]
+    assert history.of(f"{GROUPS_MAX}") == []
+    # Groups that are gone make room.
+    history.record(2 * RETENTION_S, {f"{GROUPS_MAX}": 1})
+    assert history.of("0") == []
+    assert history.of(f"{GROUPS_MAX}") == [(2 * RETENTION_S, 1)]
+
+
+def test_a_missing_sample_interrupts_the_line() -> None:
+    samples = [Sample(at_s, 1) for at_s in (0, 30, 60, 300, 330)]
+    found = chart(samples, 600)
+    assert found is not None
+    assert found.lines == ["0.0,0.0 30.0,0.0 60.0,0.0", "300.0,0.0 330.0,0.0"]
+    assert (found.most, found.minutes) == (1, 10)
+    assert chart(samples[:1], 600) is None
 
 
 def test_reading_every_page_creates_nothing() -> None:
