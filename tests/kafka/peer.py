@@ -65,19 +65,25 @@ class Peer:
     def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request and return its answer, which is not compared."""
         self.start(key, version, **fields)
-        frame = self.receive()
+        frame = self.receive(fields.get("connection", "main"))
         assert isinstance(frame, bytes), frame
         return decode_response(key, version, frame)[1]
 
     def start(
-        self, key: ApiKey, version: int, /, connection: str = "main", **fields: Any
+        self,
+        key: ApiKey,
+        version: int,
+        /,
+        connection: str = "main",
+        client_id: str = CLIENT_ID,
+        **fields: Any,
     ) -> None:
         """Send a request only; the answer is got by `finish`, if there is to be one."""
         unknown = set(fields) - _fields_of(key)
         assert not unknown, f"{key.name} has no {unknown}"
         body = entity(request_type(key, version), fields)
         self._correlation_id += 1
-        frame = encode_request(key, version, self._correlation_id, CLIENT_ID, body)
+        frame = encode_request(key, version, self._correlation_id, client_id, body)
         self.send_bytes(frame, connection)
 
     def send_bytes(self, frame: bytes, connection: str = "main") -> None:

@@ -1,4 +1,4 @@
-"""SCRAM users by Kafka's own tools, against our broker."""
+"""Users and quotas by Kafka's own tools, against our broker."""
 
 from __future__ import annotations
 
@@ -27,3 +27,24 @@ def test_kafka_configs_alters_users(tools: Tools) -> None:
     )
     assert again.status == 1
     assert "does not exist" in again.out + again.err
+
+
+def test_kafka_configs_alters_quotas(tools: Tools) -> None:
+    user = ("--entity-type", "users", "--entity-name", "quota/user")
+    client = ("--entity-type", "clients", "--entity-default")
+    rates = "producer_byte_rate=1024,request_percentage=12.5"
+    tools("kafka-configs", "--alter", *user, "--add-config", rates)
+    tools("kafka-configs", "--alter", *user, *client, "--add-config", rates)
+    found = tools("kafka-configs", "--describe", *user).out
+    assert "Quota configs for user-principal 'quota/user' are" in found
+    assert "producer_byte_rate=1024.0" in found
+    assert "request_percentage=12.5" in found
+    tools("kafka-configs", "--alter", *user, "--delete-config", "producer_byte_rate")
+    found = tools("kafka-configs", "--describe", *user).out
+    assert "producer_byte_rate" not in found
+    both = tools("kafka-configs", "--describe", *user, *client).out
+    assert "the default client-id are" in both
+    refused = tools.run(
+        "kafka-configs", "--alter", *user, "--add-config", "connection_creation_rate=5"
+    )
+    assert refused.status == 1

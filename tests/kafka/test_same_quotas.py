@@ -1,0 +1,238 @@
+"""Client quotas: Apache Kafka's answers and ours, and the times told to clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.protocol.api_keys import ApiKey
+from tests.broker.apis.requests import batch, fetch_fields, produce_fields
+from tests.kafka.conftest import same_answers
+from tests.kafka.peer import Peer
+from tests.kafka.requests import topic, versions
+
+pytestmark = pytest.mark.kafka
+
+ALTER, DESCRIBE = ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_CLIENT_QUOTAS
+EXACT, DEFAULT, ANY = 0, 1, 2
+PRODUCER, CONSUMER, PERCENTAGE, MUTATIONS, CONNECTIONS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+Entity = dict[str, str | None]
+
+
+def entry(entity: Entity, **values: float | None) -> dict[str, Any]:
+    return {
+        "entity": [
+            {"entity_type": kind, "entity_name": name} for kind, name in entity.items()
+        ],
+        "ops": [
+            {"key": key, "value": value or 0.0, "remove": value is None}
+            for key, value in values.items()
+        ],
+    }
+
+
+def wanted(*components: tuple[str, int, str | None]) -> list[dict[str, Any]]:
+    return [
+        {"entity_type": kind, "match_type": match, "match": name}
+        for kind, match, name in components
+    ]
+
+
+def compare(peer: Peer, key: ApiKey, version: int, **fields: Any) -> None:
+    """Send a request and compare its answer, in which any order will do."""
+    answer = peer.ask(key, version, **fields)
+    rows = [
+        {
+            "error_code": getattr(row, "error_code", None),
+            "has_message": bool(getattr(row, "error_message", None)),
+            "entity": sorted((it.entity_type, it.entity_name) for it in row.entity),
+            "values": sorted((it.key, it.value) for it in getattr(row, "values", ())),
+        }
+        for row in answer.entries or ()
+    ]
+    found = {
+        "error_code": getattr(answer, "error_code", None),
+        "has_message": bool(getattr(answer, "error_message", None)),
+        "has_entries": answer.entries is not None,
+        "rows": sorted(map(str, rows)),
+    }
+    peer.note(f"{key.name} v{version}", found, str(fields))
+
+
+def described(peer: Peer) -> dict[Any, Any]:
+    """Return all quotas, which is not compared."""
+    answer = peer.ask(DESCRIBE, 1)
+    return {
+        tuple(sorted((it.entity_type, it.entity_name or "") for it in row.entity)): {
+            each.key: each.value for each in row.values
+        }
+        for row in answer.entries
+    }
+
+
+def bound(peer: Peer, entity: Entity, **values: float | None) -> None:
+    """Set quotas, and wait until the broker has them from its controller."""
+    peer.ask(ALTER, 1, entries=[entry(entity, **values)])
+    key = tuple(sorted((kind, name or "") for kind, name in entity.items()))
+    expected = {name: value for name, value in values.items() if value is not None}
+    end = time.monotonic() + 20
+    while described(peer).get(key, {}) != expected:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    # What is described is in force a moment later.
+    time.sleep(0.5)
+
+
+def entities(version: int) -> Iterator[tuple[Entity, dict[str, float]]]:
+    """Iterate over entities with quotas that may be set, each once per version."""
+    name = f"u{version}"
+    yield {"user": name}, {PRODUCER: 1e6, PERCENTAGE: 99.5}
+    yield {"user": name, "client-id": "a/b ~é"}, {CONSUMER: 1e6}
+    yield {"user": name, "client-id": None}, {MUTATIONS: 1e4}
+    yield {"client-id": name}, {PRODUCER: 2.0, CONSUMER: 3.0}
+    yield {"ip": f"10.0.0.{version}"}, {CONNECTIONS: 100.0}
+
+
+@same_answers
+def test_quotas_of_entities(peer: Peer) -> None:
+    for version in versions(ALTER):
+        name = f"u{version}"
+        for entity, values in entities(version):
+            asked = entry(entity, **values)
+            compare(peer, ALTER, version, entries=[asked], validate_only=True)
+            compare(peer, ALTER, version, entries=[asked])
+            bound(peer, entity, **values)
+        for strict in (False, True):
+            for components in (
+                [("user", EXACT, name)],
+                [("user", EXACT, name), ("client-id", ANY, None)],
+                [("user", EXACT, name), ("client-id", DEFAULT, None)],
+                [("user", EXACT, name), ("client-id", EXACT, "a/b ~é")],
+                [("client-id", EXACT, name)],
+                [("ip", EXACT, f"10.0.0.{version}")],
+                [("user", EXACT, "nobody")],
+                [("user", EXACT, None)],
+                [("user", 7, None)],
+                [("ip", ANY, None), ("user", ANY, None)],
+                [("user", ANY, None), ("user", ANY, None)],
+                [("group", ANY, None)],
+                [("", ANY, None)],
+            ):
+                filters = wanted(*components)
+                compare(peer, DESCRIBE, version, components=filters, strict=strict)
+        for entity, values in entities(version):
+            gone = dict.fromkeys((*values, "no-such-key"), None)
+            compare(peer, ALTER, version, entries=[entry(entity, **gone)])
+            bound(peer, entity, **dict.fromkeys(values, None))
+        compare(peer, DESCRIBE, version, components=wanted(("user", EXACT, name)))
+
+
+@same_answers
+def test_quotas_that_are_refused(peer: Peer) -> None:
+    for version in versions(ALTER):
+        for entity, values in (
+            ({}, {PRODUCER: 1.0}),
+            ({"group": "g"}, {PRODUCER: 1.0}),
+            ({"user": ""}, {PRODUCER: 1.0}),
+            ({"user": "r", "ip": "10.0.0.1"}, {PRODUCER: 1.0}),
+            ({"ip": "10.0.0.1"}, {PRODUCER: 1.0}),
+            ({"ip": "no.such.host.invalid"}, {CONNECTIONS: 1.0}),
+            ({"user": "r"}, {CONNECTIONS: 1.0}),
+            ({"user": "r"}, {"SCRAM-SHA-256": 1.0}),
+            ({"user": "r"}, {"no-such-key": 1.0}),
+            ({"user": "r"}, {PRODUCER: 1.5}),
+            ({"user": "r"}, {PRODUCER: 1e19}),
+            ({"user": "r"}, {PERCENTAGE: 5.0, PRODUCER: 1.5}),
+        ):
+            compare(peer, ALTER, version, entries=[entry(entity, **values)])
+        entries = [entry({"user": "r"}, **{PRODUCER: 1.5}), entry({"user": "s"})]
+        compare(peer, ALTER, version, entries=entries)
+        compare(peer, DESCRIBE, version, components=wanted(("user", EXACT, "r")))
+
+
+# ---- told times -------------------------------------------------------------------
+
+# Times depend on the moments of requests; what is told is much longer than those.
+COARSE_S = 2.0
+
+
+def told(peer: Peer, answer: Any) -> None:
+    """Compare the time that an answer tells, as a multiple of `COARSE_S`."""
+    seconds = answer.throttle_time.total_seconds()
+    peer.note("throttle time", round(seconds / COARSE_S))
+
+
+@same_answers
+def test_a_producer_over_its_quota(peer: Peer) -> None:
+    """Ten seconds' worth passes at first; each connection is another one."""
+    name = topic(peer, "throttled-produce")
+    client = {"client-id": "throttled"}
+    bound(peer, client, **{PRODUCER: 1000.0})
+    fields = produce_fields({(name, 0): batch(b"v" * 5850)})
+    for number in range(5):
+        for acks in (1, 0):
+            asked = {**fields, "acks": acks, "client_id": "throttled"}
+            where = f"{number}/{acks}"
+            if acks:
+                told(peer, peer.ask(ApiKey.PRODUCE, 9, connection=where, **asked))
+            elif number == 4:
+                # No answer, but the connection is muted: another request waits.
+                peer.start(ApiKey.PRODUCE, 9, connection=where, **asked)
+                peer.start(ApiKey.METADATA, 9, connection=where, topics=[])
+                peer.note("muted", peer.receive(where))
+    bound(peer, client, **{PRODUCER: None})
+
+
+@same_answers
+def test_a_consumer_over_its_quota(peer: Peer) -> None:
+    name = topic(peer, "throttled-fetch")
+    for _ in range(2):
+        fields = produce_fields({(name, 0): batch(b"v" * 5850)})
+        peer.ask(ApiKey.PRODUCE, 9, **fields)
+    client = {"client-id": "throttled"}
+    bound(peer, client, **{CONSUMER: 1000.0})
+    for number in range(4):
+        fields = {**fetch_fields({(name, 0): 0}), "max_bytes": 5900}
+        asked = {**fields, "connection": str(number), "client_id": "throttled"}
+        answer = peer.ask(ApiKey.FETCH, 12, **asked)
+        told(peer, answer)
+        peer.note("topics", len(answer.responses))
+    bound(peer, client, **{CONSUMER: None})
+
+
+@same_answers
+def test_a_user_takes_precedence_over_a_client(peer: Peer) -> None:
+    name = topic(peer, "throttled-user")
+    loose, strict = {PRODUCER: 1e9}, {PRODUCER: 1.0}
+    levels: list[Entity] = [
+        {"client-id": None},
+        {"client-id": "throttled"},
+        {"user": None},
+        {"user": None, "client-id": None},
+        {"user": None, "client-id": "throttled"},
+        {"user": "ANONYMOUS"},
+        {"user": "ANONYMOUS", "client-id": None},
+        {"user": "ANONYMOUS", "client-id": "throttled"},
+    ]
+    fields = produce_fields({(name, 0): batch(b"v" * 100)})
+    for level, entity in enumerate(levels):
+        bound(peer, entity, **(loose if level % 2 else strict))
+        answer = peer.ask(
+            ApiKey.PRODUCE,
+            9,
+            connection=str(level),
+            client_id="throttled",
+            **fields,
+        )
+        peer.note("throttled", answer.throttle_time.total_seconds() > 1)
+    for entity in levels:
+        bound(peer, entity, **{PRODUCER: None})
