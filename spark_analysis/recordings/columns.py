@@ -45,6 +45,7 @@ REQUESTS: Final[Mapping[str, str]] = {
     "service_ns": "bigint",
     "prior_ns": "bigint",
     "suspended_ns": "bigint",
+    "throttle_ns": "bigint",
     "preemptions": "int",
     "outcome": "string",
     "error_code": "smallint",

@@ -56,17 +56,17 @@ def request(correlation_id, request_class="produce", **fields):
 def test_a_request_is_read_back_as_it_was(tmp_path):
     path = tmp_path / "new" / "requests.bin"
     recorder = open_recorder(path)
-    recorder.record(request(41))
+    recorder.record(request(41, throttled_until_ns=70 + (1 << 60)))
     recorder.record(request(0, "control", enqueued_ns=-1))
     recorder.close()
     first, second = read_requests(path)
     assert first == (
         *(41, "produce", "produce/client \n\N{SNOWMAN}", 0, 215),
         *(10, 20, 35, 60, 1060, 1100, 1 << 60),
-        *(27, 4, 5, 2, -1),
+        *(27, 4, 5, 70, 2, -1),
     )
     assert (second.correlation_id, second.request_class) == (0, "control")
-    assert second.enqueued_ns == -1
+    assert (second.enqueued_ns, second.throttle_ns) == (-1, 0)
 
 
 def test_set_up_requests_are_not_recorded(tmp_path):

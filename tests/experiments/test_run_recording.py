@@ -131,6 +131,7 @@ def test_rows_have_the_published_schema_and_null_for_never(tmp_path: Path) -> No
         "service_ns",
         "prior_ns",
         "suspended_ns",
+        "throttle_ns",
         "preemptions",
         "outcome",
         "error_code",
@@ -169,6 +170,8 @@ class Finished:
             setattr(self, name, at_ns + offset)
         self.service_ns, self.prior_ns, self.suspended_ns = 777, 33, 5
         self.preemptions, self.error_code = 2, 0
+        self.throttled_until_ns = at_ns + 100
+        self.task = self
 
 
 def recorded(directory: Path, *requests: Finished) -> Path:
@@ -216,6 +219,7 @@ def test_broker_rows_are_joined_by_correlation_id_and_count_from_the_origin(
     assert list(rows.columns["response_sent_ns"]) == [3006, NEVER, 4006]
     assert list(rows.columns["service_ns"]) == [777, NEVER, 777]
     assert list(rows.columns["prior_ns"]) == [33, NEVER, 33]
+    assert list(rows.columns["throttle_ns"]) == [94, NEVER, 94]
     assert list(rows.columns["preemptions"]) == [2, NEVER, 2]
 
 

@@ -188,6 +188,7 @@ def replay(trace: Mapping[str, Any], arm: str, rng: np.random.Generator) -> Rows
     rows |= {
         "class": list(trace["class"]),
         "intended_ns": list(intended),
+        "throttle_ns": [0] * count,
         "preemptions": [int(n > 0) for n in suspended],
         "outcome": ["ok"] * count,
         "error_code": [0] * count,

@@ -36,7 +36,8 @@ class RequestRow(NamedTuple):
 
     ``service_ns`` is the CPU that its handler used, ``prior_ns`` the CPU of its intake
     and of the way to its turns. The hand-over of the response is in neither: a row may
-    be written before its end.
+    be written before its end. ``throttle_ns`` is the time for which the connection was
+    not read after the response, for a quota's or admission's sake.
     """
 
     correlation_id: int
@@ -54,6 +55,7 @@ class RequestRow(NamedTuple):
     service_ns: int
     prior_ns: int
     suspended_ns: int
+    throttle_ns: int
     preemptions: int
     error_code: int
 
@@ -90,7 +92,7 @@ _NUMPY_TO_STRUCT: Final = {"i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q"
 REQUEST_TYPES: Final = tuple(
     zip(
         RequestRow._fields,
-        ("i4", "u4", "u4", "i2", "u4", *("i8",) * 10, "u4", "i2"),
+        ("i4", "u4", "u4", "i2", "u4", *("i8",) * 11, "u4", "i2"),
         strict=True,
     )
 )
@@ -171,6 +173,7 @@ class Recorder:
                 task.service_ns,
                 task.prior_ns,
                 task.suspended_ns,
+                max(task.throttled_until_ns - task.response_sent_ns, 0),
                 task.preemptions,
                 request.error_code,
             )

@@ -46,6 +46,7 @@ class Recorder:
                 task.attained_ns if task.locking is None else task.own_cpu_ns(),
                 task.prior_ns,
                 task.suspended_ns,
+                max(task.throttled_until_ns - task.response_sent_ns, 0),
                 task.preemptions,
                 _error_code(task),
             )
