@@ -7,8 +7,9 @@ Behaviour:
   the partitions, with the same code for each of them.
 - If one partition does not exist nothing is added: it gets UNKNOWN_TOPIC_OR_PARTITION,
   and all others OPERATION_NOT_ATTEMPTED.
-- Versions 4 and 5 are for brokers only: they name several transactions, and mostly ask
-  whether partitions belong to one (KIP-890).
+- Versions 4 and 5 are for brokers only: they name several transactions. They ask
+  whether partitions belong to one, or add those of a client of ``transaction.version``
+  2 (KIP-890).
 
 Version notes: v2 may answer PRODUCER_FENCED, v3 is flexible, v4 is batched, v5 may
 answer TRANSACTION_ABORTABLE.
@@ -42,7 +43,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.header import RequestHeader
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
-from broker.transactions.transaction import ProducerIdAndEpoch
+from broker.transactions.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch
 from planes.slices import Pace, in_steps, preempt
 
 _BATCHED: Final = 4
@@ -124,7 +125,10 @@ async def _outcomes(
         )
     try:
         waiting = broker.transactions.add_partitions(
-            transaction.transactional_id, producer, frozenset(named)
+            transaction.transactional_id,
+            producer,
+            frozenset(named),
+            client_version=0 if by_client else EPOCH_PER_TRANSACTION,
         )
         error = await answer_to(waiting)
     except KafkaError as refused:

@@ -1,6 +1,6 @@
 """Produce (0): append record batches, and answer when they are as safe as asked.
 
-Versions: 3-11 served, 0-11 advertised (librdkafka turns codecs off otherwise).
+Versions: 3-13 served, 0-13 advertised (librdkafka turns codecs off otherwise).
 
 Behaviour:
 - acks=1 is answered after the append, acks=-1 once the whole ISR has the records,
@@ -11,7 +11,8 @@ Behaviour:
 - Retries of idempotent producers are answered as the first time, by the log.
 - A batch that begins a transaction in a partition is verified with the coordinator
   first (KIP-890); a passing error of the coordinator is NOT_ENOUGH_REPLICAS, on which
-  clients send again.
+  clients send again. From v12 on the partition is added to the transaction instead;
+  while the one before is being ended the answer is CONCURRENT_TRANSACTIONS.
 - Clients may not write internal topics, except the admin client of Kafka's tools.
 - A request can be preempted between two partitions.
 
@@ -20,16 +21,18 @@ Version notes:
   NOT_LEADER_OR_FOLLOWER, the translation that Kafka's protocol documents), v5 answers
   the log start offset (KIP-107), v7 allows zstd, v8 names bad records and says why
   (KIP-467), v9 is flexible, v10 names the current leader with NOT_LEADER_OR_FOLLOWER
-  (KIP-951), v11 may say TRANSACTION_ABORTABLE (KIP-890).
+  (KIP-951), v11 may say TRANSACTION_ABORTABLE, v12 adds partitions to transactions
+  (KIP-890), v13 names topics by id (KIP-516).
 
-Left out: node endpoints of KIP-951. Of one batch a thousand bad records are
-named.
+Left out: node endpoints of KIP-951. Of one batch a thousand bad records are named.
+The broker does not try again to add a partition; the client does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+from uuid import UUID
 
 from broker.apis.common.access import (
     Check,
@@ -41,7 +44,13 @@ from broker.apis.common.access import (
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.log_steps import preemptibly
-from broker.apis.common.verification import TRY_AGAIN, Sending, Verified, verified
+from broker.apis.common.verification import (
+    TRY_AGAIN,
+    Sending,
+    TransactionSupport,
+    Verified,
+    verified,
+)
 from broker.apis.common.waiting import wait_in
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.delayed.produce import DelayedProduce
@@ -87,6 +96,9 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
 _STORAGE_ERROR_SINCE: Final = 4
 _ABORTABLE_SINCE: Final = 11
+_IMPLICIT_ADD_SINCE: Final = 12
+_ID_SINCE: Final = 13
+_NO_ID: Final = UUID(int=0)
 
 
 def handle_at_once(request: Request, broker: Broker) -> Response | None:
@@ -102,7 +114,8 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     task = request.task
     if wanted is None or task.refusal is not None or task.throttled_until_ns:
         return None
-    acks, _, topic, index, records = wanted
+    acks, _, named, index, records = wanted
+    topic = named if isinstance(named, str) else broker.metadata_cache.name(named) or ""
     replicas = broker.replicas
     # A plain pair is the same key, and is made without a call.
     partition = replicas.partitions.get((topic, index))  # type: ignore[call-overload]  # see above
@@ -113,6 +126,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     waiting = replicas.fetch_purgatory.size
     if (
         partition is None
+        or (topic is not named and partition.topic_id != named)
         or (acks != 1 and (acks != ALL_REPLICAS or partition.followers))
         or topic in INTERNAL_TOPICS
         or partition.log.flushes
@@ -137,7 +151,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     except KafkaError as error:
         row = _refused(broker, version, partition.key, error)
         request.error_code = row.error_code
-        answers = [(topic, [row])]
+        answers = [(named, [row])]
         return (encode_produce_response(version, request.correlation_id, answers),)
     if waiting or replicas.produce_purgatory.size:
         replicas.note_append(partition)
@@ -145,7 +159,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
         encode_single_produce(
             version,
             request.correlation_id,
-            topic,
+            named,
             index,
             appended[0],
             appended[2],
@@ -170,10 +184,7 @@ async def handle(request: Request, body: ProduceRequest, broker: Broker) -> Resp
             broker.replicas.note_flush(partition)
     if produce.acks == ALL_REPLICAS and produce.required:
         await _wait_for_replicas(produce, broker, to_ms(body.timeout))
-    answers: dict[str, list[ProducePartition]] = {}
-    async for key, row in in_steps(produce.rows.items()):
-        answers.setdefault(key.topic, []).append(row)
-        request.error_code = request.error_code or row.error_code
+    answers = await produce.answers()
     if broker.client_quotas.is_active:
         broker.client_quotas.count_produce(request, is_answered=produce.acks != 0)
     if produce.acks == 0:
@@ -185,13 +196,23 @@ async def handle(request: Request, body: ProduceRequest, broker: Broker) -> Resp
     return (await preemptibly(encoding),)
 
 
-async def _batches(body: ProduceRequest) -> dict[TopicPartition, Buffer]:
+async def _batches(
+    body: ProduceRequest, produce: _Produce
+) -> dict[TopicPartition, Buffer]:
     """Return the batch of each partition: of several the last, as in Kafka's map."""
     batches: dict[TopicPartition, Buffer] = {}
+    by_id = produce.request.api_version >= _ID_SINCE
     pace = Pace()
     async for topic in pace.over(body.topic_data):
+        topic_id = topic.topic_id or _NO_ID
+        name = produce.broker.metadata_cache.name(topic_id) if by_id else topic.name
+        if by_id and name is not None:
+            produce.ids[name] = topic_id
         async for data in pace.over(topic.partition_data):
-            batches[TopicPartition(topic.name, data.index)] = data.records or b""
+            if name is None:
+                produce.fail_unknown(topic_id, data.index)
+            else:
+                batches[TopicPartition(name, data.index)] = data.records or b""
     return batches
 
 
@@ -199,7 +220,7 @@ async def _verified_batches(
     body: ProduceRequest, produce: _Produce
 ) -> dict[TopicPartition, Buffer]:
     """Return the batches, none if the request fails for its transaction."""
-    batches = await _batches(body)
+    batches = await _batches(body, produce)
     try:
         await _verify(body, batches, produce)
     except KafkaError as error:
@@ -244,8 +265,16 @@ async def _verify(
         body.transactional_id or "",
         found,
         broker,
-        knows_abortable=request.api_version >= _ABORTABLE_SINCE,
+        support=_support(request.api_version),
     )
+
+
+def _support(version: int) -> TransactionSupport:
+    if version >= _IMPLICIT_ADD_SINCE:
+        return TransactionSupport.IMPLICIT_ADD
+    if version >= _ABORTABLE_SINCE:
+        return TransactionSupport.ABORTABLE_ERROR
+    return TransactionSupport.NONE
 
 
 def _is_transactional(records: Buffer) -> bool:
@@ -275,22 +304,28 @@ class _Produce:
     """One request as it goes: a row per partition, in the order of the request.
 
     ``required`` holds, for what was appended, what all replicas in sync must have.
+    ``ids`` are those by which the request names topics; ``unknown`` has a row for each
+    partition of an id that no topic has.
     """
 
     __slots__ = (
         "acks",
         "broker",
         "guards",
+        "ids",
         "request",
         "required",
         "rows",
         "to_flush",
+        "unknown",
     )
 
     def __init__(self, request: Request, acks: int, broker: Broker) -> None:
         self.broker = broker
         self.request = request
         self.guards: dict[TopicPartition, Verified] = {}
+        self.ids: dict[str, UUID] = {}
+        self.unknown: dict[tuple[UUID, int], ProducePartition] = {}
         self.acks = acks
         self.rows: dict[TopicPartition, ProducePartition] = {}
         self.required: dict[TopicPartition, Required] = {}
@@ -307,6 +342,8 @@ class _Produce:
             check_topic(self.request, broker, AclOperation.WRITE, key.topic)
             guard = self._guard(key)
             partition = broker.replicas.get(key)
+            if self.ids.get(key.topic, partition.topic_id) != partition.topic_id:
+                raise KafkaError(ErrorCode.unknown_topic_id)
             self._check(key.topic, records)
             partition.check_append(self.acks)
             prepared = await preemptibly(
@@ -333,12 +370,33 @@ class _Produce:
         version = self.request.api_version
         self.rows[key] = _refused(self.broker, version, key, error)
 
+    async def answers(self) -> dict[str | UUID, list[ProducePartition]]:
+        """Return the rows by topic, and note the first error of the request."""
+        request, answers = self.request, dict[str | UUID, list[ProducePartition]]()
+        async for key, row in in_steps(self.rows.items()):
+            answers.setdefault(self.ids.get(key.topic, key.topic), []).append(row)
+            request.error_code = request.error_code or row.error_code
+        async for (topic_id, _), row in in_steps(self.unknown.items()):
+            answers.setdefault(topic_id, []).append(row)
+            request.error_code = request.error_code or row.error_code
+        return answers
+
+    def fail_unknown(self, topic_id: UUID, index: int) -> None:
+        """Answer a partition of an id that no topic has."""
+        key = TopicPartition("", index)
+        error = KafkaError(ErrorCode.unknown_topic_id)
+        version = self.request.api_version
+        self.unknown[topic_id, index] = _refused(self.broker, version, key, error)
+
     def _guard(self, key: TopicPartition) -> VerificationGuard | None:
         """Return the guard of a batch; raise the error that stands in its place."""
         found = self.guards.get(key)
         if not isinstance(found, ErrorCode):
             return found
-        if found in TRY_AGAIN:
+        is_ending = found is ErrorCode.concurrent_transactions
+        if found in TRY_AGAIN and not (
+            is_ending and self.request.api_version >= _IMPLICIT_ADD_SINCE
+        ):
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
                 f"the transaction cannot be verified at present: {found.name}",
@@ -383,7 +441,7 @@ def _refused(
 
 API: Final = Api(
     key=ApiKey.PRODUCE,
-    versions=(3, 11),
+    versions=(3, 13),
     advertised_from=0,
     request_class=PRODUCE,
     handle=handle,

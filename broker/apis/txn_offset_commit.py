@@ -1,10 +1,10 @@
 """TxnOffsetCommit (28): offsets of a group that count when a transaction commits.
 
-Versions: 0-4.
+Versions: 0-5.
 
 Behaviour:
 - The transaction is verified with its coordinator before it begins in the group's
-  partition of ``__consumer_offsets`` (KIP-890).
+  partition of ``__consumer_offsets``; v5 adds this partition to it (KIP-890).
 - Answered when the offsets are in the log, replicated as acks=-1 is. They are shown
   once the commit marker is there, too; until then OffsetFetch answers
   UNSTABLE_OFFSET_COMMIT to those who ask for stable offsets.
@@ -16,9 +16,10 @@ Behaviour:
 
 Version notes: v2 carries leader epochs, and says COORDINATOR_LOAD_IN_PROGRESS where
 earlier ones say COORDINATOR_NOT_AVAILABLE; v3 is flexible and names the member
-(KIP-447); v4 may say TRANSACTION_ABORTABLE (KIP-890).
+(KIP-447); v4 may say TRANSACTION_ABORTABLE; v5, of clients of ``transaction.version``
+2, needs no AddOffsetsToTxn before it (KIP-890).
 
-Left out: v5, which adds the group's partition to the transaction (KIP-890, part 2).
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Final
 from broker.apis.common.access import Check, allowed_on_topic, on_transaction
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
-from broker.apis.common.verification import Sending, verified
+from broker.apis.common.verification import Sending, TransactionSupport, verified
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.commits import Position, TransactionalCommit
@@ -48,7 +49,10 @@ from broker.shards.effects import InTransaction
 from planes.slices import Pace, preempt
 
 _LOADING_SINCE: Final = 2
-_ABORTABLE_SINCE: Final = 4
+_SUPPORT: Final = dict.fromkeys(range(4), TransactionSupport.NONE) | {
+    4: TransactionSupport.ABORTABLE_ERROR,
+    5: TransactionSupport.IMPLICIT_ADD,
+}
 # A batch of a coordinator has no sequence numbers.
 _NO_SEQUENCE: Final = 0
 # Offsets written and answered in one step.
@@ -108,7 +112,7 @@ async def _commit(
         body.transactional_id,
         {key: sending},
         broker,
-        knows_abortable=request.api_version >= _ABORTABLE_SINCE,
+        support=_SUPPORT[request.api_version],
     )
     guard = found.get(key)
     if isinstance(guard, ErrorCode):
@@ -160,7 +164,7 @@ async def _answer(
 
 API: Final = Api(
     key=ApiKey.TXN_OFFSET_COMMIT,
-    versions=(0, 4),
+    versions=(0, 5),
     request_class=GROUP,
     handle=handle,
     access=on_transaction(Check(AclOperation.READ, ResourceType.TOPIC), and_group=True),

@@ -159,7 +159,7 @@ class Producers:
         if is_transactional:
             self._check_guard(producer_id, epoch, state, guard)
         if self._guards:
-            self._check_lowest(producer_id, first_sequence)
+            self._check_lowest(producer_id, state, first_sequence)
         if state is None:
             return None
         if epoch != state.epoch:
@@ -235,17 +235,29 @@ class Producers:
             f"producer {producer_id}: the batch is of no ongoing transaction",
         )
 
-    def _check_lowest(self, producer_id: int, first_sequence: int) -> None:
+    def _check_lowest(
+        self, producer_id: int, state: ProducerState | None, first_sequence: int
+    ) -> None:
         guard = self._guards.get(producer_id)
-        if guard is not None and first_sequence > guard.lowest_sequence:
+        if guard is None:
+            return
+        lowest = guard.lowest_sequence
+        if guard.begins_at_zero and (state is None or not state.batches):
+            lowest = 0
+        if first_sequence > lowest:
             raise KafkaError(
                 ErrorCode.out_of_order_sequence_number,
                 f"producer {producer_id}: sequence number {first_sequence}, "
-                f"{guard.lowest_sequence} was not written",
+                f"{lowest} was not written",
             )
 
     def begin_verification(
-        self, producer_id: int, epoch: int, first_sequence: int, now_ms: int
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        now_ms: int,
+        begins_at_zero: bool = False,
     ) -> VerificationGuard | None:
         """Return a guard, to be verified and appended with; None: none is needed.
 
@@ -257,7 +269,7 @@ class Producers:
             return None
         guard = self._guards.get(producer_id)
         if guard is None:
-            guard = VerificationGuard(epoch, first_sequence, now_ms)
+            guard = VerificationGuard(epoch, first_sequence, now_ms, begins_at_zero)
             self._guards[producer_id] = guard
         else:
             guard.note(epoch, first_sequence)

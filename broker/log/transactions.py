@@ -77,15 +77,23 @@ class VerificationGuard:
     """The permission to begin one producer's transaction in one partition.
 
     Batches behind ``lowest_sequence``, the first that waited for the coordinator, are
-    out of order until that one is written.
+    out of order until that one is written. ``begins_at_zero``: the epoch is that of
+    this transaction only (``transaction.version`` 2), and so are sequence numbers.
     """
 
-    __slots__ = ("begun_ms", "epoch", "lowest_sequence")
+    __slots__ = ("begins_at_zero", "begun_ms", "epoch", "lowest_sequence")
 
-    def __init__(self, epoch: int, lowest_sequence: int, begun_ms: int) -> None:
+    def __init__(
+        self,
+        epoch: int,
+        lowest_sequence: int,
+        begun_ms: int,
+        begins_at_zero: bool = False,
+    ) -> None:
         self.epoch = epoch
         self.lowest_sequence = lowest_sequence
         self.begun_ms = begun_ms
+        self.begins_at_zero = begins_at_zero
 
     def note(self, epoch: int, sequence: int) -> None:
         """Note another batch that waits for the coordinator."""

@@ -41,7 +41,7 @@ from broker.requests.classifier import GROUP
 from broker.requests.internal_tasks import Submit
 from broker.shards.shards import Clock
 from broker.shards.waiting import Waiting
-from broker.transactions.transaction import ProducerIdAndEpoch
+from broker.transactions.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch
 from broker.transactions.transaction_config import TransactionConfig
 from broker.transactions.transaction_coordinator import TransactionCoordinator
 from planes.slices import parked
@@ -142,7 +142,7 @@ def transaction_duties(
 
 
 class Verification:
-    """Asks the coordinator of a transactional id about partitions (KIP-890).
+    """Verifies or adds partitions with the coordinator of a transactional id (KIP-890).
 
     It is `broker.node.verification.VerifyTransaction`.
     """
@@ -163,6 +163,8 @@ class Verification:
         producer_id: int,
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
+        *,
+        adds: bool = False,
     ) -> Verdicts:
         """Return an error code for each partition."""
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
@@ -172,6 +174,8 @@ class Verification:
         if leader is None:
             return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
         if leader == self._cache.local_id:
+            if adds:
+                return await self._add_here(transactional_id, producer, partitions)
             return verify_here(
                 self._transactions, transactional_id, producer, partitions
             )
@@ -180,10 +184,29 @@ class Verification:
         def done(answer: AddPartitionsToTxnResponse | KafkaError) -> None:
             waiting.settle(_verdicts(answer, partitions))
 
-        request = _verification(transactional_id, producer, partitions)
+        request = _request(transactional_id, producer, partitions, adds=adds)
         self._calls.submit(leader, request, done)
         await parked(waiting.register)
         return waiting.answer()
+
+    async def _add_here(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+    ) -> Verdicts:
+        try:
+            waiting = self._transactions.add_partitions(
+                transactional_id,
+                producer,
+                frozenset(partitions),
+                EPOCH_PER_TRANSACTION,
+            )
+        except KafkaError as refused:
+            return dict.fromkeys(partitions, refused.code)
+        if not waiting.answered:
+            await parked(waiting.register)
+        return dict.fromkeys(partitions, waiting.answer())
 
 
 def verify_here(
@@ -203,10 +226,12 @@ def verify_here(
     }
 
 
-def _verification(
+def _request(
     transactional_id: str,
     producer: ProducerIdAndEpoch,
     partitions: Sequence[TopicPartition],
+    *,
+    adds: bool,
 ) -> AddPartitionsToTxnRequest:
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -215,7 +240,7 @@ def _verification(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        verify_only=True,
+        verify_only=not adds,
         topics=[
             AddPartitionsToTxnTopic(name=topic, partitions=indexes)
             for topic, indexes in topics.items()

@@ -2,7 +2,8 @@
 
 A leader asks the coordinator before a transaction begins in a partition, since a late
 batch would otherwise begin one that nobody ends. The broker's transaction coordinator
-answers it.
+answers it. Clients of ``transaction.version`` 2 add no partitions themselves: the
+leader adds them in place of the question.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class VerifyTransaction(Protocol):
-    """Return the coordinator's answer for each partition: AddPartitionsToTxn 4.
+    """Return the coordinator's answer for each partition: AddPartitionsToTxn 5.
 
     Kafka's codes: TRANSACTION_ABORTABLE for a partition that is not part of the
     transaction, PRODUCER_FENCED for an old epoch, CONCURRENT_TRANSACTIONS while the
@@ -29,5 +30,7 @@ class VerifyTransaction(Protocol):
         producer_id: int,
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
+        *,
+        adds: bool = False,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Verify the partitions."""
+        """Verify the partitions, or add them."""

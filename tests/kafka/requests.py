@@ -14,6 +14,7 @@ from tests.kafka.peer import Peer
 
 # The last version of Kafka 3.9, where we serve later ones.
 LAST_IN_3_9: Final = {
+    ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 17,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,
@@ -27,6 +28,7 @@ LAST_IN_3_9: Final = {
     ApiKey.WRITE_TXN_MARKERS: 1,
     ApiKey.LIST_CONFIG_RESOURCES: 0,
     ApiKey.END_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
 }
 
 

@@ -68,6 +68,8 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         listed_transactions,
         markers,
         log_dirs,
+        batches,
+        implicit_additions,
     ):
         newer.compare(talk)
     wanted = {
@@ -349,3 +351,91 @@ def listed_transactions(peer: Peer) -> None:
             names = sorted(it.transactional_id for it in answer.transaction_states)
             found = (pattern, answer.error_code.name, names)
             peer.note(f"LIST_TRANSACTIONS v{version}", str(found))
+
+
+def batches(peer: Peer) -> None:
+    named = topic_id(peer, topic(peer, "by-id", 2))
+    unknown = UUID(int=77)
+    for keys in (
+        [(named, 0)],
+        [(named, 1), (named, 0)],
+        [(named, 9)],
+        [(unknown, 0)],
+        [(unknown, 1)],
+        [(UUID(int=0), 0)],
+    ):
+        for acks in (1, -1):
+            fields = produce_fields(dict.fromkeys(keys, batch(b"a")), acks=acks)
+            peer.send(ApiKey.PRODUCE, 13, **fields)
+    produce(peer, "by-id", batch(b"a"), version=12)
+    produce(peer, "nowhere", batch(b"a"), version=12)
+
+
+def implicit_additions(peer: Peer) -> None:
+    name = topic(peer, "added-to")
+    named = topic_id(peer, name)
+    owner: dict[str, Any] = {"transactional_id": "adds-nothing"}
+    producer_id, first = begun(peer, owner["transactional_id"])
+    # Creates the topic of offsets.
+    group = ready(peer, "in-transaction")
+    owner["producer_id"] = producer_id
+
+    def send(
+        epoch: int, sequence: int, version: int, of: int = 0, **other: Any
+    ) -> None:
+        producer = (producer_id + of, epoch, sequence)
+        records = batch(b"a", producer=producer, attributes=16)
+        key = (named if version >= 13 else name, 0)
+        fields = produce_fields({key: records}, acks=-1)
+        fields["transactional_id"] = owner["transactional_id"]
+        peer.send(ApiKey.PRODUCE, version, **{**fields, **other})
+
+    def commit(epoch: int, **other: Any) -> None:
+        row = {
+            "partition_index": 0,
+            "committed_offset": 7,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        peer.send(
+            ApiKey.TXN_OFFSET_COMMIT,
+            5,
+            **{
+                **owner,
+                "producer_epoch": epoch,
+                "group_id": group,
+                "generation_id": -1,
+                "topics": [{"name": name, "partitions": [row]}],
+                **other,
+            },
+        )
+
+    for round_, version in enumerate((12, 13)):
+        epoch = first + round_
+        send(epoch, 1, version)
+        send(epoch, 0, version, transactional_id=None)
+        send(epoch, 0, version, transactional_id="never seen")
+        send(epoch + 1, 0, version)
+        send(epoch, 0, version, of=1)
+        commit(epoch, transactional_id="never seen")
+        commit(epoch + 1)
+        if round_:
+            # The offsets begin the transaction.
+            commit(epoch)
+        send(epoch, 0, version)
+        send(epoch, 0, version)
+        send(epoch, 1, version)
+        send(epoch, 3, version)
+        commit(epoch)
+        ids = [owner["transactional_id"]]
+        answer = peer.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=ids)
+        (state,) = answer.transaction_states
+        added_to = sorted((each.topic, each.partitions) for each in state.topics)
+        peer.note("DESCRIBE_TRANSACTIONS v0", str((state.transaction_state, added_to)))
+        end = {**owner, "producer_epoch": epoch, "committed": True}
+        peer.send(ApiKey.END_TXN, 5, **end)
+        completed(peer, owner["transactional_id"])
+        # Late batches and offsets.
+        send(epoch, 2, version)
+        commit(epoch)
+        fetch(peer, name, isolation_level=1)

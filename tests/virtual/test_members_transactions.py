@@ -36,10 +36,15 @@ AGAIN = frozenset(
 
 
 class Producer:
-    """A transactional producer that follows leaders and tries again."""
+    """A transactional producer that follows leaders and tries again.
 
-    def __init__(self, members: Members) -> None:
+    With ``transaction_version`` 2 leaders add its partitions to the transaction, and
+    every outcome raises its epoch.
+    """
+
+    def __init__(self, members: Members, transaction_version: int = 1) -> None:
         self.members = members
+        self.is_second = transaction_version == 2
         self.producer_id = self.epoch = -1
         self.sequences = dict.fromkeys(KEYS, 0)
 
@@ -92,6 +97,9 @@ class Producer:
         self.sequences = dict.fromkeys(KEYS, 0)
 
     async def add(self) -> ErrorCode:
+        if self.is_second:
+            return NONE
+
         async def verb() -> ErrorCode:
             answer = await self.members.ask(
                 await self.coordinator(),
@@ -126,7 +134,11 @@ class Producer:
                 {key: batch(value, producer=producer, attributes=0x10)}, -1
             )
             answer = await self.members.ask(
-                leader, ApiKey.PRODUCE, 11, transactional_id=NAME, **fields
+                leader,
+                ApiKey.PRODUCE,
+                12 if self.is_second else 11,
+                transactional_id=NAME,
+                **fields,
             )
             code: ErrorCode = answer.responses[0].partition_responses[0].error_code
             return code
@@ -139,13 +151,17 @@ class Producer:
             answer = await self.members.ask(
                 await self.coordinator(),
                 ApiKey.END_TXN,
-                3,
+                5 if self.is_second else 3,
                 transactional_id=NAME,
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
                 committed=is_commit,
             )
             code: ErrorCode = answer.error_code
+            if self.is_second and code is NONE:
+                assert answer.producer_epoch == self.epoch + 1
+                self.epoch += 1
+                self.sequences = dict.fromkeys(KEYS, 0)
             return code
 
         return await self.again(verb)
@@ -167,10 +183,11 @@ def with_three(scenario: Callable[[Members], Awaitable[None]]) -> None:
     with_members(scenario, **SETTINGS)
 
 
-def test_leaders_on_other_brokers_verify_and_write_markers() -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_leaders_on_other_brokers_verify_and_write_markers(version: int) -> None:
     async def scenario(members: Members) -> None:
         await members.create("t", len(KEYS))
-        producer = Producer(members)
+        producer = Producer(members, version)
         await producer.init()
         await members.until(lambda: all(members.leader(*key) >= 0 for key in KEYS))
         assert len({members.leader(*key) for key in KEYS}) == 3
@@ -183,11 +200,12 @@ def test_leaders_on_other_brokers_verify_and_write_markers() -> None:
     with_three(scenario)
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_a_transaction_survives_its_coordinator(how: str) -> None:
+def test_a_transaction_survives_its_coordinator(how: str, version: int) -> None:
     async def scenario(members: Members) -> None:
         await members.create("t", len(KEYS))
-        producer = Producer(members)
+        producer = Producer(members, version)
         await producer.init()
         assert await producer.add() is NONE
         await producer.send(b"a")
@@ -195,8 +213,8 @@ def test_a_transaction_survives_its_coordinator(how: str) -> None:
         assert await producer.end(True) is NONE
         await (members.kill if how == "killed" else members.stop)(victim)
         assert await producer.add() is NONE
-        assert members.leader("__transaction_state") != victim
         await producer.send(b"b")
+        assert members.leader("__transaction_state") != victim
         assert await producer.end(True) is NONE
         assert await committed(members, 6) == [b"a"] * 3 + [b"b"] * 3
 

@@ -6,6 +6,7 @@ Kafka's ``maybeSendPartitionsToTransactionCoordinator`` and the error codes of
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
@@ -28,6 +29,16 @@ TRY_AGAIN: Final = frozenset(
 )
 
 
+class TransactionSupport(enum.IntEnum):
+    """A client's part in KIP-890: Kafka's ``TransactionSupportedOperation``."""
+
+    NONE = 0
+    # It knows TRANSACTION_ABORTABLE.
+    ABORTABLE_ERROR = 1
+    # It leaves the addition of partitions to the leader.
+    IMPLICIT_ADD = 2
+
+
 class Sending(NamedTuple):
     """A producer's batch for one partition, by its header."""
 
@@ -44,16 +55,13 @@ async def verified(
     transactional_id: str,
     batches: Mapping[TopicPartition, Sending],
     broker: Broker,
-    *,
-    knows_abortable: bool,
+    support: TransactionSupport,
 ) -> dict[TopicPartition, Verified]:
-    """Return a guard for each partition led here; all batches are of one producer.
-
-    ``knows_abortable``: the client knows TRANSACTION_ABORTABLE.
-    """
+    """Return a guard for each partition led here; all batches are of one producer."""
     verdicts: dict[TopicPartition, Verified] = {}
     asked: dict[TopicPartition, VerificationGuard] = {}
-    verifies = broker.config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
+    adds = support is TransactionSupport.IMPLICIT_ADD
+    verifies = adds or broker.config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
     async for key, sending in in_steps(batches.items()):
         partition = broker.replicas.partitions.get(key)
         if partition is None or not partition.is_leader:
@@ -62,7 +70,9 @@ async def verified(
         if not verifies:
             verdicts[key] = UNVERIFIED
             continue
-        guard = partition.log.producers.begin_verification(*sending, broker.now_ms())
+        guard = partition.log.producers.begin_verification(
+            *sending, broker.now_ms(), begins_at_zero=adds
+        )
         verdicts[key] = guard
         if guard is not None:
             asked[key] = guard
@@ -70,18 +80,18 @@ async def verified(
         return verdicts
     producer_id, epoch, _ = batches[next(iter(asked))]
     found = await broker.verify_transaction(
-        transactional_id, producer_id, epoch, tuple(asked)
+        transactional_id, producer_id, epoch, tuple(asked), adds=adds
     )
     async for key in in_steps(asked):
         code = found[key]
         if code is not ErrorCode.none:
-            verdicts[key] = _known_to_client(code, knows_abortable)
+            verdicts[key] = _known_to_client(code, support)
     return verdicts
 
 
-def _known_to_client(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
+def _known_to_client(code: ErrorCode, support: TransactionSupport) -> ErrorCode:
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
-    if code is ErrorCode.transaction_abortable and not knows_abortable:
+    if code is ErrorCode.transaction_abortable and not support:
         return ErrorCode.invalid_txn_state
     return code

@@ -72,10 +72,13 @@ class ProducePartition(NamedTuple):
 def encode_produce_response(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[str, Sequence[ProducePartition]]],
+    topics: Sequence[tuple[str | UUID, Sequence[ProducePartition]]],
     throttle_ms: int = 0,
 ) -> bytes:
-    """Return the frame of a ProduceResponse, versions 3 to 12, its size included."""
+    """Return the frame of a ProduceResponse, versions 3 to 13, its size included.
+
+    Topics go by name up to version 12 and by id from 13 on.
+    """
     return _at_once(
         encode_produce_in_steps(version, correlation_id, topics, throttle_ms)
     )
@@ -84,18 +87,18 @@ def encode_produce_response(
 def encode_produce_in_steps(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[str, Sequence[ProducePartition]]],
+    topics: Sequence[tuple[str | UUID, Sequence[ProducePartition]]],
     throttle_ms: int = 0,
 ) -> Generator[None, None, bytes]:
     """Return the same, and yield after every 128 partitions."""
-    assert 3 <= version <= 12, version
+    assert 3 <= version <= 13, version
     flexible = version >= 9
     pieces = [_array(len(topics), flexible)]
     append = pieces.append
     before: list[bytes] = []
     passed = 0
     for topic, partitions in topics:
-        append(_string(topic, flexible))
+        append(topic.bytes if isinstance(topic, UUID) else _string(topic, flexible))
         append(_array(len(partitions), flexible))
         for partition in partitions:
             passed += 1

@@ -6,7 +6,7 @@ is never wrong: it builds no objects, and its batch is a view of the frame inste
 copy. Tests hold it equal to kio in every version. Its answer without an error,
 `encode_single_produce`, is one ``struct.pack`` around what is known of the topic.
 
-The shape, non-flexible (3 to 8) and flexible (9 to 11)::
+The shape, non-flexible (3 to 8) and flexible (9 to 13; 13 has an id for the name)::
 
     transactionalId null · acks 2 · timeoutMs 4 · topics 1 · name · partitions 1 ·
     index 4 · records bytes · [no tags, no tags, no tags]
@@ -17,12 +17,15 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from broker.protocol.wire.hot import ProducePartition, encode_produce_response
 
 _BEFORE_NAME: Final = Struct(">hhiih")
 _BEFORE_RECORDS: Final = Struct(">iii")
-_FLEXIBLE_BEFORE_NAME: Final = Struct(">BhiBB")
+_FLEXIBLE_BEFORE_TOPIC: Final = Struct(">BhiBB")
+_ID_SINCE: Final = 13
+_ID_SIZE: Final = 16
 _FLEXIBLE_BEFORE_RECORDS: Final = Struct(">BiB")
 _FRAME: Final = Struct(">ii")
 _OUTCOME_V3: Final = Struct(">ihqq")
@@ -33,8 +36,9 @@ _COMPACT_ONE: Final = 2
 _COMPACT_SHORT: Final = 127
 _NAMES_KEPT: Final = 1024
 
-# acks, time-out in ms, topic, partition index, and the records as a view of the frame.
-SingleProduce: TypeAlias = tuple[int, int, str, int, memoryview]
+# acks, time-out in ms, the topic by name or id, partition index, and the records as a
+# view of the frame.
+SingleProduce: TypeAlias = tuple[int, int, str | UUID, int, memoryview]
 
 
 def decode_single_produce(
@@ -46,7 +50,7 @@ def decode_single_produce(
     """
     size = len(frame)
     if version > 8:
-        return _flexible(frame, offset, size)
+        return _flexible(frame, offset, size, by_id=version >= _ID_SINCE)
     start = offset + 14
     if size < start:
         return None
@@ -66,18 +70,25 @@ def decode_single_produce(
     return acks, timeout_ms, topic, index, memoryview(frame)[at:end]
 
 
-def _flexible(frame: bytes, offset: int, size: int) -> SingleProduce | None:
+def _flexible(
+    frame: bytes, offset: int, size: int, *, by_id: bool
+) -> SingleProduce | None:
     """Read versions 9 and later, where lengths are varints and count themselves."""
     start = offset + 9
     if size < start:
         return None
-    null, acks, timeout_ms, topics, length = _FLEXIBLE_BEFORE_NAME.unpack_from(
+    null, acks, timeout_ms, topics, length = _FLEXIBLE_BEFORE_TOPIC.unpack_from(
         frame, offset
     )
-    at = start + length - 1
-    if null or topics != _COMPACT_ONE or not 0 < length <= _COMPACT_SHORT:
+    if by_id:
+        # The byte that was taken for the length is the first of the id.
+        start -= 1
+        at = start + _ID_SIZE
+    elif 0 < length <= _COMPACT_SHORT:
+        at = start + length - 1
+    else:
         return None
-    if size < at + 6:
+    if null or topics != _COMPACT_ONE or size < at + 6:
         return None
     partitions, index, length = _FLEXIBLE_BEFORE_RECORDS.unpack_from(frame, at)
     if partitions != _COMPACT_ONE:
@@ -97,17 +108,18 @@ def _flexible(frame: bytes, offset: int, size: int) -> SingleProduce | None:
     # Tagged fields of the partition, the topic and the request: none.
     if length < 2 or frame[end : end + 3] != b"\0\0\0":
         return None
+    topic = frame[start:name_end]
     try:
-        topic = frame[start:name_end].decode()
+        named = UUID(bytes=topic) if by_id else topic.decode()
     except UnicodeDecodeError:
         return None
-    return acks, timeout_ms, topic, index, memoryview(frame)[at:end]
+    return acks, timeout_ms, named, index, memoryview(frame)[at:end]
 
 
 def encode_single_produce(
     version: int,
     correlation_id: int,
-    topic: str,
+    topic: str | UUID,
     index: int,
     base_offset: int,
     log_append_time_ms: int,
@@ -125,7 +137,7 @@ def encode_single_produce(
 
 
 @lru_cache(maxsize=_NAMES_KEPT)
-def _around(version: int, topic: str) -> tuple[int, bytes, bytes]:
+def _around(version: int, topic: str | UUID) -> tuple[int, bytes, bytes]:
     """Return the frame's size, and what stands before and after the outcome."""
     outcome = _OUTCOME_V5 if version >= 5 else _OUTCOME_V3
     marked = ProducePartition(*((-1,) * 5))

@@ -169,19 +169,27 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def produce_fields(
-    batches: Mapping[tuple[str, int], bytes | None],
+    batches: Mapping[tuple[str | UUID, int], bytes | None]
+    | Mapping[tuple[str, int], bytes | None],
     acks: int = 1,
     timeout_ms: int = 30_000,
 ) -> dict[str, Any]:
-    """Return the fields of a Produce: a batch for each (topic, partition)."""
-    topics: dict[str, list[dict[str, Any]]] = {}
+    """Return the fields of a Produce: a batch for each (topic, partition).
+
+    A topic's id stands for its name from version 13 on.
+    """
+    topics: dict[str | UUID, list[dict[str, Any]]] = {}
     for (topic, index), records in batches.items():
         topics.setdefault(topic, []).append({"index": index, "records": records})
     return {
         "acks": acks,
         "timeout": timedelta(milliseconds=timeout_ms),
         "topic_data": [
-            {"name": topic, "partition_data": data} for topic, data in topics.items()
+            {
+                "topic_id" if isinstance(topic, UUID) else "name": topic,
+                "partition_data": data,
+            }
+            for topic, data in topics.items()
         ],
     }
 

@@ -209,12 +209,13 @@ ADDED = {
 }
 OF_BROKER = {**TOPIC, "resource_type": 4, "resource_name": "0"}
 CASES = [
-    case(K.PRODUCE, Op.WRITE, T, **produce_fields({("t", 0): batch(b"a")})),
+    case(K.PRODUCE, Op.WRITE, T, version=12, **produce_fields({("t", 0): batch(b"a")})),
     case(
         K.PRODUCE,
         Op.WRITE,
         X,
         (Op.WRITE, T),
+        version=12,
         transactional_id="x",
         **produce_fields(
             {("t", 0): batch(b"a", producer=(1, 0, 0), attributes=16)}, acks=-1

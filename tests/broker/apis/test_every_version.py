@@ -110,8 +110,17 @@ VERSIONS = [
 ]
 
 
-def fetch_of(topic_id: UUID, version: int) -> dict[str, Any]:
-    return fetch_fields({(topic_id if version >= 13 else "t", 0): 0})
+UNKNOWN_ID = UUID(int=5)
+
+
+def fields_of(key: ApiKey, version: int, topic_id: UUID = UNKNOWN_ID) -> dict[str, Any]:
+    """Return the fields of a request, with a topic's id where a version has ids."""
+    named = topic_id if version >= 13 else "t"
+    if key is ApiKey.FETCH:
+        return fetch_fields({(named, 0): 0})
+    if key is ApiKey.PRODUCE and version >= 13:
+        return produce_fields({(named, 0): batch(b"a"), (UUID(int=9), 3): batch(b"b")})
+    return dict(FIELDS.get(key, {}))
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
@@ -119,9 +128,7 @@ def test_a_version_that_is_served_is_answered(key: ApiKey, version: int) -> None
     world = World()
     topic_id = world.create("t", 2)
     world.produce("t", b"x")
-    fields = dict(FIELDS.get(key, {}))
-    if key is ApiKey.FETCH:
-        fields = fetch_of(topic_id, version)
+    fields = fields_of(key, version, topic_id)
     call = world.start(key, version, **{"timeout": SECONDS_30, **fields})
     assert call.done
     assert not call.closed
@@ -156,8 +163,6 @@ WITHOUT_BODY = {
 )
 def test_a_body_cut_short_closes_the_connection(key: ApiKey, version: int) -> None:
     world = World()
-    fields = dict(FIELDS.get(key, {}))
-    if key is ApiKey.FETCH:
-        fields = fetch_of(UUID(int=5), version)
+    fields = fields_of(key, version)
     frame = world.frame(key, version, **{"timeout": SECONDS_30, **fields})
     assert world.start_frame(frame[:-1]).closed

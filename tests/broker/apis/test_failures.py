@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -20,7 +19,7 @@ from broker.protocol.errors import ErrorCode
 from planes.task import BrokenRule
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import SECONDS_30, batch, new_topic, produce_fields
-from tests.broker.apis.test_every_version import FIELDS, fetch_of
+from tests.broker.apis.test_every_version import fields_of
 from tests.broker.apis.test_refusals import CASES, SILENT
 
 FAILED = ErrorCode.unknown_server_error
@@ -50,9 +49,7 @@ def test_any_failure_is_answered_in_the_shape_of_the_request(
 ) -> None:
     failing(monkeypatch, key)
     world = World()
-    fields = CASES[key][0](version) if key in CASES else FIELDS.get(key, {})
-    if key is ApiKey.FETCH:
-        fields = fetch_of(UUID(int=5), version)
+    fields = CASES[key][0](version) if key in CASES else fields_of(key, version)
     call = world.start(key, version, **{"timeout": SECONDS_30, **fields})
     assert call.done
     assert not call.closed

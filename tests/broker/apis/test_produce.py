@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
 from tests.broker.apis.broker_world import NONE, Call, World
 from tests.broker.apis.requests import (
     START_MS,
@@ -67,6 +69,39 @@ def test_offsets_follow_each_other_and_records_come_back(world: World) -> None:
     assert answer.log_append_time is None
     found = values_of(world.fetch("t").records)
     assert found == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_topics_are_named_by_id_from_version_13_on(world: World) -> None:
+    topic_id, other_id = world.create("by-id", 2), world.create("other")
+    unknown_id = UUID(int=77)
+
+    def send(*keys: tuple[UUID | str, int]) -> dict[tuple[UUID, int], Any]:
+        fields = produce_fields({key: batch(b"a") for key in keys})
+        answer = world.send(ApiKey.PRODUCE, 13, **fields)
+        return {
+            (topic.topic_id, row.index): (row.error_code, row.base_offset)
+            for topic in answer.responses
+            for row in topic.partition_responses
+        }
+
+    # One batch takes the quick way, and several do not.
+    for offset in range(2):
+        assert send((topic_id, 0)) == {(topic_id, 0): (ErrorCode.none, offset)}
+    several = send(
+        (unknown_id, 0), (topic_id, 0), (topic_id, 9), (other_id, 0), (unknown_id, 1)
+    )
+    assert several == {
+        (unknown_id, 0): (ErrorCode.unknown_topic_id, -1),
+        (unknown_id, 1): (ErrorCode.unknown_topic_id, -1),
+        (topic_id, 0): (ErrorCode.none, 2),
+        (topic_id, 9): (ErrorCode.unknown_topic_or_partition, -1),
+        (other_id, 0): (ErrorCode.none, 0),
+    }
+    assert send((unknown_id, 0)) == {(unknown_id, 0): (ErrorCode.unknown_topic_id, -1)}
+    # A topic of the same name is another one.
+    partition = world.broker.replicas.get(TopicPartition("by-id", 0))
+    partition.topic_id = unknown_id
+    assert send((topic_id, 0)) == {(topic_id, 0): (ErrorCode.unknown_topic_id, -1)}
 
 
 def test_log_append_time_is_reported_and_written(world: World) -> None:

@@ -81,6 +81,56 @@ def test_every_outcome_raises_the_epoch_and_fences_late_batches(
     world.check()
 
 
+def test_leaders_add_their_partitions_to_the_transaction(
+    world: World, client: TransactionClient
+) -> None:
+    def offset() -> int:
+        answer = world.send(
+            ApiKey.OFFSET_FETCH,
+            7,
+            group_id="g",
+            topics=[{"name": "t", "partition_indexes": [0]}],
+            require_stable=True,
+        )
+        found: int = answer.topics[0].partitions[0].committed_offset
+        return found
+
+    # Creates the offsets topic; the second time it is there.
+    for _ in range(2):
+        world.send(ApiKey.FIND_COORDINATOR, 1, key="g", key_type=0)
+    for number, is_commit in enumerate((True, False, True), 1):
+        assert client.commit_offset(T0, number) is NONE
+        assert client.produce(T0, b"%d" % number, version=12) is NONE
+        assert client.produce(T1, b"%d" % number, version=12) is NONE
+        (transaction,) = world.broker.transactions.all()
+        assert {T0, T1} < transaction.value.partitions
+        assert len(transaction.value.partitions) == 3
+        assert client.end(is_commit, version=5) is NONE
+        world.pass_ms(0)
+        assert offset() == {1: 1, 2: 1, 3: 3}[number]
+    assert committed(world, T0) == committed(world, T1) == [b"1", b"3"]
+    # A late batch begins no transaction.
+    client.epoch -= 1
+    assert client.produce(T1, b"late", version=12) is ErrorCode.invalid_producer_epoch
+    assert client.commit_offset(T0, 9) is ErrorCode.invalid_producer_epoch
+    assert committed(world, T1) == [b"1", b"3"]
+    assert offset() == 3
+    world.check()
+
+
+def test_a_leader_adds_a_partition_only_after_the_transaction_before(
+    world: World, client: TransactionClient
+) -> None:
+    busy = ErrorCode.concurrent_transactions
+    for _ in range(2):
+        world.send(ApiKey.FIND_COORDINATOR, 1, key="g", key_type=0)
+    assert client.produce(T0, b"a", version=12) is NONE
+    world.broker.transactions.markers.send = lambda *_: None
+    assert client.end(True, version=5) is NONE
+    assert client.produce(T0, b"b", version=12) is busy
+    assert client.commit_offset(T0, 1) is busy
+
+
 def test_the_last_epoch_is_followed_by_a_new_producer_id(world: World) -> None:
     client = TransactionClient(world)
     client.begin()

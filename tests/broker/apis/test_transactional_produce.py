@@ -23,6 +23,7 @@ class Verifier:
     def __init__(self) -> None:
         self.answers: dict[TopicPartition, ErrorCode] = {}
         self.asked: list[tuple[str, int, int, set[TopicPartition]]] = []
+        self.added: list[bool] = []
 
     async def __call__(
         self,
@@ -30,7 +31,10 @@ class Verifier:
         producer_id: int,
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
+        *,
+        adds: bool = False,
     ) -> Mapping[TopicPartition, ErrorCode]:
+        self.added.append(adds)
         question = (transactional_id, producer_id, producer_epoch, set(partitions))
         self.asked.append(question)
         return {each: self.answers.get(each, NONE) for each in partitions}
@@ -98,6 +102,10 @@ def test_a_partition_that_was_not_added_fails_alone(world: World) -> None:
         (ErrorCode.producer_fenced, 11, ErrorCode.invalid_producer_epoch),
         (ErrorCode.not_coordinator, 11, ErrorCode.not_enough_replicas),
         (ErrorCode.concurrent_transactions, 9, ErrorCode.not_enough_replicas),
+        (ErrorCode.concurrent_transactions, 11, ErrorCode.not_enough_replicas),
+        (ErrorCode.concurrent_transactions, 12, ErrorCode.concurrent_transactions),
+        (ErrorCode.not_coordinator, 12, ErrorCode.not_enough_replicas),
+        (ErrorCode.producer_fenced, 12, ErrorCode.invalid_producer_epoch),
         (
             ErrorCode.invalid_producer_id_mapping,
             9,
@@ -110,6 +118,7 @@ def test_errors_are_those_that_producers_know(
 ) -> None:
     verifier(world).answers[TopicPartition("t", 0)] = said
     assert produce(world, {("t", 0): sent()}, version) == {0: told}
+    assert verifier(world).added == [version >= 12]
 
 
 def test_a_transactional_batch_needs_a_transactional_id(world: World) -> None:
@@ -132,6 +141,19 @@ def test_without_verification_nobody_is_asked() -> None:
     world.broker.verify_transaction = Verifier()
     assert produce(world, {("t", 0): sent()}) == {0: NONE}
     assert verifier(world).asked == []
+    # Without the addition nobody would end the transaction.
+    assert produce(world, {("t", 0): sent(producer_id=8)}, 12) == {0: NONE}
+    assert verifier(world).added == [True]
+
+
+def test_an_epoch_of_one_transaction_begins_at_zero(world: World) -> None:
+    """Else a retry of the first batch, which failed, could come after the second."""
+    code = ErrorCode.out_of_order_sequence_number
+    assert produce(world, {("t", 0): sent(1)}, 12) == {0: code}
+    assert produce(world, {("t", 0): sent(0)}, 12) == {0: NONE}
+    assert produce(world, {("t", 0): sent(1)}, 12) == {0: NONE}
+    # A producer may be forgotten in the middle of an epoch of many transactions.
+    assert produce(world, {("t", 0): sent(1, producer_id=8)}, 11) == {0: NONE}
 
 
 def test_without_a_coordinator_no_transaction_begins() -> None:

@@ -99,8 +99,10 @@ class TransactionClient:
             for row in topic.results_by_partition
         }
 
-    def produce(self, key: TopicPartition, value: bytes) -> ErrorCode:
-        """Produce one batch."""
+    def produce(
+        self, key: TopicPartition, value: bytes, version: int = 11
+    ) -> ErrorCode:
+        """Produce one batch; from version 12 on the partition need not be added."""
         sequence = self.sequences.get(key, 0)
         records = batch(
             value,
@@ -109,13 +111,31 @@ class TransactionClient:
         )
         answer = self.world.send(
             ApiKey.PRODUCE,
-            11,
+            version,
             transactional_id=self.name,
             **produce_fields({key: records}, acks=-1),
         )
         code: ErrorCode = answer.responses[0].partition_responses[0].error_code
         if code is NONE:
             self.sequences[key] = sequence + 1
+        return code
+
+    def commit_offset(self, key: TopicPartition, offset: int) -> ErrorCode:
+        """Commit an offset of group "g" in the transaction, which it may begin."""
+        row = {
+            "partition_index": key.partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+        }
+        answer = self.world.send(
+            ApiKey.TXN_OFFSET_COMMIT,
+            5,
+            **self.identity,
+            group_id="g",
+            generation_id=-1,
+            topics=[{"name": key.topic, "partitions": [row]}],
+        )
+        code: ErrorCode = answer.topics[0].partitions[0].error_code
         return code
 
     def end(self, is_commit: bool, version: int = 4) -> ErrorCode:

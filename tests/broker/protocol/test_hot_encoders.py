@@ -104,7 +104,9 @@ def kio_produce(version: int, topics: Any, throttle_ms: int) -> bytes:
 
     entity = SimpleNamespace(
         responses=[
-            SimpleNamespace(name=name, partition_responses=list(map(partition, each)))
+            SimpleNamespace(
+                name=name, topic_id=name, partition_responses=list(map(partition, each))
+            )
             for name, each in topics
         ],
         throttle_time=timedelta(milliseconds=throttle_ms),
@@ -113,10 +115,17 @@ def kio_produce(version: int, topics: Any, throttle_ms: int) -> bytes:
     return kio_frame(ApiKey.PRODUCE, version, entity)
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", range(3, 14))
 @settings(max_examples=60)
-@given(topics=lists_of(PRODUCE_PARTITIONS, NAMES), throttle_ms=THROTTLES)
-def test_produce_frame_is_kios(version: int, topics: Any, throttle_ms: int) -> None:
+@given(data=st.data(), throttle_ms=THROTTLES)
+def test_produce_frame_is_kios(
+    version: int, data: st.DataObject, throttle_ms: int
+) -> None:
+    if version < 13:
+        topics = data.draw(lists_of(PRODUCE_PARTITIONS, NAMES))
+    else:
+        rows = st.lists(PRODUCE_PARTITIONS, max_size=3)
+        topics = data.draw(st.lists(st.tuples(st.uuids(), rows), max_size=3))
     frame = encode_produce_response(version, 77, topics, throttle_ms)
     assert frame == kio_produce(version, topics, throttle_ms)
 
@@ -239,7 +248,7 @@ def test_records_in_files_are_sent_as_they_are_and_counted(version: int) -> None
     assert first_piece[:4] == joined[:4] == (len(joined) - 4).to_bytes(4, "big")
 
 
-@pytest.mark.parametrize("version", [2, 13])
+@pytest.mark.parametrize("version", [2, 14])
 def test_produce_version_without_an_encoder_is_our_fault(version: int) -> None:
     with pytest.raises(AssertionError):
         encode_produce_response(version, 1, [])

@@ -7,6 +7,7 @@ reads alone; that it takes what clients send is shown by the one shape.
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pytest
 from hypothesis import given, settings
@@ -29,6 +30,11 @@ NAMES = st.text(max_size=20) | st.sampled_from(("n" * 126, "n" * 127, "é" * 100
 RECORDS = st.none() | st.binary(max_size=150) | st.just(b"r" * 20_000)
 
 
+def id_of(name: str) -> UUID:
+    """The id that stands for a name from version 13 on."""
+    return uuid5(NAMESPACE_URL, name)
+
+
 def frame_of(
     version: int,
     topics: list[tuple[str, list[tuple[int, bytes | None]]]],
@@ -44,7 +50,7 @@ def frame_of(
         timeout=i32Timedelta.parse(timedelta(milliseconds=timeout_ms)),
         topic_data=tuple(
             module.TopicProduceData(
-                name=name,
+                **({"topic_id": id_of(name)} if version >= 13 else {"name": name}),
                 partition_data=tuple(
                     module.PartitionProduceData(index=index, records=records)
                     for index, records in partitions
@@ -78,7 +84,8 @@ def assert_kio_agrees(version: int, frame: bytes) -> None:
     assert entity.timeout == timedelta(milliseconds=timeout_ms)
     [topic] = entity.topic_data
     [partition] = topic.partition_data
-    assert (topic.name, partition.index) == (name, index)
+    named = (topic.topic_id or UUID(int=0)) if version >= 13 else topic.name
+    assert (named, partition.index) == (name, index)
     assert partition.records == bytes(records)
 
 
@@ -104,7 +111,7 @@ def test_one_batch_is_read_as_kio_reads_it(
     topics = [(name, [(index, records)])]
     frame = frame_of(version, topics, acks=acks, timeout_ms=timeout_ms) + behind
     assert_kio_agrees(version, frame)
-    long_name = version >= 9 and len(name.encode()) > 126
+    long_name = 9 <= version < 13 and len(name.encode()) > 126
     assert (single(version, frame) is None) == (not records or long_name)
 
 
@@ -175,8 +182,9 @@ def test_the_answer_is_that_of_the_slow_encoder(
     start: int,
 ) -> None:
     row = ProducePartition(index, 0, base_offset, time_ms, start)
-    slow = encode_produce_response(version, correlation_id, [(topic, [row])])
+    named = id_of(topic) if version >= 13 else topic
+    slow = encode_produce_response(version, correlation_id, [(named, [row])])
     quick = encode_single_produce(
-        version, correlation_id, topic, index, base_offset, time_ms, start
+        version, correlation_id, named, index, base_offset, time_ms, start
     )
     assert quick == slow
