@@ -12,22 +12,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.client.consumer.commits import GroupMetadata
 from broker.client.consumer.consumer import open_consumer
-from broker.client.network_client import connect_tcp
 from broker.client.producer.producer import open_producer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from tests.client.interoperation import (
     CODECS,
     PARTITIONS,
-    compare_admins,
     keyed_records,
     read_with_ours,
     write_with_ours,
 )
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import KafkaPrograms
-from tests.web_console.asgi_client import get
-from tests.web_console.consoles import console_of
 
 pytestmark = pytest.mark.kafka
 
@@ -179,27 +175,3 @@ def test_apache_kafka_takes_our_transactions(bootstrap: str) -> None:
     assert values == [b"0", b"2", b"4"]
     assert offset == 4
     assert code is ErrorCode.producer_fenced
-
-
-def test_librdkafkas_admin_and_ours_receive_the_same(bootstrap: str) -> None:
-    compare_admins(bootstrap)
-
-
-def test_the_console_shows_apache_kafka(bootstrap: str) -> None:
-    create(bootstrap, "shown")
-    trio.run(write_with_ours, bootstrap, "shown", "zstd", [(b"k", b'{"a":1}', [])])
-
-    async def main() -> None:
-        targets = ("cluster", "broker?id=1", "topics", "topic?name=shown")
-        targets += ("records?name=shown", "groups")
-        async with console_of(bootstrap, connect_tcp) as app:
-            pages = {it: await get(app, f"/clusters/0/{it}") for it in targets}
-        assert {it.status for it in pages.values()} == {200}
-        facts = pages["cluster"].page.facts
-        assert (facts["Brokers alive"], facts["Controller (KRaft)"]) == ("1 of 1", "1")
-        assert facts["Under-replicated partitions"] == "0"
-        assert "not served" not in "".join(it.text for it in pages.values())
-        (row,) = pages["records?name=shown"].page.rows[1:]
-        assert row[3:5] == ["k", '{\n  "a": 1\n}']
-
-    trio.run(main)
