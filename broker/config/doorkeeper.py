@@ -8,6 +8,8 @@ produce and fetch, admin.
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Mapping
 from typing import Final
 
 from broker.observation.logs import FORMATS, LEVELS
@@ -20,6 +22,7 @@ from broker.protocol.config_key import (
     optional_integer,
     optional_text,
     pairs,
+    split,
     text,
     words,
 )
@@ -59,6 +62,24 @@ def by_class(
         return {**key.default, **values} if complete else values
 
     return dataclasses.replace(key, parse=parse)
+
+
+_ENTITY: Final = re.compile(r"users/[^/]+(/clients/[^/]+)?|clients/[^/]+")
+_BOUND: Final = re.compile(
+    r"(producer_byte_rate|consumer_byte_rate|request_percentage)=([0-9]{1,15}"
+    r"(?:\.[0-9]{1,9})?)"
+)
+
+
+def _client_quotas(written: str) -> Mapping[str, Mapping[str, str]]:
+    quotas: dict[str, dict[str, str]] = {}
+    for item in split(written):
+        entity, _, bound = item.rpartition("/")
+        found = _BOUND.fullmatch(bound)
+        if found is None or not _ENTITY.fullmatch(entity):
+            raise ValueError(f"a list of entity/key=number, not {item!r}")
+        quotas.setdefault(entity, {})[found[1]] = found[2]
+    return quotas
 
 
 DOORKEEPER_SCHEDULER: Final = text(
@@ -172,6 +193,14 @@ DOORKEEPER_CLASS_LEVELS: Final = by_class(
         "Priority level of each class, as class:level; 0 is the most urgent.",
     ),
     complete=True,
+)
+DOORKEEPER_CLIENT_QUOTAS: Final[Key[Mapping[str, Mapping[str, str]]]] = Key(
+    name="doorkeeper.client.quotas",
+    type=ConfigType.LIST,
+    default={},
+    parse=_client_quotas,
+    doc="Client quotas in force until the entity has one of its own, as "
+    "entity/key=number: clients/<default>/request_percentage=25.",
 )
 DOORKEEPER_RECORD_FILE: Final = optional_text(
     "doorkeeper.record.file",

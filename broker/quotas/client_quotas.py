@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from broker.config import (
+    DOORKEEPER_CLIENT_QUOTAS,
     QUOTA_WINDOW_NUM,
     QUOTA_WINDOW_SIZE_SECONDS,
     BrokerConfig,
@@ -151,6 +152,7 @@ class ClientQuotas:
     def __init__(self, config: BrokerConfig, now_ns: NowNs) -> None:
         self.is_active = False
         self._now_ns = now_ns
+        self._initial = config[DOORKEEPER_CLIENT_QUOTAS]
         self._windows = config[QUOTA_WINDOW_NUM]
         self._window_ms = config[QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S
         self._quotas: dict[str, ClientQuota] = {}
@@ -167,13 +169,14 @@ class ClientQuotas:
         kinds = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
         self._quotas = {k: ClientQuota(self._windows, self._window_ms) for k in kinds}
         self._activate(False)
-        for entity, of_entity in configs.items():
-            self.put(entity, of_entity)
+        for entity in {**self._initial, **configs}:
+            self.put(entity, configs.get(entity, {}))
 
     def put(self, entity: str, configs: Mapping[str, str]) -> None:
         """Put the configs of one entity into force; unreadable ones bound nothing."""
+        bounds = {**self._initial.get(entity, {}), **configs}
         for kind, quota in self._quotas.items():
-            quota.put(entity, read_bound(configs.get(kind)))
+            quota.put(entity, read_bound(bounds.get(kind)))
         self._activate(any(quota.is_set for quota in self._quotas.values()))
 
     def count_request(self, request: Request) -> None:

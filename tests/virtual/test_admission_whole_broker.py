@@ -241,3 +241,34 @@ def test_every_request_of_an_overload_is_accounted_for(tmp_path, rule):
         assert codes[int(ErrorCode.request_timed_out)] == counts["timeout"] > 200
     else:
         assert counts["ok"] == counts["sent"]
+
+
+def test_an_arm_with_quotas_records_for_how_long_clients_are_throttled(tmp_path):
+    """Ten seconds' worth, 100 kB, passes at first: the first 400 requests or so."""
+    load = {
+        "name": "load",
+        "connections": 100,
+        "arrivals": {"kind": "poisson", "rate_per_s": 2000.0},
+        "request": {"api": "produce"},
+    }
+    quota = {"doorkeeper.client.quotas": "users/<default>/producer_byte_rate=10000"}
+    throttled = {}
+    for name, keys in (("none", {}), ("quota", quota)):
+        built = experiment([load], 0.5, broker={"set": keys})
+        _, table = run(built, "fifo", tmp_path / name)
+        rows = table.select(["size_bytes", "throttle_ns", "dequeued_ns"]).to_pylist()
+        served = sorted(
+            (row for row in rows if row["dequeued_ns"] is not None),
+            key=lambda row: row["dequeued_ns"],
+        )
+        throttled[name] = [row["throttle_ns"] for row in served]
+        total = 0
+        for row in served:
+            total += row["size_bytes"]
+            if name == "none" or total <= 100_000:
+                assert row["throttle_ns"] == 0
+            elif total > 110_000:
+                # One second more of the bound at most has passed meanwhile.
+                assert row["throttle_ns"] > 0
+    assert not any(throttled["none"])
+    assert any(throttled["quota"])

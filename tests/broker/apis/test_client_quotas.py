@@ -9,7 +9,7 @@ import pytest
 
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ConfigError, ErrorCode
 from broker.protocol.principal import parse_principal
 from broker.requests.request import Throttled
 from tests.broker.apis.broker_world import MS, Call, World
@@ -449,3 +449,39 @@ def test_quotas_are_in_force_after_a_restart() -> None:
     world = world.restarted()
     fields = produce_fields({("t", 0): batch(b"v" * 500)})
     assert throttled_ms(world.start(ApiKey.PRODUCE, 9, **fields)) > 0
+
+
+def test_a_configured_quota_holds_until_its_entity_has_one() -> None:
+    written = "clients/<default>/producer_byte_rate=1,users/u/request_percentage=2.5"
+    world = World({"doorkeeper.client.quotas": written})
+    world.create("t")
+    fields = produce_fields({("t", 0): batch(b"v" * 500)})
+
+    def delay_ms() -> int:
+        return throttled_ms(world.start(ApiKey.PRODUCE, 9, **fields))
+
+    assert delay_ms() > 0
+    # Nothing of it is stored.
+    assert described(world) == {}
+    bound(world, {"client-id": None}, producer_byte_rate=1e9)
+    assert delay_ms() == 0
+    bound(world, {"client-id": None}, producer_byte_rate=None)
+    assert delay_ms() > 0
+    assert World(world.settings).broker.client_quotas.is_active
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "clients/c",
+        "clients/c/producer_byte_rate",
+        "clients/c/producer_byte_rate=-1",
+        "clients/c/no_such_key=1",
+        "ips/10.0.0.1/producer_byte_rate=1",
+        "clients//producer_byte_rate=1",
+        "users/u/clients/request_percentage=1",
+    ],
+)
+def test_a_configured_quota_that_is_none_stops_the_start(written: str) -> None:
+    with pytest.raises(ConfigError, match="entity/key=number"):
+        World({"doorkeeper.client.quotas": written})
