@@ -1,7 +1,8 @@
 """A broker without its sockets, made whole: the node, and the coordinator it obeys.
 
 With ``zookeeper.connect`` it is a member of a cluster under ZooKeeper, without a
-cluster of its own. A composition root for every world: sockets, disks and clocks are
+cluster of its own, and only then imports the modules for ZooKeeper: a tenth of those
+that a start needs. A composition root for every world: sockets, disks and clocks are
 handed in.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.client.network_client import Connect
 from broker.cluster.blocking import Blocking, call_here
@@ -25,8 +27,6 @@ from broker.config import (
 from broker.coordination.coordinator import Coordinator
 from broker.coordination.embedded import embedded_coordinator
 from broker.coordination.registry import Registry
-from broker.coordination.zookeeper.cluster_discovery import generated_broker_id
-from broker.coordination.zookeeper.coordinator import zookeeper_coordinator
 from broker.disk.identity import draw_uuid, known_broker_id
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
@@ -37,7 +37,9 @@ from broker.node.outgoing_sasl import logged_in_by
 from broker.node.outgoing_tls import OutgoingTls
 from broker.node.replication_shell import connect_nowhere
 from broker.protocol.errors import ConfigError
-from broker.zookeeper.session import ZooKeeperSession
+
+if TYPE_CHECKING:
+    from broker.zookeeper.session import ZooKeeperSession
 
 
 async def numbered(
@@ -66,6 +68,8 @@ async def numbered(
         raise ConfigError(BROKER_ID.name, given, "a number, as none is generated")
     number = known_broker_id(storage, config.log_dirs)
     if number is None:
+        from broker.coordination.zookeeper.cluster_discovery import generated_broker_id
+
         sessions = _sessions(config, rng, connect)
         number = await generated_broker_id(sessions, config)
     return config.updated({BROKER_ID.name: str(number)})
@@ -109,6 +113,8 @@ def assemble(
             blocking=blocking,
         )
     else:
+        from broker.coordination.zookeeper.coordinator import zookeeper_coordinator
+
         coordinator = zookeeper_coordinator(
             config,
             open_session=_sessions(config, rng, connect),
@@ -140,6 +146,8 @@ def _sessions(
     config: BrokerConfig, rng: random.Random, connect: Connect
 ) -> Callable[[], ZooKeeperSession]:
     """Return what opens sessions; raise `ConfigError` if there is nowhere to."""
+    from broker.zookeeper.session import ZooKeeperSession
+
     written = config[ZOOKEEPER_CONNECT]
     assert written is not None
 
