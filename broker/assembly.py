@@ -39,7 +39,7 @@ from broker.node.replication_shell import connect_nowhere
 from broker.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from broker.zookeeper.session import ZooKeeperSession
+    from broker.zookeeper.zookeeper_session import ZooKeeperSession
 
 
 async def numbered(
@@ -146,7 +146,7 @@ def _sessions(
     config: BrokerConfig, rng: random.Random, connect: Connect
 ) -> Callable[[], ZooKeeperSession]:
     """Return what opens sessions; raise `ConfigError` if there is nowhere to."""
-    from broker.zookeeper.session import ZooKeeperSession
+    from broker.zookeeper.zookeeper_session import ZooKeeperSession
 
     written = config[ZOOKEEPER_CONNECT]
     assert written is not None

@@ -49,7 +49,7 @@ def analyze(
     from spark_analysis import analyze as analysis
     from spark_analysis.recordings.contract import RecordingError
     from spark_analysis.recordings.java import NoJava
-    from spark_analysis.recordings.session import SparkFailed
+    from spark_analysis.recordings.spark_session import SparkFailed
 
     with failing(RecordingError, NoJava, SparkFailed):
         analysis.analyze(run_dir, out, master, skip_damaged=skip_damaged)

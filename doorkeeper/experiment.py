@@ -153,7 +153,7 @@ def _share(text: str) -> float:
 def _cluster(master: str) -> Callable[[], AbstractContextManager[Any]]:
     """Return what opens a Spark session whose workers have the code of trials."""
     from experiments.records.environment import CODE_PACKAGES
-    from spark_analysis.recordings.session import spark_session
+    from spark_analysis.recordings.spark_session import spark_session
 
     here = Path(__file__).parent.parent
     packages = [here / package for package in CODE_PACKAGES]

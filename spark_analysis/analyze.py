@@ -16,7 +16,7 @@ from rich.console import Console
 
 from spark_analysis.incidents.judging import judge_incident
 from spark_analysis.judging.assembly import compare
-from spark_analysis.judging.worlds import hold_together
+from spark_analysis.judging.world_agreement import hold_together
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.recordings.load import without_damaged
 from spark_analysis.recordings.run_directory import (
@@ -25,7 +25,7 @@ from spark_analysis.recordings.run_directory import (
     recordings_at,
     recordings_here,
 )
-from spark_analysis.recordings.session import LOCAL, spark_session
+from spark_analysis.recordings.spark_session import LOCAL, spark_session
 from spark_analysis.recordings.theory import NO_THEORY, load_theory
 from spark_analysis.report.results import results_of, run_rows
 from spark_analysis.report.terminal import show
@@ -53,7 +53,8 @@ def analyze(
     :raises spark_analysis.recordings.contract.RecordingError: if the recordings are
         incomplete or damaged.
     :raises spark_analysis.recordings.java.NoJava: if there is no Java for Spark.
-    :raises spark_analysis.recordings.session.SparkFailed: if Spark does not start.
+    :raises spark_analysis.recordings.spark_session.SparkFailed: if Spark does not
+        start.
     """
     here = local_directory(str(run_dir))
     recorded = None if here is None else recordings_here(here)

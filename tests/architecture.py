@@ -75,7 +75,7 @@ LAYERS = {
         ("worlds",),
         ("cluster",),
         ("worlds.model", "worlds.virtual", "worlds.live", "worlds.kafka"),
-        ("running.worlds",),
+        ("running.world_registry",),
         ("running", "theory"),
         ("running.executors",),
         ("running.launching",),

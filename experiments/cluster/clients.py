@@ -39,7 +39,7 @@ from broker.protocol.records.records import new_batch
 from experiments.cluster.attempt_log import AttemptLog, Try
 from experiments.cluster.broker_connection import BrokerConnection
 from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
-from experiments.design.cluster import Cluster
+from experiments.design.cluster_config import Cluster
 from experiments.load import requests
 from experiments.load.frames import topic_of
 from experiments.load.senders import Sender

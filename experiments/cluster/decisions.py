@@ -18,8 +18,8 @@ from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.topic_records import read_leadership
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.protocol.topic_partition import TopicPartition
-from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import SessionEvent
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from experiments.cluster.cluster_under_test import ClusterUnderTest
 from experiments.processes.children import RunFailed
 

@@ -22,7 +22,7 @@ from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
 from experiments.cluster.decisions import Decision, Decisions
 from experiments.cluster.last_log import LogUnreadable, records_of
 from experiments.cluster.timeline import Timeline
-from experiments.design.cluster import Cluster
+from experiments.design.cluster_config import Cluster
 from experiments.design.config import Experiment
 from experiments.load import frames
 from experiments.load.senders import senders

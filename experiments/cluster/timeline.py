@@ -8,7 +8,7 @@ import trio
 
 from experiments.cluster.cluster_operator import ClusterOperator
 from experiments.cluster.cluster_under_test import ClusterUnderTest
-from experiments.design.cluster import Cluster
+from experiments.design.cluster_config import Cluster
 from experiments.design.faults import (
     Cut,
     Elect,

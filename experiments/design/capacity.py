@@ -21,7 +21,7 @@ from experiments.design.config import Arm, BrokerSection, Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.faults import stretched
 from experiments.design.workload import ConstantService, Traffic, Workload
-from experiments.design.worlds import LiveWorld
+from experiments.design.world_config import LiveWorld
 
 _QUANTUM: Final = "doorkeeper.quantum.us"
 _WithKeys = TypeVar("_WithKeys", Arm, BrokerSection, LiveWorld)

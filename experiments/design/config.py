@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from experiments.design.calibration import Calibration
-from experiments.design.cluster import Cluster, lacking
+from experiments.design.cluster_config import Cluster, lacking
 from experiments.design.config_errors import ExperimentError, first_error
 from experiments.design.faults import Fault, ScaleLoad, conflict, refusal
 from experiments.design.model_config import ModelArm, ModelSection, misfit
@@ -29,7 +29,7 @@ from experiments.design.sessions import Sessions
 from experiments.design.sweep import Sweep
 from experiments.design.values import Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
-from experiments.design.worlds import (
+from experiments.design.world_config import (
     WORLDS,
     BrokerKeys,
     KafkaArm,

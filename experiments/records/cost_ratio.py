@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from experiments.design.capacity import machine_us
 from experiments.design.config import Experiment
-from experiments.design.worlds import WORLDS
+from experiments.design.world_config import WORLDS
 
 
 def cost_ratio(

@@ -46,11 +46,11 @@ from experiments.design.capacity import in_rates, nominal_us, stretch
 from experiments.design.config import BLOCKS_MAX, SEEDS, Experiment
 from experiments.design.faults import ScaleLoad
 from experiments.design.points import PlannedPoint
-from experiments.design.worlds import WORLDS
+from experiments.design.world_config import WORLDS
 from experiments.processes.children import RunFailed
 from experiments.running.progress import Watcher
 from experiments.running.trials import TraceCache, attempts_file, on_its_machine
-from experiments.worlds.episodes import EpisodicWorld
+from experiments.worlds.episodic_world import EpisodicWorld
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 SESSIONS: Final = 4

@@ -21,7 +21,7 @@ from experiments.running.pilot import sessions_needed
 from experiments.running.progress import ProgressBar
 from experiments.running.runner import arms_in_order
 from experiments.running.units import Missing
-from experiments.running.worlds import make_world
+from experiments.running.world_registry import make_world
 from experiments.worlds.world import World
 
 

@@ -15,7 +15,7 @@ from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
 from experiments.design.trace_windows import check_windows
-from experiments.design.worlds import WORLDS
+from experiments.design.world_config import WORLDS
 from experiments.load.size import refuse_oversize
 from experiments.records.environment import code, environment, memory_bytes, now
 from experiments.running.calibrate import SESSIONS, calibrate
@@ -23,7 +23,7 @@ from experiments.running.executor import Executor
 from experiments.running.progress import ProgressBar, Watcher
 from experiments.running.runner import refuse_taken, run
 from experiments.running.units import Missing
-from experiments.running.worlds import make_world
+from experiments.running.world_registry import make_world
 from experiments.worlds.world import World
 
 CALIBRATION: Final = "calibration.json"

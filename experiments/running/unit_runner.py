@@ -38,8 +38,13 @@ from experiments.running.trials import (
     on_its_machine,
     stored,
 )
-from experiments.running.worlds import make_world
-from experiments.worlds.episodes import Conditions, Episode, EpisodicWorld, Session
+from experiments.running.world_registry import make_world
+from experiments.worlds.episodic_world import (
+    Conditions,
+    Episode,
+    EpisodicWorld,
+    Session,
+)
 from experiments.worlds.world import (
     MachineTrial,
     RunFiles,

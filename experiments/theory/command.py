@@ -13,8 +13,8 @@ from rich.table import Table
 from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import PlannedPoint, planned_points
-from experiments.design.worlds import WORLDS
-from experiments.running.worlds import make_world
+from experiments.design.world_config import WORLDS
+from experiments.running.world_registry import make_world
 from experiments.theory.compare import Comparison, PredictionRow, compare
 from experiments.theory.measure import MeasuredPoint, TrialMeasures, recorded, replay
 from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT

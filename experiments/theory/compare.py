@@ -21,7 +21,7 @@ from typing import Literal
 from scipy.stats import t as student
 
 from experiments.design.config import Experiment
-from experiments.design.worlds import WORLDS
+from experiments.design.world_config import WORLDS
 from experiments.theory.measure import TrialMeasures, pooled
 from experiments.theory.predict import WORK_X_WAIT, Theory, theory
 

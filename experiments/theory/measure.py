@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from experiments.design.capacity import machine_us
 from experiments.design.config import Experiment
-from experiments.design.worlds import WORLDS
+from experiments.design.world_config import WORLDS
 from experiments.load.trace import generate
 from experiments.records.recording import Int64s
 from experiments.theory.predict import (

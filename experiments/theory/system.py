@@ -33,7 +33,7 @@ from experiments.design.workload import (
     Service,
     Traffic,
 )
-from experiments.design.worlds import WORLDS
+from experiments.design.world_config import WORLDS
 from experiments.theory.services import Moments, moments
 from experiments.worlds.model.planes import Layout, lay_out
 from experiments.worlds.model.task import ModelTask

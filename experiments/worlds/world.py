@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from experiments.design.config import Arm, Experiment
 from experiments.design.points import PlannedPoint
-from experiments.design.worlds import WORLDS
+from experiments.design.world_config import WORLDS
 from experiments.load.trace import Trace
 from experiments.records.recording import RunLabels
 

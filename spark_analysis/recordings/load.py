@@ -28,7 +28,7 @@ from spark_analysis.recordings.columns import (
 from spark_analysis.recordings.contract import DamagedFile, Manifest, Run
 from spark_analysis.recordings.manifest import check
 from spark_analysis.recordings.phases import PHASES
-from spark_analysis.recordings.session import reading
+from spark_analysis.recordings.spark_session import reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

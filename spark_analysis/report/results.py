@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from spark_analysis.incidents.incident import Incident
-from spark_analysis.incidents.worlds import hold_incidents_together
+from spark_analysis.incidents.incident_worlds import hold_incidents_together
 from spark_analysis.judging.broken_laws import broken_laws
 from spark_analysis.judging.cells import Cell
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
-from spark_analysis.judging.worlds import WorldCell, Worlds, place
+from spark_analysis.judging.world_agreement import WorldCell, Worlds, place
 from spark_analysis.recordings.contract import Manifest, Run
 from spark_analysis.report.content import schema
 from spark_analysis.report.content.schema import Results

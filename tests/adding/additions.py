@@ -167,7 +167,7 @@ ADDITIONS = (
         ),
         lines=(
             Line(
-                "experiments/design/worlds.py",
+                "experiments/design/world_config.py",
                 '"instant": WorldEntry(\n'
                 '            module="experiments.worlds.instant.world",\n'
                 "            computed=True,\n"

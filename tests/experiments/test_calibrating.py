@@ -25,7 +25,7 @@ from experiments.design.config import parse
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
 from experiments.running.calibrate import SESSIONS, calibrate
-from experiments.worlds.episodes import Conditions, Episode
+from experiments.worlds.episodic_world import Conditions, Episode
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT, NOMINAL_US

@@ -16,7 +16,7 @@ from experiments.load.trace import Trace
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
 from experiments.running.pilot import sessions_for, sessions_needed
-from experiments.worlds.episodes import Conditions
+from experiments.worlds.episodic_world import Conditions
 from experiments.worlds.world import Trial
 from tests.experiments.test_sessions import FakeSession, FakeWorld, experiment
 from tests.experiments.unwatched import Unwatched

@@ -22,7 +22,7 @@ from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.worlds.episodes import Conditions, Episode
+from experiments.worlds.episodic_world import Conditions, Episode
 from experiments.worlds.world import RunFiles, RunResult, Trial
 from tests.experiments.unwatched import Unwatched
 

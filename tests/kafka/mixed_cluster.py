@@ -24,8 +24,8 @@ from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import read_controller
 from broker.coordination.zookeeper.layout.topic_records import read_leadership
 from broker.protocol.topic_partition import TopicPartition
-from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import NoNode
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from experiments.processes.child import Binding
 from experiments.processes.children import Child
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper

@@ -16,7 +16,7 @@ from doorkeeper import cli
 from experiments.design.config import parse
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.running.worlds import make_world
+from experiments.running.world_registry import make_world
 from experiments.worlds.kafka import apache_kafka
 from experiments.worlds.kafka.kraft import KRaftMode
 from experiments.worlds.kafka.nodes import Mode

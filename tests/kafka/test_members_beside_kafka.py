@@ -34,7 +34,7 @@ from broker.coordination.zookeeper.layout.topic_records import (
 )
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.partitioner import partition_for
-from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from experiments.worlds.kafka import apache_kafka
 from tests.kafka.invented import KEPT_UP, in_time, keeping_up
 from tests.kafka.mixed_cluster import (

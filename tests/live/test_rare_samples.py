@@ -9,7 +9,8 @@ import pytest
 
 from experiments.design.config import parse
 from experiments.processes.pinning import Pinning
-from experiments.worlds.live import brokers, hosts
+from experiments.worlds.live import brokers
+from experiments.worlds.live import live_hosts as hosts
 from tests.experiments.test_capacity import CONTENT
 
 SAMPLES = "doorkeeper.record.samples.ms"

@@ -17,7 +17,6 @@ import pytest
 import trio
 
 from broker.client.network_client import connect_tcp
-from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import (
     Create,
     Delete,
@@ -27,6 +26,7 @@ from broker.zookeeper.znodes import (
     Znode,
     ZooKeeperError,
 )
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from experiments.processes.child import Binding
 from experiments.processes.children import Child
 from experiments.processes.loopback import free_ports

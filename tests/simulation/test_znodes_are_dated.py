@@ -10,7 +10,7 @@ import random
 
 import trio
 
-from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from simulation.control.zookeeper_control import ZooKeeperControl
 from simulation.virtual_time.apis import START_MS
 from simulation.virtual_time.determinism import VirtualClock, run_virtual

@@ -39,7 +39,7 @@ from spark_analysis.recordings.latency_histogram import (
     histograms,
     places,
 )
-from spark_analysis.recordings.session import spark_session
+from spark_analysis.recordings.spark_session import spark_session
 from spark_analysis.statistics.quantiles import rank
 
 LEVELS: Final = (Fraction(1, 2), Fraction(19, 20), Fraction(99, 100))

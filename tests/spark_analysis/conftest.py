@@ -45,7 +45,7 @@ def _mm1_sojourns(
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from spark_analysis.recordings.session import spark_session
+    from spark_analysis.recordings.spark_session import spark_session
 
     with spark_session() as session:
         yield session

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_analysis.judging.worlds import Worlds, hold_together
+from spark_analysis.judging.world_agreement import Worlds, hold_together
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.recordings.theory import Theory, TheoryRow, load_theory
 from spark_analysis.statistics.intervals import Estimate

@@ -13,7 +13,7 @@ import pytest
 from spark_analysis.recordings.contract import Manifest, RecordingError
 from spark_analysis.recordings.load import compared_files
 from spark_analysis.recordings.manifest import load_manifest
-from spark_analysis.recordings.session import settings
+from spark_analysis.recordings.spark_session import settings
 from spark_analysis.recordings.tally import check
 from tests.spark_analysis import synthetic
 

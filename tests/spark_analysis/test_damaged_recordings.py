@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from doorkeeper.cli import main
 from experiments.records import recording
 from spark_analysis.judging.assembly import compare
-from spark_analysis.recordings import session
+from spark_analysis.recordings import spark_session as session
 from spark_analysis.recordings.contract import DamagedFile, RecordingError
 from spark_analysis.recordings.load import (
     read_requests,

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_analysis.incidents.incident import Incident
+from spark_analysis.incidents.incident_worlds import (
+    IncidentWorlds,
+    hold_incidents_together,
+)
 from spark_analysis.incidents.judging import judge_incident
-from spark_analysis.incidents.worlds import IncidentWorlds, hold_incidents_together
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.statistics.intervals import Estimate
 from tests.spark_analysis.elections import step_down_ms, written

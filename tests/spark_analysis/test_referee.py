@@ -20,8 +20,8 @@ import pytest
 from rich.console import Console
 
 from spark_analysis.judging.assembly import compare
-from spark_analysis.judging.worlds import hold_together
-from spark_analysis.recordings import session
+from spark_analysis.judging.world_agreement import hold_together
+from spark_analysis.recordings import spark_session as session
 from spark_analysis.recordings.columns import OUTCOMES, STAMPS
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.recordings.run_directory import recordings_here

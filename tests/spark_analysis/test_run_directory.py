@@ -25,7 +25,7 @@ from spark_analysis.recordings.run_directory import (
     recordings_at,
     recordings_here,
 )
-from spark_analysis.recordings.session import settings
+from spark_analysis.recordings.spark_session import settings
 from tests.experiments.spark_cluster import cluster
 from tests.spark_analysis import synthetic
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spark_analysis.judging.study import Study
-from spark_analysis.judging.worlds import WorldCell, hold_together
+from spark_analysis.judging.world_agreement import WorldCell, hold_together
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.statistics.intervals import Estimate
 from spark_analysis.statistics.quotient import quotient

@@ -21,7 +21,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.topic_partition import TopicPartition
 from broker.server import BrokerServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
-from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from simulation.virtual_time.apis import START_MS
 from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from simulation.virtual_time.memory_network import MemoryStream

@@ -17,7 +17,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
 from broker.disk.memory import MemoryStorage
 from broker.node.hosts import Hosts, look_up_here
 from broker.protocol.errors import ConfigError, ErrorCode
-from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from tests.virtual.brokers import Brokers, with_brokers
 from tests.virtual.members import Members, with_members
 

@@ -33,7 +33,7 @@ from broker.coordination.zookeeper.retrying import RetryingZnodes, again
 from broker.coordination.zookeeper.topic_writes import partition_count
 from broker.disk.identity import kafka_uuid
 from broker.protocol.errors import ConfigError
-from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 
 T = TypeVar("T")
 

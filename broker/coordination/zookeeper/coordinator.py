@@ -28,7 +28,7 @@ from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.membership import ZooKeeperMembership
 from broker.coordination.zookeeper.session_loop import SessionLoop
 from broker.observation.supervisor import Supervisor
-from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 
 
 def zookeeper_coordinator(

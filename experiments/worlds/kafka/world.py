@@ -15,10 +15,10 @@ from experiments.design.config import Arm, Experiment
 from experiments.load.trace import Trace
 from experiments.processes import scratch
 from experiments.processes.pinning import Pinning
-from experiments.worlds.kafka.hosts import KafkaHosts
+from experiments.worlds.arm_session import Session, run_alone
+from experiments.worlds.kafka.kafka_hosts import KafkaHosts
 from experiments.worlds.kafka.nodes import Mode
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
-from experiments.worlds.session import Session, run_alone
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # Both starts and stops, and the tool that reads JMX.

@@ -25,9 +25,9 @@ from experiments.processes.children import RunFailed
 from experiments.processes.pinning import Pinning
 from experiments.processes.speed_probe import SpeedProbe
 from experiments.records.machine import Watch
-from experiments.worlds.live.cluster import ClusterRun
-from experiments.worlds.live.hosts import LiveHosts
-from experiments.worlds.session import Session, run_alone
+from experiments.worlds.arm_session import Session, run_alone
+from experiments.worlds.live.live_cluster import ClusterRun
+from experiments.worlds.live.live_hosts import LiveHosts
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # Starting both processes, setting up, joining and writing the rows.

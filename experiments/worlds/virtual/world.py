@@ -39,14 +39,14 @@ from experiments.load.exchange import Channel, Exchange, Observed, Schedule
 from experiments.load.requests import error_of
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
-from experiments.worlds.joining import LoadEnd, record_run
-from experiments.worlds.virtual.cluster import run_cluster
+from experiments.worlds.row_joining import LoadEnd, record_run
 from experiments.worlds.virtual.costs import (
     ClientsTime,
     CostlyNetwork,
     TraceCosts,
 )
 from experiments.worlds.virtual.devices import OnDevices, in_pieces
+from experiments.worlds.virtual.virtual_cluster import run_cluster
 from experiments.worlds.world import (
     LOAD_AS_CONTROLLER,
     MachineTrial,

@@ -38,7 +38,7 @@ from broker.protocol.schemas.update_metadata import (
 from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.wire.codec import decode, encode
 from broker.protocol.wire.header import parse_request_header
-from broker.zookeeper.session import Connect, ZooKeeperSession
+from broker.zookeeper.zookeeper_session import Connect, ZooKeeperSession
 from simulation.virtual_time.apis import START_MS, receive_frame
 from tests.broker.coordination.contract_coordinator import until
 from tests.broker.coordination.witness import Witness

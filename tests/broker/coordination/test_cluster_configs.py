@@ -9,8 +9,8 @@ import pytest
 from broker.coordination.zookeeper.cluster_discovery import prepare_znodes
 from broker.coordination.zookeeper.configs import ClusterConfigs
 from broker.coordination.zookeeper.retrying import RetryingZnodes
-from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Znode
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from simulation.virtual_time.apis import START_MS
 from tests.broker.zookeeper.zoo import Zoo, with_zoo
 

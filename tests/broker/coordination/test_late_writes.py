@@ -36,7 +36,6 @@ from broker.disk.identity import draw_uuid
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.messages import OpCode
-from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import (
     Check,
     Create,
@@ -46,6 +45,7 @@ from broker.zookeeper.znodes import (
     SetData,
     ZooKeeperError,
 )
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from simulation.virtual_time.apis import START_MS
 from simulation.virtual_time.memory_network import MemoryStream
 from tests.broker.coordination.contract_coordinator import until

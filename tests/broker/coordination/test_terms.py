@@ -20,8 +20,8 @@ from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Znode
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from simulation.virtual_time.apis import START_MS
 from tests.broker.coordination.member_place import MemberWitness
 from tests.broker.coordination.test_late_writes import config

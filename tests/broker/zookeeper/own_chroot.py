@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from broker.client.connection import Stream
-from broker.zookeeper.session import Connect, ZooKeeperSession
 from broker.zookeeper.znodes import Event, SessionEvent
+from broker.zookeeper.zookeeper_session import Connect, ZooKeeperSession
 
 # Within what a server grants whose tick is 2 s.
 TIMEOUT_MS = 6000

@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import (
     ConnectionLoss,
     EventKind,
@@ -17,6 +16,7 @@ from broker.zookeeper.znodes import (
     SessionExpired,
     WatchEvent,
 )
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from tests.broker.zookeeper.zoo import TIMEOUT_MS, Zoo, with_zoo
 
 TICK_S = 2.0

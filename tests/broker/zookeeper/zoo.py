@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from broker.zookeeper.in_memory.service import ZooKeeperService
-from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Event
+from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from simulation.virtual_time.memory_network import MemoryNetwork, MemoryStream
 from simulation.virtual_time.memory_zookeeper import memory_zookeeper

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_analysis.judging.study import Study
-from spark_analysis.judging.worlds import hold_together
+from spark_analysis.judging.world_agreement import hold_together
 from spark_analysis.report.content.schema import Results
 from spark_analysis.report.results import results_of, run_rows
 from spark_analysis.report.writing import write_report

@@ -13,7 +13,7 @@ from experiments.design.trace_windows import with_trace
 from experiments.running.launching import run_experiment
 from spark_analysis.incidents.judging import judge_incident
 from spark_analysis.judging.assembly import compare
-from spark_analysis.judging.worlds import hold_together
+from spark_analysis.judging.world_agreement import hold_together
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.report.paper import build
 from spark_analysis.report.results import results_of, run_rows

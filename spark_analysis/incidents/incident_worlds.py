@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from spark_analysis.incidents.incident import Incident, IncidentCell
-from spark_analysis.judging.worlds import (
+from spark_analysis.judging.world_agreement import (
     Agreement,
     agreement_of,
     margin_of,

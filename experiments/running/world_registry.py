@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from experiments.design.worlds import WORLDS
+from experiments.design.world_config import WORLDS
 from experiments.worlds.world import World
 
 

@@ -12,8 +12,8 @@ from experiments.design.config import Arm, Experiment
 from experiments.load.generator import Target
 from experiments.processes.children import Child, CpuTime
 from experiments.processes.pinning import Pinning
+from experiments.worlds.arm_session import Ended, Host
 from experiments.worlds.live import brokers
-from experiments.worlds.session import Ended, Host
 
 _STOP_TIMEOUT_S: Final = 10.0
 # An episode is about as long as the usual period, and seven brokers that are idle but

@@ -37,8 +37,8 @@ from experiments.records import recording
 from experiments.records.broker_rows import BrokerRecord, SessionRecord
 from experiments.records.environment import now
 from experiments.records.machine import Watch
-from experiments.worlds.episodes import Conditions, Episode
-from experiments.worlds.joining import LoadEnd, join
+from experiments.worlds.episodic_world import Conditions, Episode
+from experiments.worlds.row_joining import LoadEnd, join
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # The first episode meets a cold interpreter and creates files. More of them would cost

@@ -18,11 +18,11 @@ from experiments.processes.children import Child, CpuTime, process_cpu_s
 from experiments.processes.java import TERMINATED, NoJava
 from experiments.processes.pinning import Pinning
 from experiments.processes.zookeeper import NoZooKeeper
+from experiments.worlds.arm_session import Ended, Host
 from experiments.worlds.kafka import apache_kafka, phases
 from experiments.worlds.kafka.nodes import Mode, Running, Site
 from experiments.worlds.kafka.request_queue import queue_of
 from experiments.worlds.kafka.settings import has_control_plane, settings_of
-from experiments.worlds.session import Ended, Host
 from experiments.worlds.world import WorldError
 
 STOP_TIMEOUT_S: Final = 30.0
