@@ -12,6 +12,7 @@ they have no class here, so that nobody can catch them together with the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -26,10 +27,19 @@ __all__ = [
 ]
 
 
+# A message may quote a name of 65,535 bytes, and be in each of many rows.
+MESSAGE_CHARS_MAX: Final = 1000
+
+
 class KafkaError(Exception):
-    """A request, or one partition of it, is answered with an error code."""
+    """A request, or one partition of it, is answered with an error code.
+
+    A message that is longer than `MESSAGE_CHARS_MAX` is cut.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_CHARS_MAX:
+            message = f"{message[: MESSAGE_CHARS_MAX - 3]}..."
         super().__init__(code, message)
         self.code = code
         self.message = message

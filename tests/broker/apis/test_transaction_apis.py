@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import MESSAGE_CHARS_MAX, ErrorCode
 from broker.protocol.topic_partition import TopicPartition
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import fetch_fields, leader_and_isr, values_of
@@ -301,3 +301,13 @@ def test_only_a_leader_describes_producers(world: World) -> None:
     follower = described(world)
     assert follower.error_code is ErrorCode.not_leader_or_follower
     assert follower.active_producers == ()
+
+
+def test_a_long_name_is_quoted_in_part_in_each_of_many_rows(world: World) -> None:
+    """A request of 70 kB had an answer of 130 MB."""
+    topics = [{"name": "x" * 0x7FFF, "partition_indexes": list(range(2_000))}]
+    answer = world.send(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
+    rows = answer.topics[0].partitions
+    assert len(rows) == 2_000
+    assert {each.error_code for each in rows} == {ErrorCode.invalid_topic_exception}
+    assert {len(each.error_message) for each in rows} == {MESSAGE_CHARS_MAX}
