@@ -15,7 +15,8 @@ Version notes:
   which must look like names (KIP-511); v4 may list features whose minimum is 0.
 
 Left out: features. None is finalized, so that clients use neither the new transaction
-protocol (KIP-890) nor the new group protocol (KIP-848).
+protocol (KIP-890) nor the new group protocol (KIP-848). v5, which checks the cluster
+and the broker that a client means (KIP-1242); kio, the library of schemas, lacks it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Behaviour:
 Version notes:
 - v2 is flexible.
 
-Left out: nothing.
+Left out: v3, which adds messages to errors; kio, the library of schemas, lacks it.
 """
 
 from __future__ import annotations
