@@ -97,7 +97,7 @@ def test_kafka_log_dirs_shows_sizes(tools: Tools) -> None:
 
 def test_kafka_broker_api_versions_and_cluster_id(tools: Tools) -> None:
     told = tools("kafka-broker-api-versions").out
-    for line in ("Produce(0): 0 to 11", "Fetch(1): 0 to 18", "Metadata(3): 0 to 13"):
+    for line in ("Produce(0): 0 to 13", "Fetch(1): 0 to 18", "Metadata(3): 0 to 13"):
         assert line in told
     assert "JoinGroup(11): 0 to 9" in told
     told = tools("kafka-cluster", "cluster-id").out

@@ -222,7 +222,7 @@ PLANTED = {
     "drop a watch": Planted(
         drop_a_watch,
         frozenset({"not-in-sync", "not-writable", "producers-stuck"}),
-        12,
+        0,
         zookeeper=True,
     ),
     "two controllers": Planted(

@@ -33,9 +33,9 @@ NO_LEADER = ErrorCode.leader_not_available
 OVER = ErrorCode.throttling_quota_exceeded
 
 # Of topics that newer versions name by id.
-T = {"name": "t", "topic_id": UUID(int=1)}
-U = {"name": "u", "topic_id": UUID(int=2)}
-NAMES = {T["topic_id"]: "t", U["topic_id"]: "u"}
+IDS = {"t": UUID(int=1), "u": UUID(int=2)}
+NAMES = {topic_id: name for name, topic_id in IDS.items()}
+T, U = ({"name": name, "topic_id": topic_id} for name, topic_id in IDS.items())
 TWO = [
     {**T, "partitions": [{"partition_index": 0}, {"partition_index": 7}]},
     {**U, "partitions": [{"partition_index": 1}]},
@@ -81,7 +81,12 @@ def offset_fetch(version: int) -> dict[str, Any]:
 # What is asked of each API, and what its answer has to hold then.
 CASES: dict[ApiKey, tuple[Any, Any, Any]] = {
     ApiKey.PRODUCE: (
-        lambda version: produce_fields({row: batch(b"x") for row in ROWS}),
+        lambda version: produce_fields(
+            {
+                (IDS[topic] if version >= 13 else topic, index): batch(b"x")
+                for topic, index in ROWS
+            }
+        ),
         lambda answer: by_partition(
             answer.responses, "name", "partition_responses", "index"
         ),

@@ -43,9 +43,10 @@ def test_a_throttled_answer_is_whole_and_says_for_how_long(
     world = World()
     topic_id = world.create("t")
     world.produce("t", b"x")
+    topic = topic_id if version >= 13 else "t"
     fields = {
-        ApiKey.PRODUCE: produce_fields({("t", 0): batch(b"y")}),
-        ApiKey.FETCH: fetch_fields({(topic_id if version >= 13 else "t", 0): 0}),
+        ApiKey.PRODUCE: produce_fields({(topic, 0): batch(b"y")}),
+        ApiKey.FETCH: fetch_fields({(topic, 0): 0}),
         ApiKey.METADATA: {"topics": [{"name": "t"}]},
         ApiKey.CREATE_TOPICS: {"topics": [new_topic("n")], "timeout": SECONDS_30},
     }.get(key, {})
