@@ -68,7 +68,7 @@ async def handle(
                 error_message=outcome.message,
                 entity=[
                     ResponseEntityData(entity_type=kind, entity_name=name)
-                    for kind, name in names.items()
+                    async for kind, name in in_steps(names.items())
                 ],
             )
         )
