@@ -228,7 +228,7 @@ PLANTED = {
     "two controllers": Planted(
         two_controllers,
         _LOST | {"two-leaders", "not-in-sync"},
-        1243,
+        217,
         zookeeper=True,
     ),
     "duplicate after fail-over": Planted(

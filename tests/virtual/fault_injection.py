@@ -29,6 +29,8 @@ KINDS: tuple[Callable[[], Exception], ...] = (
 )
 # Inside of it Trio rests on rules of its own, and only `trio.Cancelled` comes.
 IN_TRIO = "Nursery.start"
+# The same holds at its end, once all of its tasks have ended.
+AT_END = "Nursery._nested_child_finished"
 # What planes run ("worker", "alarm") is a request's.
 VICTIMS = ("broker.", "throttle")
 # They do nothing but wait for their children.
@@ -105,10 +107,12 @@ class _Injected:
 
     def _filtered(self, trap: Any) -> Any:
         point = (self._name, *_lines(self._coro))
-        fault = None if IN_TRIO in point else self._injector.fault(point)
+        waits = isinstance(trap, WaitTaskRescheduled)
+        is_trios = IN_TRIO in point or (AT_END in point and not waits)
+        fault = None if is_trios else self._injector.fault(point)
         if fault is None:
             return trap
-        if not isinstance(trap, WaitTaskRescheduled):
+        if not waits:
             self._injector.note(point, fault)
             return self._coro.throw(fault)
 
@@ -130,6 +134,6 @@ def _lines(coro: Any) -> Iterator[str]:
         if frame is not None and frame.f_globals["__name__"].startswith("broker."):
             code: CodeType = frame.f_code
             yield f"{code.co_qualname}:{frame.f_lineno}"
-        elif frame is not None and frame.f_code.co_qualname == IN_TRIO:
-            yield IN_TRIO
+        elif frame is not None and frame.f_code.co_qualname in (IN_TRIO, AT_END):
+            yield frame.f_code.co_qualname
         coro = getattr(coro, "cr_await", None) or getattr(coro, "gi_yieldfrom", None)
