@@ -88,7 +88,7 @@ def bound(peer: Peer, entity: Entity, **values: float | None) -> None:
     while described(peer).get(key, {}) != expected:
         assert time.monotonic() < end
         time.sleep(0.05)
-    # What is described is in force a moment later.
+    # A described quota is in force a moment later.
     time.sleep(0.5)
 
 

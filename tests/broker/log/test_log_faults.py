@@ -99,7 +99,7 @@ class Day:
 
     def _truncate(self, count):
         end = max(len(self.values) + count, 0)
-        # What fails here changes nothing.
+        # A failure here changes nothing.
         producers = run(trimming.producers_before(self.log, end))
         self.flushed = min(self.flushed, end)
         kept, self.values = self.values, self.values[:count]
