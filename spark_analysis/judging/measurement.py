@@ -26,9 +26,9 @@ from spark_analysis.recordings.latency_histogram import (
     Ccdf,
     GroupKey,
     Histogram,
+    by_session,
     ccdf,
     histograms,
-    over_runs,
 )
 from spark_analysis.recordings.load import (
     aggregates,
@@ -82,7 +82,9 @@ def measure(
     counted = first_pass(requests, manifest).persist()
     tallies = tally(counted, manifest)
     window = requests.where("inside")
-    found = histograms(over_runs(counted.where("inside")).toArrow())
+    sessions = sorted({run.session for run in manifest.runs_compared})
+    in_window = by_session(counted.where("inside"), sessions)
+    found = histograms(in_window.toArrow(), sessions)
     levels = [metric.quantile for metric in metrics if metric.quantile is not None]
     phases = {p.name: f"coalesce({p.name}, 0)" for p in PHASES} | {"n": "1"}
     quantiles = exact_quantiles(spark, window, found, levels, phases)

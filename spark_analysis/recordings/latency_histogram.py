@@ -94,16 +94,20 @@ def histogram(
     return frame.groupBy(*keys, "bucket").agg(*aggregates(counted))
 
 
-def over_runs(counted: DataFrame) -> DataFrame:
-    """Add up a finer histogram to cell, session and bucket."""
-    total = aggregates({"n": "sum(n)"})
-    return counted.groupBy(*CELL, "session", "bucket").agg(*total)
+def by_session(counted: DataFrame, sessions: Sequence[int]) -> DataFrame:
+    """Add up counts ``n`` by cell and bucket, to an array with one for each session.
+
+    A row for each session would cost a shuffle of so many times as many rows.
+    """
+    counts = ", ".join(f"sum(IF(session = {s}, n, 0L))" for s in sessions)
+    total = aggregates({"n": f"array({counts})"})
+    return counted.groupBy(*CELL, "bucket").agg(*total)
 
 
-def histograms(table: pa.Table) -> dict[GroupKey, Histogram]:
-    """Return the histogram of every cell, from rows of cell, session and bucket.
+def histograms(table: pa.Table, sessions: Sequence[int]) -> dict[GroupKey, Histogram]:
+    """Return the histogram of every cell, from the rows of `by_session`.
 
-    Cost: one stable sort of the rows by an integer.
+    Cost: one sort of the rows by two integers.
     """
     whole = np.zeros(len(table), np.int64)
     words: list[list[int | str]] = []
@@ -111,13 +115,15 @@ def histograms(table: pa.Table) -> dict[GroupKey, Histogram]:
         encoded = table[name].combine_chunks().dictionary_encode()
         words.append(encoded.dictionary.to_pylist())
         whole = whole * len(words[-1]) + encoded.indices.to_numpy()
-    order = np.argsort(whole, kind="stable")
+    order = np.lexsort((table["bucket"].to_numpy(), whole))
     cells, starts = np.unique(whole[order], return_index=True)
-    columns = [table[name].to_numpy()[order] for name in ("session", "bucket", "n")]
-    parts = zip(*(np.split(it, starts[1:]) for it in columns), strict=True)
+    bucket = table["bucket"].to_numpy()[order].astype(np.int64)
+    counts = table["n"].combine_chunks().flatten().to_numpy()
+    counts = counts.reshape(len(table), len(sessions))[order]
+    parts = (np.split(it, starts[1:]) for it in (bucket, counts))
     found = {
-        _key(int(cell), words): _histogram(*part)
-        for cell, part in zip(cells, parts, strict=False)
+        _key(int(cell), words): _histogram(sessions, *part)
+        for cell, *part in zip(cells, *parts, strict=False)
     }
     return {key: found[key] for key in sorted(found)}
 
@@ -132,15 +138,15 @@ def _key(code: int, words: Sequence[Sequence[int | str]]) -> GroupKey:
     return GroupKey(int(point_index), str(class_name), str(arm))
 
 
-def _histogram(session: IntArray, bucket: IntArray, n: IntArray) -> Histogram:
-    sessions, row = np.unique(session, return_inverse=True)
-    buckets, column = np.unique(bucket, return_inverse=True)
-    counts = np.zeros((len(sessions), len(buckets)), np.int64)
-    counts[row, column] = n
+def _histogram(
+    sessions: Sequence[int], buckets: IntArray, counts: IntArray
+) -> Histogram:
+    """Return the histogram of the sessions that have requests."""
+    there = np.flatnonzero(counts.any(axis=0))
     return Histogram(
-        sessions=tuple(sessions.tolist()),
-        buckets=buckets.astype(np.int64),
-        counts=counts,
+        sessions=tuple(sessions[i] for i in there),
+        buckets=buckets,
+        counts=np.ascontiguousarray(counts[:, there].T),
     )
 
 

@@ -31,11 +31,12 @@ import pyarrow.parquet as pq
 from bench.row import BenchRow
 from spark_analysis.recordings.exact_ranks import Quantile, exact_quantiles
 from spark_analysis.recordings.latency_histogram import (
+    BUCKET,
     BUCKETS_PER_E,
     CELL,
     UNANSWERED,
     GroupKey,
-    histogram,
+    by_session,
     histograms,
     places,
 )
@@ -100,8 +101,9 @@ def by_spark(directory: Path) -> Iterator[Callable[[Path], Table]]:
 
         def compute(files: Path) -> Table:
             frame = spark.read.schema(SCHEMA).parquet(str(files))
-            counted = histogram(frame, (*CELL, "session")).toArrow()
-            found = histograms(counted)
+            one = frame.selectExpr(*CELL, "session", f"{BUCKET} AS bucket", "1L AS n")
+            counted = by_session(one, range(SESSIONS)).toArrow()
+            found = histograms(counted, range(SESSIONS))
             return _table(exact_quantiles(spark, frame, found, LEVELS))
 
         yield compute
@@ -133,10 +135,11 @@ def by_duckdb(directory: Path) -> Iterator[Callable[[Path], Table]]:
 
     def compute(files: Path) -> Table:
         rows = f"(SELECT *, {bucket} AS bucket FROM read_parquet('{files}/*.parquet'))"
-        counted = base.execute(
-            f"SELECT {cell}, session, bucket, count(*) AS n FROM {rows} GROUP BY ALL"
+        counts = ", ".join(f"count(*) FILTER (session = {s})" for s in range(SESSIONS))
+        counted = base.sql(
+            f"SELECT {cell}, bucket, [{counts}] AS n FROM {rows} GROUP BY ALL"
         ).to_arrow_table()
-        found = histograms(counted)
+        found = histograms(counted, range(SESSIONS))
         keys = list(found)
         wanted = [
             (number, place)

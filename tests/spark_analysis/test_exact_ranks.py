@@ -16,9 +16,9 @@ from spark_analysis.recordings.latency_histogram import (
     BUCKETS_PER_E,
     CELL,
     GroupKey,
+    by_session,
     histogram,
     histograms,
-    over_runs,
 )
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ def test_all_values_are_numpys(spark: SparkSession, seed: int) -> None:
     cells = draw(seed)
     frame = spark.createDataFrame(table_of(cells, np.random.default_rng(seed)))
     frame = frame.repartition(3).selectExpr("*", "'run' AS run")
-    counted = over_runs(histogram(frame, ["run", *CELL, "session"]))
-    found = histograms(counted.toArrow())
+    numbers = sorted({session for of in cells.values() for session in of})
+    counted = by_session(histogram(frame, ["run", *CELL, "session"]), numbers)
+    found = histograms(counted.toArrow(), numbers)
     assert found.keys() == cells.keys(), f"seed {seed}"
     quantiles = exact_quantiles(spark, frame, found, LEVELS)
     for key, sessions in cells.items():
@@ -90,7 +91,8 @@ def test_carried_columns_add_up_below_the_quantile(spark: SparkSession) -> None:
     values = np.round(rng.uniform(1e6, 1.5e6, 5000))
     cells: Drawn = {GroupKey(0, "a", "b"): {0: values[:2000], 1: values[2000:]}}
     frame = spark.createDataFrame(table_of(cells, rng))
-    found = histograms(histogram(frame, [*CELL, "session"]).toArrow())
+    counted = by_session(histogram(frame, ["session", *CELL]), [0, 1])
+    found = histograms(counted.toArrow(), [0, 1])
     ((quantile,),) = exact_quantiles(
         spark, frame, found, LEVELS[:1], {"whole": "bigint(latency_ns)"}
     ).values()

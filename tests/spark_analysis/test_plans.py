@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_analysis.recordings.exact_ranks import second_pass
-from spark_analysis.recordings.latency_histogram import histograms, over_runs, places
+from spark_analysis.recordings.latency_histogram import by_session, histograms, places
 from spark_analysis.recordings.load import read_requests
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.recordings.paired_cost import medians_of_pairs
@@ -50,7 +50,9 @@ def test_every_pass_is_one_scan_without_python(
     window = requests.where("inside")
     counted = first_pass(requests, manifest)
     hold(counted)
-    found = histograms(over_runs(counted.where("inside")).toArrow())
+    sessions = sorted({run.session for run in manifest.runs_compared})
+    in_window = by_session(counted.where("inside"), sessions)
+    found = histograms(in_window.toArrow(), sessions)
     wanted = [
         (number, place)
         for number, of in enumerate(found.values())
