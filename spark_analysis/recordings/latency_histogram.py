@@ -144,7 +144,7 @@ def _histogram(
     """Return the histogram of the sessions that have requests."""
     there = np.flatnonzero(counts.any(axis=0))
     return Histogram(
-        sessions=tuple(sessions[i] for i in there),
+        sessions=tuple(sessions[i] for i in there.tolist()),
         buckets=buckets,
         counts=np.ascontiguousarray(counts[:, there].T),
     )
