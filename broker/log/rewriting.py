@@ -12,7 +12,7 @@ import struct
 from typing import Final
 
 from broker.log.segments.log_config import LONG_MAX, LogConfig
-from broker.log.steps import STEP_RECORDS, Steps
+from broker.log.steps import Steps
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from broker.protocol.records.batch import (
@@ -27,7 +27,7 @@ from broker.protocol.records.batch import (
     with_max_timestamp,
 )
 from broker.protocol.records.codecs import CODECS, Packer, unpacked
-from broker.protocol.records.records import as_long, iter_records
+from broker.protocol.records.records import as_long, heads_in_steps
 from broker.protocol.records.validation import contents_of
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -90,17 +90,19 @@ def _inspect(
     faults = _Faults()
     bounded = config.message_timestamp_type != LOG_APPEND_TIME
     newest = NO_TIMESTAMP
-    for number, record in enumerate(iter_records(header, batch)):
-        timestamp = record.timestamp
-        newest = max(newest, timestamp)
-        if config.compacts and record.key is None:
-            faults.keyless(number, partition)
-        elif bounded and _is_out_of_time(timestamp, config, now_ms):
-            faults.out_of_time(number, timestamp, config, now_ms)
-        if number % STEP_RECORDS == STEP_RECORDS - 1:
+    number = 0
+    for head in heads_in_steps(header, batch):
+        if head is None:
             if faults.are_enough:
                 break
             yield None
+            continue
+        newest = max(newest, head.timestamp)
+        if config.compacts and head.lacks_key:
+            faults.keyless(number, partition)
+        elif bounded and _is_out_of_time(head.timestamp, config, now_ms):
+            faults.out_of_time(number, head.timestamp, config, now_ms)
+        number += 1
     faults.tell()
     return newest
 

@@ -13,8 +13,8 @@ from broker.log.log import Log
 from broker.log.operation import in_steps
 from broker.log.segments.segment import Segment
 from broker.log.segments.timestamps import newest_in
-from broker.log.steps import STEP_RECORDS, Steps
-from broker.protocol.records.records import iter_records
+from broker.log.steps import Steps
+from broker.protocol.records.records import heads_in_steps
 
 
 class TimestampOffset(NamedTuple):
@@ -68,12 +68,12 @@ def _search(
         if (yield from newest_in(header, batch)) < timestamp:
             yield None
             continue
-        for number, record in enumerate(iter_records(header, batch), 1):
-            if record.timestamp >= timestamp and record.offset >= from_offset:
-                return TimestampOffset(
-                    record.timestamp, record.offset, header.partition_leader_epoch
-                )
-            if not number % STEP_RECORDS:
+        for head in heads_in_steps(header, batch):
+            if head is None:
                 yield None
+            elif head.timestamp >= timestamp and head.offset >= from_offset:
+                return TimestampOffset(
+                    head.timestamp, head.offset, header.partition_leader_epoch
+                )
         yield None
     return None

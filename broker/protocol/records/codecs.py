@@ -166,6 +166,9 @@ def _check_zstd(data: memoryview) -> Generator[None, None, int]:
     at = blocks = window = 0
     while at < len(data):
         (magic,) = struct.unpack_from("<I", data, at)
+        blocks += 1
+        if not blocks % _STEP_BLOCKS:
+            yield None
         if magic & ~0xF == _ZSTD_SKIPPABLE:
             at += 8 + struct.unpack_from("<I", data, at + 4)[0]
         elif magic == _ZSTD_MAGIC:

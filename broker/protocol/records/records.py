@@ -48,6 +48,14 @@ class Record(NamedTuple):
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 
 
+class RecordHead(NamedTuple):
+    """The beginning of a record."""
+
+    offset: int
+    timestamp: int
+    lacks_key: bool
+
+
 class MaxTimestamp(NamedTuple):
     """The largest timestamp in a batch, and the offset of the first record with it."""
 
@@ -150,12 +158,59 @@ def largest_timestamp(
     Raises as `iter_records` does.
     """
     largest, offset = NO_TIMESTAMP, header.base_offset
-    for number, record in enumerate(iter_records(header, batch), 1):
-        if record.timestamp > largest:
-            largest, offset = record.timestamp, record.offset
-        if not number % _STEP_RECORDS:
+    for head in heads_in_steps(header, batch):
+        if head is None:
             yield None
+        elif head.timestamp > largest:
+            largest, offset = head.timestamp, head.offset
     return MaxTimestamp(largest, offset)
+
+
+def heads_in_steps(header: BatchHeader, batch: Buffer) -> Iterator[RecordHead | None]:
+    """Yield the heads of the records in a whole batch, and None after each step.
+
+    Raises as `iter_records` does, but keys, values and headers are passed over. Memory
+    holds a piece of `unpacked`, however large a record is.
+    """
+    count = 0
+    window = b""
+    # The place of the next record, which may lie behind the window.
+    at = 0
+    packed = memoryview(batch)[HEADER_SIZE:]
+    for piece in unpacked(header.attributes & CODEC_MASK, packed):
+        if at < len(window):
+            window, at = window[at:] + piece, 0
+        else:
+            window, at = piece, at - len(window)
+        while at < len(window):
+            try:
+                length, start = read_varint(window, at)
+                _check_length(length)
+                head, end = _head(header, window, start)
+            except IndexError:
+                break
+            at = start + length
+            count += 1
+            if end > at or count > header.record_count:
+                raise invalid(f"record {count} of {header.record_count} is not whole")
+            yield head
+            if not count % _STEP_RECORDS:
+                yield None
+        yield None
+    if at != len(window) or count != header.record_count:
+        raise invalid(f"{count} whole records, the header has {header.record_count}")
+
+
+def _head(header: BatchHeader, data: bytes, position: int) -> tuple[RecordHead, int]:
+    """Return the head of the record with its attributes at ``position``, and its end.
+
+    Raises ``IndexError`` if it is cut.
+    """
+    timestamp_delta, position = read_varint(data, position + 1)
+    offset, position = _offset(header, data, position)
+    key_length, position = read_varint(data, position)
+    timestamp = _timestamp(header, timestamp_delta)
+    return RecordHead(offset, timestamp, key_length < 0), position
 
 
 def _windows(codec: int, packed: memoryview) -> Iterator[tuple[bytes, _Bounds]]:
@@ -193,8 +248,7 @@ class _Bounds:
             except IndexError:
                 self.wanted = size - self.end + 1
                 return
-            if not 1 <= length <= UNPACKED_BYTES_MAX:
-                raise invalid(f"a record of {length} bytes")
+            _check_length(length)
             end = start + length
             if end > size:
                 self.wanted = end - self.end
@@ -203,12 +257,15 @@ class _Bounds:
             yield start, end
 
 
+def _check_length(length: int) -> None:
+    if not 1 <= length <= UNPACKED_BYTES_MAX:
+        raise invalid(f"a record of {length} bytes")
+
+
 def _record(header: BatchHeader, data: bytes, position: int, end: int) -> Record:
     """Return the record whose attributes stand at ``position``."""
     timestamp_delta, position = read_varint(data, position + 1)
-    offset_delta, body = read_varint(data, position)
-    if not -_INT_SIGN <= offset_delta < _INT_SIGN:
-        raise invalid(f"an offset delta of {offset_delta}")
+    offset, body = _offset(header, data, position)
     key, position = _read_bytes(data, body)
     value, position = _read_bytes(data, position)
     # Nearly all records end with a zero, which is no headers.
@@ -216,14 +273,23 @@ def _record(header: BatchHeader, data: bytes, position: int, end: int) -> Record
         _skip_headers(data, position) != end
     ):
         raise invalid("a record's length and fields disagree")
-    # With a delete horizon the field holds that, and deltas still count from it.
-    timestamp = header.base_timestamp + timestamp_delta
-    if header.attributes & LOG_APPEND_TIME:
-        timestamp = header.max_timestamp
-    elif not -_SIGN <= timestamp < _SIGN:
-        timestamp = as_long(timestamp)
-    offset = header.base_offset + offset_delta
+    timestamp = _timestamp(header, timestamp_delta)
     return Record(offset, timestamp, key, value, data[body:end])
+
+
+def _offset(header: BatchHeader, data: bytes, position: int) -> tuple[int, int]:
+    delta, position = read_varint(data, position)
+    if not -_INT_SIGN <= delta < _INT_SIGN:
+        raise invalid(f"an offset delta of {delta}")
+    return header.base_offset + delta, position
+
+
+def _timestamp(header: BatchHeader, delta: int) -> int:
+    if header.attributes & LOG_APPEND_TIME:
+        return header.max_timestamp
+    # With a delete horizon the field holds that, and deltas still count from it.
+    timestamp = header.base_timestamp + delta
+    return timestamp if -_SIGN <= timestamp < _SIGN else as_long(timestamp)
 
 
 def as_long(number: int) -> int:

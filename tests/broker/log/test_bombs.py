@@ -1,5 +1,7 @@
 """A few kilobytes that unpack to millions of records: bounded memory, bounded steps."""
 
+import gzip
+import struct
 import tracemalloc
 from itertools import islice
 
@@ -9,9 +11,18 @@ from broker.log import times
 from broker.log.steps import STEP_RECORDS
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import BatchHeader, parse_header
-from broker.protocol.records.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD, Packer
+from broker.protocol.records.codecs import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    Packer,
+    compress,
+)
 from broker.protocol.records.records import BatchBuilder, iter_records, new_batch
 from broker.protocol.records.validation import STEP_UNITS
+from tests.broker.log.crafted import batch_of, record
 from tests.broker.log.witness import NOW_MS, altered, batch, found_at, open_log
 
 COUNT = 1_000_000
@@ -157,3 +168,66 @@ def test_an_offset_delta_is_of_32_bits(delta):
     sent = built.build()
     with pytest.raises(KafkaError, match="an offset delta"):
         list(iter_records(parse_header(sent), sent))
+
+
+def large_before_small(codec, size):
+    """Return a batch of a large record and a later, small one."""
+    records = [(NOW_MS - 1, None, bytes(size)), (NOW_MS, None, b"v")]
+    return new_batch(records, codec=codec)
+
+
+def gzip_members(count):
+    """Return a batch of one record behind ``count`` empty gzip streams."""
+    packed = gzip.compress(b"") * count + gzip.compress(record())
+    return batch_of([b"."], codec=GZIP, packed=packed)
+
+
+def snappy_blocks(count):
+    """Return a batch of one record behind ``count`` empty blocks."""
+    block = struct.pack(">i", 1) + bytes(1)
+    head, last = compress(SNAPPY, b""), compress(SNAPPY, record())[16:]
+    return batch_of([b"."], codec=SNAPPY, packed=head + block * count + last)
+
+
+def skippable_frames(count):
+    """Return a batch of one record behind ``count`` frames of zstd without content."""
+    frame = struct.pack("<II", 0x184D2A50, 0)
+    packed = frame * count + compress(ZSTD, record())
+    return batch_of([b"."], codec=ZSTD, packed=packed)
+
+
+@pytest.mark.parametrize(
+    ("sent", "least"),
+    [
+        (gzip_members(10_000), 10_000),
+        (snappy_blocks(10_000), 10_000),
+        (large_before_small(ZSTD, 20 << 20), 320),
+        (large_before_small(SNAPPY, 5 << 20), 80),
+    ],
+    ids=["gzip", "snappy", "large zstd", "large snappy"],
+)
+def test_what_unpacks_to_no_record_or_a_large_one_is_searched_in_steps(sent, least):
+    log = open_log(max_message_bytes=1 << 30)
+    log.append(sent, 0, NOW_MS)
+    tracemalloc.start()
+    steps = sum(1 for _ in times.offset_for_timestamp(log, NOW_MS))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert steps >= least
+    assert peak < MEMORY_BYTES
+
+
+def test_a_large_record_without_a_key_is_refused_in_steps():
+    log = open_log(cleanup_policy={"compact"})
+    work = log.prepare(new_batch([(NOW_MS, None, bytes(20 << 20))], codec=ZSTD), NOW_MS)
+    tracemalloc.start()
+    with pytest.raises(KafkaError, match="without key"):
+        list(work)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < MEMORY_BYTES
+
+
+def test_frames_without_content_are_counted_in_steps():
+    work = open_log().prepare(skippable_frames(100_000), NOW_MS)
+    assert sum(1 for _ in work) >= 100_000 // 2048

@@ -24,6 +24,8 @@ from broker.protocol.records.codecs import (
 from broker.protocol.records.records import (
     Record,
     build_batch,
+    heads_in_steps,
+    iter_records,
     largest_timestamp,
     new_batch,
     plain_records,
@@ -235,9 +237,9 @@ def test_the_largest_timestamp_is_the_first_records_that_has_it(codec, times):
 
 def test_the_largest_timestamp_is_found_in_steps():
     sent = batch([b"v"] * 1000, timestamps=list(range(1000)))
-    assert (
-        len(list(largest_timestamp(parse_header(sent), sent))) == 1000 // STEP_RECORDS
-    )
+    # One more where the only piece of the batch ends.
+    steps = list(largest_timestamp(parse_header(sent), sent))
+    assert len(steps) == 1000 // STEP_RECORDS + 1
 
 
 @given(
@@ -278,3 +280,35 @@ def test_small_records_are_plain():
     sent = new_batch([(5, b"k" * 100, b"v"), (5, b"k", b"v" * 300), (5, b"", None)])
     found = plain_records(parse_header(sent), sent)
     assert found == [(b"k" * 100, b"v"), (b"k", b"v" * 300), (b"", None)]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_heads_are_those_of_the_records(codec):
+    rng = random.Random(codec)
+    sizes = [rng.choice((0, 1, 60, 8_000, 65_530, 70_000, 300_000)) for _ in range(90)]
+    records = [
+        (
+            1000 + rng.randrange(-9, 9),
+            rng.choice((None, b"", b"k")),
+            rng.randbytes(size),
+        )
+        for size in sizes
+    ]
+    sent = new_batch(records, codec=codec)
+    header = parse_header(sent)
+    heads = [head for head in heads_in_steps(header, sent) if head is not None]
+    assert heads == [
+        (record.offset, record.timestamp, record.key is None)
+        for record in iter_records(header, sent)
+    ]
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_heads_of_a_batch_that_is_not_whole_are_refused(change):
+    sent = batch([b"v"] * 3)
+    header = parse_header(sent)
+    with pytest.raises(KafkaError):
+        list(heads_in_steps(header._replace(record_count=3 + change), sent))
+    for cut in range(1, 9):
+        with pytest.raises(KafkaError):
+            list(heads_in_steps(header, sent[:-cut]))
