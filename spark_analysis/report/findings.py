@@ -18,7 +18,7 @@ from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.report.content.schema import Results, Row
 from spark_analysis.report.content.summary import Summary
 from spark_analysis.report.content.tables import as_csv, as_markdown
-from spark_analysis.report.paper import read_results
+from spark_analysis.report.paper import FAULTS, naming, read_results
 
 # Parts of the results that only figures read.
 _DRAWN: Final = ("curves", "phases", "queue")
@@ -73,12 +73,12 @@ def collect(runs: Path, beside: Path) -> list[str]:
     names = []
     for report in sorted(runs.glob("*/report/results.json")):
         name = report.parents[1].name
-        found = read_results(report)
+        experiment = _read(name, report)
         for key in _DRAWN:
-            found[key] = []
-        content = json.dumps(found, indent=1, ensure_ascii=False)
-        (beside / f"{name}.json").write_text(content + "\n", encoding="utf-8")
-        summary = as_csv(Summary(found).table)
+            experiment.found[key] = []
+        content = json.dumps(experiment.found, indent=1, ensure_ascii=False) + "\n"
+        summary = as_csv(experiment.summary.table)
+        (beside / f"{name}.json").write_text(content, encoding="utf-8")
         (beside / f"{name}.csv").write_text(summary, encoding="utf-8")
         for pattern in _FIGURES:
             for figure in sorted(report.parent.glob(f"figures/{pattern}.svg")):
@@ -87,14 +87,25 @@ def collect(runs: Path, beside: Path) -> list[str]:
     return names
 
 
+def _read(name: str, path: Path) -> Experiment:
+    """Return an experiment of which a page can be rendered.
+
+    :raises RecordingError: if the file is missing or damaged.
+    """
+    experiment = Experiment(name, read_results(path))
+    with naming(path):
+        for text in (experiment.table, experiment.sentences, experiment.source):
+            text.encode()
+    return experiment
+
+
 def render(template: Path, beside: Path) -> str:
     """Return the page.
 
     :raises RecordingError: if the template names an experiment or row that is missing.
     """
     experiments = {
-        path.stem: Experiment(path.stem, read_results(path))
-        for path in sorted(beside.glob("*.json"))
+        path.stem: _read(path.stem, path) for path in sorted(beside.glob("*.json"))
     }
     environment = Environment(
         loader=FileSystemLoader(template.parent),
@@ -106,5 +117,5 @@ def render(template: Path, beside: Path) -> str:
     )
     try:
         return environment.get_template(template.name).render(of=experiments)
-    except (TemplateError, KeyError) as error:
+    except (TemplateError, *FAULTS) as error:
         raise RecordingError(f"{template}: {error}") from error

@@ -7,10 +7,12 @@ offline; with a fixed date the same results give the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +31,11 @@ from spark_analysis.report.figures.listing import plots
 from spark_analysis.report.results import SCHEMA
 
 SOURCES: Final = Path(__file__).parents[1] / "paper"
+# Raised where the content of a file is not as the program has written it.
+FAULTS: Final = (
+    *(ArithmeticError, AttributeError, LookupError),
+    *(RecursionError, TypeError, ValueError),
+)
 # Rows beyond which a table of the paper would not fit a page.
 _ROWS_MAX: Final = 45
 
@@ -39,8 +46,11 @@ def build(run_dir: Path, out_pdf: Path) -> None:
     :raises RecordingError: if the directory has no report.
     """
     report = run_dir / "report"
-    found = read_results(report / "results.json")
-    facts = facts_of(found)
+    path = report / "results.json"
+    found = read_results(path)
+    with naming(path):
+        facts = facts_of(found)
+        moment = datetime.datetime.fromisoformat(found["created"])
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory, "paper")
         ignored = shutil.ignore_patterns("generated", "*.pdf")
@@ -51,22 +61,39 @@ def build(run_dir: Path, out_pdf: Path) -> None:
             shutil.copy(report / "figures" / f"{plot.name}.svg", generated)
         text = json.dumps(facts, ensure_ascii=False, indent=1)
         (generated / "facts.json").write_text(text, encoding="utf-8")
-        _compile(root / "main.typ", out_pdf, found["created"])
+        _compile(root / "main.typ", out_pdf, moment)
 
 
 def read_results(path: Path) -> Results:
     """Return the content of a ``results.json``.
 
-    :raises RecordingError: if it is missing or of another schema.
+    :raises RecordingError: if it is missing, damaged, or of another schema.
     """
     if not path.is_file():
         raise RecordingError(f"{path}: missing; run `doorkeeper analyze` first")
-    found: Results = json.loads(path.read_text(encoding="utf-8"))
-    if found["schema"] != SCHEMA:
-        raise RecordingError(
-            f"{path}: schema {found['schema']!r} found, {SCHEMA} expected"
-        )
+    with naming(path):
+        found: Results = json.loads(path.read_bytes())
+        schema = found["schema"]
+        # Refuses what JSON or UTF-8 cannot hold: NaN, half a character.
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    if schema != SCHEMA:
+        raise RecordingError(f"{path}: schema {schema!r} found, {SCHEMA} expected")
     return found
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name a ``results.json`` that is not as ``doorkeeper analyze`` has written it.
+
+    :raises RecordingError: in place of the exception that its content leads to.
+    """
+    try:
+        yield
+    except RecordingError:
+        raise
+    except FAULTS as error:
+        fault = f"damaged or edited: {type(error).__name__}: {error}"
+        raise RecordingError(f"{path}: {fault}") from error
 
 
 def facts_of(found: Results) -> dict[str, Any]:
@@ -137,11 +164,10 @@ def _written(table: Table) -> dict[str, Any]:
     }
 
 
-def _compile(source: Path, out_pdf: Path, created: str) -> None:
+def _compile(source: Path, out_pdf: Path, moment: datetime.datetime) -> None:
     import matplotlib as mpl
     import typst
 
-    moment = datetime.datetime.fromisoformat(created)
     out_pdf.parent.mkdir(parents=True, exist_ok=True)
     typst.compile(
         str(source),

@@ -67,6 +67,7 @@ def test_strangers_variables_names_and_locales_change_nothing(tmp_path: Path) ->
         "PYSPARK_GATEWAY_PORT": "1",
         "PYSPARK_GATEWAY_SECRET": "x",
         "HADOOP_CONF_DIR": "/nonexistent",
+        "MPLBACKEND": "module://nowhere",
         "LC_ALL": "POSIX",
         "PYTHONUTF8": "0",
         "PYTHONCOERCECLOCALE": "0",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import pytest
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.report.content.schema import Results
 from spark_analysis.report.findings import collect, render
-from spark_analysis.report.paper import SOURCES, build
+from spark_analysis.report.paper import SOURCES, build, facts_of, naming, read_results
 from spark_analysis.report.writing import write_report
+from tests.spark_analysis.damage import damage_bytes, damage_field
 from tests.spark_analysis.made_results import BETTER, OPEN, made
 
 CELLS = {
@@ -45,6 +48,36 @@ def test_the_paper_is_the_same_bytes_twice(kind: str, tmp_path: Path) -> None:
 def test_without_a_report_the_command_to_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"results.json: missing; run `doorkeeper"):
         build(tmp_path, tmp_path / "paper.pdf")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_results_are_read_or_named(seed: int, tmp_path: Path) -> None:
+    """Every second time a field, else a byte; the page that was kept stays."""
+    runs, beside, rng = tmp_path / "runs", tmp_path / "page", random.Random(seed)
+    file = runs / "one" / "report" / "results.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(KINDS["worlds"]))
+    collect(runs, beside)
+    kept = (beside / "one.json").read_bytes()
+    (damage_field if seed % 2 else damage_bytes)(file, rng)
+    template = tmp_path / "page.md.j2"
+    template.write_text("{{ of.one.sentences }} {{ of.one.table }} {{ of.one.source }}")
+    try:
+        with naming(file):
+            facts_of(read_results(file))
+        collect(runs, beside)
+    except RecordingError as error:
+        assert str(error).startswith(f"{file}: ")  # noqa: PT017
+    if (beside / "one.json").read_bytes() != kept:
+        assert render(template, beside)
+
+
+def test_a_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    template = tmp_path / "page.md.j2"
+    for content in (b"\xff\xfe", b"{{ 1 / 0 }}", b"{{ 'x' + 1 }}"):
+        template.write_bytes(content)
+        with pytest.raises(RecordingError, match=re.escape(str(template))):
+            render(template, tmp_path)
 
 
 def test_the_sources_hold_no_measured_number() -> None:
