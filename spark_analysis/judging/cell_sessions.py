@@ -21,9 +21,10 @@ from spark_analysis.statistics.quantiles import nearest_rank
 class CellSessions:
     """Values of one metric of one class under one arm at one point.
 
-    All sequences are parallel to ``sessions``, which ascend; a session without a
-    request of the class is absent. Values are in the metric's unit. An unanswered
-    request has an infinite latency, so a quantile may be infinite.
+    All sequences are parallel to ``sessions``, which ascend. A session without a
+    request of the class is absent, except of goodput, which is 0 there. Values are in
+    the metric's unit. An unanswered request has an infinite latency, so a quantile may
+    be infinite.
 
     ``values``: the metric within each session. ``pooled``: over all sessions.
     ``without``: over all sessions but this one; NaN where there is no other.

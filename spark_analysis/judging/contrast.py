@@ -102,7 +102,9 @@ def paired_logs(
     arm: CellSessions, base: CellSessions, metric: Metric
 ) -> tuple[dict[int, float], bool]:
     """Return the value of each session that both arms have, and whether pooled."""
-    mine = dict(zip(arm.sessions, arm.values, strict=True))
+    # Without a request there is nothing to compare.
+    asked = zip(arm.sessions, arm.values, arm.counts, strict=True)
+    mine = {session: value for session, value, count in asked if count}
     theirs = dict(zip(base.sessions, base.values, strict=True))
     own = {
         session: log_ratio(value, theirs[session])

@@ -9,6 +9,7 @@ points of a sweep, and returns a small table.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -95,6 +96,7 @@ def measure(
     counted.unpersist()
     queue = queue_over_time(read_samples(spark, manifest), manifest)
     costs = paired_costs(window, manifest)
+    played = Counter((it.point, it.arm, it.session) for it in manifest.runs_compared)
     measured = {
         index: Measurement(
             queue=queue.get(index, ()), paired_costs=costs.get(index, ())
@@ -110,7 +112,7 @@ def measure(
         latency = [metric for metric in metrics if metric.quantile is not None]
         for metric, quantile in zip(latency, quantiles[key], strict=True):
             there.cells.append(_quantile_cell(point, key, metric, of, quantile))
-        there.cells.append(_goodput_cell(point, key, runs))
+        there.cells.append(_goodput_cell(point, key, runs, played))
         if any(run.costed for run in runs):
             there.cpu.append(_cpu_cell(point, key, runs))
         there.curves[key[1:]] = ccdf(of, manifest.options.confidence)
@@ -136,10 +138,19 @@ def _quantile_cell(
     )
 
 
-def _goodput_cell(point: Point, key: GroupKey, runs: Sequence[Tally]) -> CellSessions:
+def _goodput_cell(
+    point: Point,
+    key: GroupKey,
+    runs: Sequence[Tally],
+    played: Mapping[tuple[str, str, int], int],
+) -> CellSessions:
+    """Return good answers a second, over all runs: also those without a request."""
     start, end = point.window_ns
     seconds = (end - start) / NS_PER_S
-    parts = [(run.session, run.good, seconds) for run in runs]
+    parts = [(run.session, run.good, 0.0) for run in runs]
+    for (name, arm, session), count in played.items():
+        if (name, arm) == (point.name, key.arm):
+            parts.append((session, 0, count * seconds))
     return _mean_cell(point, key, GOODPUT, parts, runs)
 
 
@@ -156,7 +167,8 @@ def _mean_cell(
     runs: Sequence[Tally],
 ) -> CellSessions:
     """Return a metric that is a sum over a sum, of ``parts`` by session."""
-    sums = {run.session: np.zeros(2) for run in sorted(runs, key=lambda it: it.session)}
+    parts = sorted(parts)
+    sums = {session: np.zeros(2) for session, _, _ in parts}
     counts = dict.fromkeys(sums, 0)
     for session, above, below in parts:
         sums[session] += (above, below)

@@ -194,3 +194,29 @@ def test_a_class_without_requests_in_the_window_is_none_of_the_compared(
     nothing = rows.drop("inside").selectExpr("*", "false AS inside")
     with pytest.raises(RecordingError, match="no requests: the traces have none"):
         tally(first_pass(nothing, manifest), manifest)
+
+
+@pytest.mark.spark
+def test_goodput_counts_the_time_of_rounds_without_a_request(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Answers over seconds, counted by PyArrow over all rounds of an arm."""
+    seconds, blocks = 0.05, 8
+    rates = {"control": 20.0, "produce": 2000.0}
+    synthetic.write(
+        tmp_path, blocks=blocks, seconds=seconds, arms=["fifo", "wfq"], rates=rates
+    )
+    answers = []
+    for path in sorted((tmp_path / "requests").glob("*-wfq-*.parquet")):
+        rows = pq.read_table(path, columns=["class", "outcome"]).to_pylist()
+        answers.append(rows.count({"class": "control", "outcome": "ok"}))
+    assert 0 in answers
+    assert any(answers)
+    found = compare(spark, load_manifest(tmp_path))
+    (comparison,) = found.comparisons
+    cell = comparison.cell("control", "wfq", "goodput_per_s")
+    assert cell.value is not None
+    assert cell.value.value == pytest.approx(sum(answers) / (blocks * seconds))
+    # A round without a request compares nothing.
+    assert cell.contrast is not None
+    assert len(cell.contrast.values) == sum(map(bool, answers))
