@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
@@ -42,6 +43,9 @@ def theory(
     from experiments.running import launching
     from experiments.theory import command
 
+    if not 0 < margin < math.inf:
+        words = f"found {margin}, expected a share above 0, such as 0.05"
+        raise click.BadParameter(words, param_hint="--margin")
     with refusing(ExperimentError):
         chosen = launching.load(config)
         sound = command.run(chosen, run_dirs, worlds, margin, console(), out)

@@ -67,7 +67,7 @@ def read(path: Path) -> Calibration:
     :raises ExperimentError: if it is no calibration.
     """
     try:
-        return Calibration.model_validate_json(path.read_text(encoding="utf-8"))
+        return Calibration.model_validate_json(path.read_bytes())
     except ValidationError as error:
         fault = first_error(error, Calibration)
         raise ExperimentError(str(path), str(fault)) from error

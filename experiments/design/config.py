@@ -304,16 +304,16 @@ class Experiment(Section):
     def with_schedulers(self, names: Iterable[str]) -> Experiment:
         """Keep the arms named, add an arm for a scheduler that has none.
 
-        :raises ExperimentError: if the baseline is not among them.
+        :raises ExperimentError: if the baseline is not among them, or one is no name.
         """
-        known = {arm.name: arm for arm in self.arms}
+        content = self.model_dump(mode="json", by_alias=True)
+        known = {arm["name"]: arm for arm in content["arms"]}
         arms = [
-            known.get(name) or Arm(name=_arm_name(name), scheduler=name)
+            known.get(name) or {"name": _arm_name(name), "scheduler": name}
             for name in names
         ]
-        content = self.model_dump(mode="json", by_alias=True)
-        content["arms"] = [arm.model_dump(mode="json") for arm in arms]
-        kept = {arm.name for arm in arms}
+        content["arms"] = arms
+        kept = {arm["name"] for arm in arms}
         pairs = content["analysis"]["compare"]
         content["analysis"]["compare"] = [p for p in pairs if kept.issuperset(p)]
         return parse(content)

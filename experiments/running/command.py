@@ -14,6 +14,7 @@ from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, factors, points
+from experiments.design.world_config import WORLDS
 from experiments.running import launching
 from experiments.running.calibrate import SESSIONS
 from experiments.running.launching import Connect
@@ -196,6 +197,9 @@ def size(experiment: Experiment) -> str:
 def _lasting(found: Sequence[Point], world: World) -> str:
     """Return how long all runs take by the executor that the world has by default."""
     seconds = 0.0
+    if WORLDS[world.name].computed:
+        for name in (each for it in found for each in capacity.uncosted(it.experiment)):
+            return f"duration unknown, as is the cost of a request of {name!r}"
     for experiment in (capacity.in_rates(point.experiment) for point in found):
         runs = experiment.blocks * len(experiment.all_arms())
         seconds += runs * world.estimate_s(experiment)

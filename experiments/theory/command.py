@@ -22,6 +22,8 @@ from experiments.theory.ratios import ratios, write
 
 # A world that takes longer than this for the whole experiment is run if asked for.
 _PATIENCE_S = 60.0
+# Raised where a manifest or a file of requests is not as a run has written it.
+_DAMAGED = (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError)
 _STYLES = {"agrees": "green", "differs": "red", "open": "yellow", "not judged": "dim"}
 
 
@@ -64,17 +66,7 @@ def _blocks(
 ) -> Iterator[tuple[str, MeasuredPoint, dict[str, list[TrialMeasures]]]]:
     """Yield what every arm measured by block, world by world and point by point."""
     for run_dir in run_dirs:
-        manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
-        # The experiment as it was run, not the present file.
-        ran = parse(manifest["config"])
-        if ran.name != experiment.name:
-            raise ExperimentError(
-                str(run_dir), f"is a recording of {ran.name}, not of {experiment.name}"
-            )
-        world = manifest["world"]
-        for planned in planned_points(ran):
-            placed = _on_its_machine(planned, world, run_dir)
-            yield world, placed, _by_arm(recorded(run_dir, placed))
+        yield from _recorded(experiment, run_dir)
     if run_dirs:
         return
     for name in worlds or _default_worlds(experiment, console):
@@ -85,6 +77,31 @@ def _blocks(
             with console.status(f"{name} {point.name}"):
                 blocks = _by_arm(replay(world, point))
             yield name, point, blocks
+
+
+def _recorded(
+    experiment: Experiment, run_dir: Path
+) -> list[tuple[str, MeasuredPoint, dict[str, list[TrialMeasures]]]]:
+    """Return what every arm measured by block, at each point of a recording.
+
+    :raises ExperimentError: if it is damaged, or of another experiment.
+    """
+    try:
+        manifest = json.loads((run_dir / "manifest.json").read_bytes())
+        # The experiment as it was run, not the present file.
+        ran = parse(manifest["config"])
+        if ran.name != experiment.name:
+            raise ExperimentError(
+                str(run_dir), f"is a recording of {ran.name}, not of {experiment.name}"
+            )
+        world = manifest["world"]
+        placed = [_on_its_machine(it, world, run_dir) for it in planned_points(ran)]
+        return [(world, it, _by_arm(recorded(run_dir, it))) for it in placed]
+    except ExperimentError:
+        raise
+    except (OSError, LookupError, *_DAMAGED) as error:
+        fault = f"damaged, or no recording: {type(error).__name__}: {error}"
+        raise ExperimentError(str(run_dir), fault) from error
 
 
 def _on_its_machine(point: PlannedPoint, world: str, run_dir: Path) -> MeasuredPoint:

@@ -101,6 +101,8 @@ def recorded(
     for block, runs in sorted(blocks.items()):
         if len(runs) < whole:
             continue
+        if len({run["arm"] for run in runs}) < len(runs):
+            raise ValueError(f"block {block} has two runs of an arm that count")
         demanded = None
         if virtual:
             drawn = generate(point.experiment, block).table["demand_ns"]

@@ -273,3 +273,37 @@ def test_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     text = TOML.replace("RATE", "10.0").replace("SCHEDULER", "fifo")
     config.write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert load(config).name == "t"
+
+
+@pytest.mark.parametrize(
+    "names", ["", ",", "fifo,", ":x", "../x:y", "fifo=1", "\udcff"]
+)
+def test_a_scheduler_that_is_no_name_is_refused(tmp_path: Path, names: str) -> None:
+    config = tmp_path / "t.toml"
+    config.write_text(TOML.replace("RATE", "10.0").replace("SCHEDULER", "fifo"))
+    command = ["experiment", "plan", str(config), "--schedulers", names]
+    found = CliRunner().invoke(main, command)
+    assert found.exit_code == 2
+    assert "Error: " in found.output
+
+
+def test_the_plan_of_a_load_whose_cost_is_unknown_has_no_duration(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "t.toml"
+    text = TOML.replace("rate_per_s = RATE", "load = 0.5")
+    config.write_text(text.replace("SCHEDULER", "fifo"))
+    found = CliRunner().invoke(main, ["experiment", "plan", str(config)])
+    assert found.exit_code == 0, found.output
+    assert "duration unknown, as is the cost of a request of 'load'" in found.output
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe{}", b"[1, 2]", b"{}"])
+def test_a_calibration_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
+    config, given = tmp_path / "t.toml", tmp_path / "costs.json"
+    config.write_text(TOML.replace("RATE", "10.0").replace("SCHEDULER", "fifo"))
+    given.write_bytes(content)
+    command = ["experiment", "run", str(config), "--calibration", str(given)]
+    found = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "out")])
+    assert found.exit_code == 2
+    assert f"Error: {given}" in found.output

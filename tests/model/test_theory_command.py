@@ -136,6 +136,38 @@ def test_blocks_that_an_arm_has_missed_are_compared_in_no_arm(config, tmp_path):
     assert sorted(found) == ["fifo"] * 2 + ["scfq"] * 2
 
 
+def test_a_damaged_recording_is_named(config, tmp_path):
+    directory = tmp_path / "run"
+    assert run("experiment", "run", config, "--out", directory).exit_code == 0
+    manifest = directory / "manifest.json"
+    sound = manifest.read_bytes()
+    file = next(iter(sorted((directory / "requests").iterdir())))
+
+    def said():
+        result = run("theory", config, directory)
+        assert result.exit_code == 2, result.output
+        assert "Traceback" not in result.output
+        return lines_of(result, "Error: ", str(directory))
+
+    content = json.loads(sound)
+    twice = json.dumps({**content, "runs": [*content["runs"], content["runs"][0]]})
+    listed = json.dumps({**content, "runs": [0.5]})
+    for damage in (b"", b"[1, 2]", b"\xff\xfe{}", twice.encode(), listed.encode()):
+        manifest.write_bytes(damage)
+        assert said(), damage
+    manifest.write_bytes(sound)
+    for damage in (b"", file.read_bytes()[:1000], b"dear diary"):
+        file.write_bytes(damage)
+        assert said(), damage
+
+
+@pytest.mark.parametrize("margin", ["nan", "inf", "-0.05", "0"])
+def test_a_margin_that_judges_nothing_is_refused(config, margin):
+    result = run("theory", config, "--margin", margin)
+    assert result.exit_code == 2
+    assert lines_of(result, "Error: ", "--margin", "found")
+
+
 def measures(wait, *, path=1000, busy=0.5, work=0.001):
     return TrialMeasures(
         values={
