@@ -37,9 +37,9 @@ from broker.protocol.records.batch import (
 )
 from broker.protocol.records.records import (
     KeyValue,
-    iter_records,
     new_batch,
     plain_records,
+    records_in_steps,
 )
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import NS_PER_MS, Instant, InTransaction, Record
@@ -243,20 +243,25 @@ def _replayed(header: BatchHeader, batch: memoryview) -> Iterator[Replayed]:
 
 
 def _in_lists(header: BatchHeader, batch: memoryview) -> Iterator[Records]:
-    """Yield the records that have a key; raise as `iter_records` does."""
+    """Yield the records that have a key; raise as `records_in_steps` does."""
     if header.record_count <= RECORDS_PER_LIST and header.size <= BYTES_PER_LIST:
         plain = plain_records(header, batch)
         if plain is not None:
             yield plain
             return
     some: list[KeyValue] = []
-    size = number = 0
+    size = 0
     try:
-        for number, record in enumerate(iter_records(header, batch), 1):
-            if record.key is not None:
-                some.append((record.key, record.value))
-            size += len(record.body)
-            if not number % RECORDS_PER_LIST or size >= BYTES_PER_LIST:
+        for record in records_in_steps(header, batch):
+            if record is not None:
+                size += len(record.body)
+                if record.key is not None:
+                    some.append((record.key, record.value))
+            if (
+                record is None
+                or len(some) == RECORDS_PER_LIST
+                or size >= BYTES_PER_LIST
+            ):
                 yield some
                 some, size = [], 0
     except KafkaError:

@@ -29,7 +29,7 @@ from broker.log.log import Log
 from broker.log.operation import in_steps, operation
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.segment import Segment
-from broker.log.steps import STEP_RECORDS, Steps, watched
+from broker.log.steps import Steps, watched
 from broker.log.transactions import AbortedBatches
 from broker.log.upkeep.swap import Swap
 from broker.protocol.errors import KafkaError
@@ -45,7 +45,7 @@ from broker.protocol.records.records import (
     BatchBuilder,
     Record,
     build_batch,
-    iter_records,
+    records_in_steps,
 )
 
 # Bounds the memory of a pass, as log.cleaner.dedupe.buffer.size does in Kafka.
@@ -181,11 +181,11 @@ class _LastOffsets:
         found: dict[bytes, int] = {}
         batch = segment.file.read(position, header.size)
         with suppress(KafkaError):
-            for number, record in enumerate(iter_records(header, batch), 1):
-                if record.key is not None:
-                    found[_hashed(record.key)] = record.offset
-                if not number % STEP_RECORDS:
+            for record in records_in_steps(header, batch):
+                if record is None:
                     yield None
+                elif record.key is not None:
+                    found[_hashed(record.key)] = record.offset
             self._offsets.update(found)
 
     def is_last(self, record: Record) -> bool:
@@ -298,29 +298,29 @@ class _Copy:
             return header, batch
         return (yield from self._built(header, batch, kept, sets_horizon))
 
-    def _staying(self, header: BatchHeader, batch: bytes) -> Iterator[Record | None]:
-        """Yield each record that stays, None for each that does not."""
-        has_horizon = bool(header.attributes & DELETE_HORIZON)
-        expired = has_horizon and self._now_ms >= header.base_timestamp
-        for record in iter_records(header, batch):
-            yield record if self._stays(record, expired) else None
-
     def _looked_through(self, header: BatchHeader, batch: bytes) -> Steps[_Kept]:
         records = tombstones = number = 0
         max_timestamp = -LONG_MAX
-        for number, record in enumerate(self._staying(header, batch), 1):
-            if record is not None:
+        for record in records_in_steps(header, batch):
+            if record is None:
+                yield None
+                continue
+            number += 1
+            if self._stays(record, header):
                 records += 1
                 tombstones += record.value is None
                 max_timestamp = max(max_timestamp, record.timestamp)
-            if not number % STEP_RECORDS:
-                yield None
         return _Kept(records, tombstones, max_timestamp, records == number)
 
-    def _stays(self, record: Record, expired: bool) -> bool:
+    def _stays(self, record: Record, header: BatchHeader) -> bool:
         if record.offset >= self._offsets.end:
             return True
-        return self._offsets.is_last(record) and not (expired and record.value is None)
+        has_expired = (
+            record.value is None
+            and header.attributes & DELETE_HORIZON
+            and self._now_ms >= header.base_timestamp
+        )
+        return not has_expired and self._offsets.is_last(record)
 
     def _built(
         self, header: BatchHeader, batch: bytes, kept: _Kept, sets_horizon: bool
@@ -335,11 +335,11 @@ class _Copy:
                 base_timestamp=self._now_ms + self._log.config.delete_retention_ms,
             )
         builder = BatchBuilder(anew)
-        for number, record in enumerate(self._staying(header, batch), 1):
-            if record is not None:
-                builder.add(record.offset, record.timestamp, record.body)
-            if not number % STEP_RECORDS:
+        for record in records_in_steps(header, batch):
+            if record is None:
                 yield None
+            elif self._stays(record, header):
+                builder.add(record.offset, record.timestamp, record.body)
         built = builder.build()
         return parse_header(built), built
 

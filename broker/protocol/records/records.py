@@ -77,9 +77,20 @@ def iter_records(header: BatchHeader, batch: Buffer) -> Iterator[Record]:
     A time stamp of a LogAppendTime batch is the batch's. Cost: unpacks and parses as it
     goes, so that memory holds a record and a piece of `unpacked`.
     """
+    for record in records_in_steps(header, batch):
+        if record is not None:
+            yield record
+
+
+def records_in_steps(header: BatchHeader, batch: Buffer) -> Iterator[Record | None]:
+    """Yield the same, and None after each step: 256 records, or a piece unpacked."""
     count = 0
     packed = memoryview(batch)[HEADER_SIZE:]
-    for window, starts in _windows(header.attributes & CODEC_MASK, packed):
+    for found in _windows(header.attributes & CODEC_MASK, packed):
+        if found is None:
+            yield None
+            continue
+        window, starts = found
         for start, end in starts:
             count += 1
             if count > header.record_count:
@@ -88,6 +99,8 @@ def iter_records(header: BatchHeader, batch: Buffer) -> Iterator[Record]:
                 yield _record(header, window, start, end)
             except IndexError:
                 raise invalid("a record ends within a field") from None
+            if not count % _STEP_RECORDS:
+                yield None
     if count != header.record_count:
         raise invalid(f"{count} records, the header has {header.record_count}")
 
@@ -213,11 +226,16 @@ def _head(header: BatchHeader, data: bytes, position: int) -> tuple[RecordHead, 
     return RecordHead(offset, timestamp, key_length < 0), position
 
 
-def _windows(codec: int, packed: memoryview) -> Iterator[tuple[bytes, _Bounds]]:
-    """Yield plain bytes, and where the records lie that are whole in them."""
+def _windows(codec: int, packed: memoryview) -> Iterator[tuple[bytes, _Bounds] | None]:
+    """Yield plain bytes, and where the records lie that are whole in them.
+
+    None comes before each piece but the first.
+    """
     held: list[bytes] = []
     held_bytes = wanted = 0
-    for piece in unpacked(codec, packed):
+    for number, piece in enumerate(unpacked(codec, packed)):
+        if number:
+            yield None
         held.append(piece)
         held_bytes += len(piece)
         if held_bytes < wanted:

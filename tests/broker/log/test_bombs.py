@@ -9,6 +9,7 @@ import pytest
 
 from broker.log import times
 from broker.log.steps import STEP_RECORDS
+from broker.log.upkeep import cleaner
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import BatchHeader, parse_header
 from broker.protocol.records.codecs import (
@@ -215,6 +216,19 @@ def test_what_unpacks_to_no_record_or_a_large_one_is_searched_in_steps(sent, lea
     tracemalloc.stop()
     assert steps >= least
     assert peak < MEMORY_BYTES
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY])
+def test_what_unpacks_to_no_record_is_compacted_in_steps(codec):
+    log = open_log(cleanup_policy={"compact"}, max_message_bytes=1 << 30)
+    sent = gzip_members(5000) if codec == GZIP else snappy_blocks(5000)
+    for _ in range(2):
+        log.append(sent, 0, NOW_MS)
+        log.roll(NOW_MS)
+    steps = len(list(cleaner.compaction(log, NOW_MS, log.log_end_offset)))
+    # Keys are read once, and records twice.
+    assert steps >= 4 * 5000
+    assert [at.base_offset for _, at in log.segments[0].headers(0)] == [1]
 
 
 def test_a_large_record_without_a_key_is_refused_in_steps():
