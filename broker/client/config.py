@@ -13,6 +13,7 @@ and this client does not is unknown: a setting that nothing acts on would be a l
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
@@ -23,6 +24,8 @@ from broker.protocol.sasl.keys import file_url, jaas_line
 from broker.tls import keys as tls_keys
 
 T = TypeVar("T")
+
+_PORT: Final = re.compile("[0-9]{1,5}")
 
 CLIENT_ID: Final = text("client.id", "", "Name of this client in the broker's logs.")
 METADATA_MAX_AGE_MS: Final = long(
@@ -151,7 +154,7 @@ def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
     found = []
     for item in servers.split(","):
         host, colon, port = item.strip().rpartition(":")
-        if not (colon and host and port.isascii() and port.isdigit()):
+        if not (colon and host and _PORT.fullmatch(port) and int(port) < 1 << 16):
             expected = "a list of host:port, separated by commas"
             raise ConfigError("bootstrap.servers", servers, expected)
         host = host.removeprefix("[").removesuffix("]")

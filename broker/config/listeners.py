@@ -19,7 +19,9 @@ from broker.protocol.host_names import can_be_encoded
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
-_LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-fA-F:.%\w]*\]|[^:\[\]/]*):(\d+)")
+# Kafka's characters of a host (``EndPoint``); ``*`` is none of them.
+_LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-zA-Z:.%_-]*\]|[0-9a-zA-Z._-]*):([0-9]+)")
+_PORT_MAX = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +88,18 @@ def _listener(key: str, item: str, protocols: Mapping[str, str]) -> Listener:
     match = _LISTENER.fullmatch(item)
     if match is None:
         raise ConfigError(key, item, "NAME://host:port")
-    name, host, port = match[1].upper(), match[2].strip("[]"), int(match[3])
-    if port > 65535:
-        raise ConfigError(key, item, "a port from 0 to 65535")
+    name, host, port = match[1].upper(), match[2].strip("[]"), match[3].lstrip("0")
+    if len(port) > len(str(_PORT_MAX)) or int(port or 0) > _PORT_MAX:
+        raise ConfigError(key, item, f"a port from 0 to {_PORT_MAX}")
     protocol = protocols.get(name)
     if protocol is None:
         known = ", ".join(protocols)
         raise ConfigError(
             key, item, f"a name in listener.security.protocol.map ({known})"
         )
-    return Listener(name=name, host=host, port=port, security_protocol=protocol)
+    return Listener(
+        name=name, host=host, port=int(port or 0), security_protocol=protocol
+    )
 
 
 def _check_ports(key: str, written: str, listeners: tuple[Listener, ...]) -> None:

@@ -36,7 +36,12 @@ def read_properties(path: str | Path) -> dict[str, str]:
 
     Raises `ConfigError`, which names file and line, where it is not UTF-8.
     """
-    content = Path(path).read_bytes()
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        # Of reading, where opening went well, it names no file.
+        error.filename = error.filename or str(path)
+        raise
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as fault:

@@ -21,6 +21,11 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+# NUL ends the names of the operating system. Surrogates are bytes of a command line
+# that are not UTF-8.
+_UNUSABLE = re.compile(r"[\0\ud800-\udfff]")
+# Leading zeros count as in Kafka. Python's int() refuses more than 4,300 digits.
+_INTEGER = re.compile("[-+]?[0-9]{1,4300}")
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
@@ -61,7 +66,7 @@ class Key(Generic[T]):
     def read(self, written: str) -> T:
         """Return the value that ``written`` stands for, or raise `ConfigError`."""
         try:
-            return self.parse(written.strip())
+            return self.parse(_usable(written.strip()))
         except ValueError as error:
             secret = self.type is ConfigType.PASSWORD
             found = "[hidden]" if secret else written
@@ -285,11 +290,17 @@ def split(written: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in written.split(","))
 
 
+def _usable(text: str) -> str:
+    """Return ``text``; refuse characters that no file name, host or answer holds."""
+    if _UNUSABLE.search(text):
+        raise ValueError("text in UTF-8 without NUL")
+    return text
+
+
 def _whole_number(written: str, low: int, high: int) -> int:
     expected = f"a whole number from {low} to {high}"
     # int() alone would also take "1_000" and digits of other scripts.
-    digits = written[1:] if written[:1] in ("-", "+") else written
-    if not (digits.isascii() and digits.isdigit()):
+    if not _INTEGER.fullmatch(written):
         raise ValueError(expected)
     value = int(written)
     if not low <= value <= high:

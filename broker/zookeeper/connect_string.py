@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.host_names import can_be_encoded
 
 PORT: Final = 2181
+_PORT: Final = re.compile("[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def _server(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(PORT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    if not host or not _PORT.fullmatch(port) or not 0 < int(port) < 1 << 16:
         raise ValueError(f"{text!r} is no host with a port")
     host = host.removeprefix("[").removesuffix("]")
     if not can_be_encoded(host):

@@ -17,6 +17,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
 from broker.disk.memory import MemoryStorage
 from broker.node.hosts import Hosts, look_up_here
 from broker.protocol.errors import ConfigError, ErrorCode
+from broker.zookeeper import connect_string
 from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from tests.virtual.brokers import Brokers, with_brokers
 from tests.virtual.members import Members, with_members
@@ -106,6 +107,14 @@ def test_bounds_for_an_odd_name_are_refused(host: str) -> None:
 def test_a_client_refuses_to_look_for_brokers_at_an_odd_name(host: str) -> None:
     with pytest.raises(ConfigError, match=r"^bootstrap\.servers"):
         parse_bootstrap(f"127.0.0.1:9092,{host}:9092")
+
+
+@pytest.mark.parametrize("port", ["65536", "9" * 5000, "\u0663"], ids=ascii)
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    with pytest.raises(ConfigError, match=r"^bootstrap\.servers"):
+        parse_bootstrap(f"127.0.0.1:{port}")
+    with pytest.raises(ValueError, match="no host with a port"):
+        connect_string.parse(f"127.0.0.1:{port}")
 
 
 def test_a_session_goes_on_to_the_next_server_whatever_connecting_raises() -> None:

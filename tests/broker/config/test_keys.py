@@ -61,6 +61,11 @@ KAFKA_4 = set((HERE / "kafka-4.1-names.txt").read_text().split())
         ("doorkeeper.scheduler", " ", "the name of a scheduler"),
         ("doorkeeper.class.levels", "kontrol:1", "request classes"),
         ("doorkeeper.wfq.weights", "control:0", "a whole number from 1"),
+        ("broker.id", "9" * 5000, "a whole number from"),
+        ("log.dirs", "/a\0b", "without NUL"),
+        ("ssl.keystore.location", "/a\0b", "without NUL"),
+        ("doorkeeper.record.file", "/a\0b", "without NUL"),
+        ("log.dirs", "/a\udcff", "text in UTF-8"),
     ],
 )
 def test_bad_value_is_refused_with_its_key_and_what_was_expected(

@@ -158,3 +158,9 @@ def test_a_key_that_is_there_twice_has_its_last_value_as_in_kafka(
     path = tmp_path / "server.properties"
     path.write_text("broker.id=1\nlog.dirs=/a\nbroker.id=2\n")
     assert BrokerConfig.load(path).node_id == 2
+
+
+def test_a_file_that_opens_and_cannot_be_read_is_named() -> None:
+    """The system's error of a read names no file, other than that of an open."""
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        read_properties("/proc/self/mem")
