@@ -51,7 +51,7 @@ from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.observation.metrics.acceptors import AcceptorMetrics
 from broker.observation.metrics.collector import Collector, Sources
-from broker.observation.metrics.endpoint import serve_metrics
+from broker.observation.metrics.endpoint import open_port, serve_metrics
 from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.observation.recording.laws import LawBook
 from broker.observation.recording.recording import Recorder
@@ -133,6 +133,9 @@ class BrokerServer:
             surroundings.busy_time,
         )
         self.metrics_port: int | None = None
+        port = config[DOORKEEPER_METRICS_PORT]
+        # Opened here, as the listeners are: a taken port stops the start in a sentence.
+        self._metrics = None if port is None else open_port(port)
         # The error of the logs, once `run` is over.
         self.unclean: UncleanStop | LogDirsLost | None = None
         self.request_channels = {
@@ -351,8 +354,7 @@ class BrokerServer:
         return observers
 
     async def _start_metrics(self, nursery: trio.Nursery) -> None:
-        port = self._config[DOORKEEPER_METRICS_PORT]
-        if port is None:
+        if self._metrics is None:
             return
         acceptors = AcceptorMetrics(
             self.quotas,
@@ -391,7 +393,7 @@ class BrokerServer:
                 yield piece
 
         self.metrics_port = await nursery.start(
-            serve_metrics, port, scrape, self.supervisor
+            serve_metrics, self._metrics, scrape, self.supervisor
         )
 
     def _start_sampler(self, nursery: trio.Nursery) -> None:

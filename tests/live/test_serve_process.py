@@ -207,6 +207,17 @@ def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path):
     assert "Traceback" not in err
 
 
+def test_a_taken_port_for_metrics_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = serve(tmp_path, **{"doorkeeper.metrics.port": port})
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "doorkeeper.metrics.port" in err
+    assert str(port) in err
+    assert "Traceback" not in err
+
+
 def test_a_second_broker_on_its_directory_is_refused_and_disturbs_none(tmp_path):
     first = serve(tmp_path)
     port = ready(first)["PLAINTEXT"]

@@ -7,13 +7,16 @@ format is three kinds of lines.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import trio
 
+from broker.config import DOORKEEPER_METRICS_PORT
 from broker.observation.metric import Metric, Samples
 from broker.observation.supervisor import Supervisor
+from broker.protocol.errors import ConfigError
 
 _HOST: Final = "127.0.0.1"
 _HEAD_BYTES_MAX: Final = 8192
@@ -42,18 +45,27 @@ class Exposition:
         return "\n".join(map("\n".join, self._families.values())) + "\n"
 
 
+def open_port(port: int) -> socket.socket:
+    """Return a socket that listens on this machine; raise `ConfigError`."""
+    try:
+        return socket.create_server((_HOST, port))
+    except OSError as error:
+        expected = f"a port that can be bound ({error.strerror})"
+        raise ConfigError(DOORKEEPER_METRICS_PORT.name, port, expected) from error
+
+
 async def serve_metrics(
-    port: int,
+    listening: socket.socket,
     collect: Callable[[], Iterable[Sequence[Metric]]],
     supervisor: Supervisor,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer this machine's scrapes until cancelled; report the port once it is open.
+    """Answer this machine's scrapes until cancelled; report the port first.
 
     ``collect`` gives the samples in pieces, between which others are let run.
     """
-    listeners = await trio.open_tcp_listeners(port, host=_HOST)
+    listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listening))]
     port = listeners[0].socket.getsockname()[1]
 
     async def answer(stream: trio.SocketStream) -> None:

@@ -8,7 +8,7 @@ from broker.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from broker.observation.metric import Metric
 from broker.observation.metrics.acceptors import AcceptorMetrics
 from broker.observation.metrics.collector import Collector, Sources
-from broker.observation.metrics.endpoint import serve_metrics
+from broker.observation.metrics.endpoint import open_port, serve_metrics
 from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.observation.supervisor import Supervisor
@@ -221,7 +221,7 @@ async def test_metrics_are_served_over_http(nursery):
     def collect():
         return [[Metric(name="up", kind="gauge", value=1)]]
 
-    port = await nursery.start(serve_metrics, 0, collect, Supervisor())
+    port = await nursery.start(serve_metrics, open_port(0), collect, Supervisor())
 
     async def ask(head):
         stream = await trio.open_tcp_stream("127.0.0.1", port)
