@@ -54,6 +54,7 @@ def _make_durably(storage: Storage, directory: str) -> None:
     while path and not storage.is_directory(path):
         missing.append(path)
         path = dirname(path) if path != "/" else ""
-    storage.make_directory(directory)
+    # One by one: `os.makedirs` descends a long path by recursion.
     for path in reversed(missing):
+        storage.make_directory(path)
         storage.sync_directory(dirname(path))

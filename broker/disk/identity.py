@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
@@ -23,6 +24,7 @@ from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage, join
 from broker.protocol.errors import ConfigError
 
+_NUMBER: Final = re.compile("[0-9]{1,10}")
 # Keys that each version of meta.properties must have.
 _NEEDED: Final = {"0": (), "1": ("cluster.id", "node.id")}
 
@@ -142,7 +144,7 @@ def known_broker_id(storage: Storage, directories: Iterable[str]) -> int | None:
             raise ConfigError("log.dirs", str(damage), expected) from damage
         owner = pairs.get("node.id", pairs.get("broker.id"))
         if owner is not None:
-            if not owner.isdecimal():
+            if not _NUMBER.fullmatch(owner):
                 path = join(directory, META_PROPERTIES)
                 raise ConfigError("broker.id", owner, f"a number in {path}")
             return int(owner)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
+from broker.disk.checkpoints import MalformedCheckpoint
 from broker.disk.closable_storage import ClosableStorage
 from broker.disk.failures import LogStorageError
 from broker.disk.pending_removals import PendingRemovals
@@ -42,6 +43,7 @@ from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import CONTROL, BatchHeader
 
 _LOG: Final = re.compile(r"(\d{20})\.log")
+_SWAP: Final = re.compile(r"(\d{20})\.log" + re.escape(SWAP))
 _OF_SEGMENT: Final = re.compile(r"(\d{20})\.(index|timeindex|txnindex)")
 _UNDONE: Final = (".cleaned", ".deleted", ".tmp", ".index.swap", ".timeindex.swap")
 
@@ -361,9 +363,8 @@ def _finish_interrupted_work(
             storage.remove(join(directory, name))
             changed = True
     for name in names:
-        if name.endswith(".log" + SWAP):
-            base_offset = int(name.split(".")[0])
-            _finish_swap(storage, directory, base_offset, config, now_ms)
+        if match := _SWAP.fullmatch(name):
+            _finish_swap(storage, directory, int(match[1]), config, now_ms)
             changed = True
     logs = set(_base_offsets(storage, directory))
     for name in storage.names(directory):
@@ -380,7 +381,8 @@ def _finish_swap(
     """Put a compacted segment in the place of its sources.
 
     Its last offset bounds the sources; a source whose records all went is kept, and
-    compacted again later.
+    compacted again later. Raises `MalformedCheckpoint` for a damaged one: its sources
+    may be the only copy of its records.
     """
     swap = Segment(
         storage,
@@ -390,7 +392,12 @@ def _finish_swap(
         created_ms=now_ms,
         suffix=SWAP,
     )
-    end = max((header.last_offset for _, header in swap.headers()), default=base_offset)
+    try:
+        ends = [header.last_offset for _, header in swap.headers()]
+    except KafkaError as damage:
+        path = swap.path(".log" + SWAP)
+        raise MalformedCheckpoint(path, str(damage), "a compacted segment") from damage
+    end = max(ends, default=base_offset)
     for base in reversed(_base_offsets(storage, directory)):
         if base_offset < base <= end:
             for kind in (".log", ".index", ".timeindex", ".txnindex"):

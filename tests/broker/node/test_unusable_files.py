@@ -124,6 +124,41 @@ def test_a_generated_broker_id_is_not_read_from_damaged_properties(
         known_broker_id(RealStorage(), [str(tmp_path)])
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "\u0663"], ids=ascii)
+def test_a_broker_id_that_is_no_number_is_refused(tmp_path: Path, number: str) -> None:
+    text = f"version=0\nbroker.id={number}\n"
+    (tmp_path / checkpoints.META_PROPERTIES).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"broker\.id: .*meta\.properties"):
+        known_broker_id(RealStorage(), [str(tmp_path)])
+
+
+def test_a_damaged_compacted_segment_stops_the_start_and_its_sources_stay(
+    tmp_path: Path,
+) -> None:
+    home = left_by_a_broker(tmp_path)
+    swap = home / "one" / "t-0" / f"{0:020}.log.swap"
+    swap.write_bytes(bytes(100))
+    source = swap.with_suffix("")
+    before = source.read_bytes()
+    with pytest.raises(ConfigError, match=r"log\.dirs: ") as refused:
+        World(settings(home), RealStorage())
+    assert str(swap) in str(refused.value)
+    assert source.read_bytes() == before
+
+
+def test_a_stranger_s_swap_file_is_left_alone(tmp_path: Path) -> None:
+    home = left_by_a_broker(tmp_path)
+    garbage(home / "one" / "t-0" / "x.log.swap")
+    world = World(settings(home), RealStorage())
+    assert world.produce("t", b"w", partition=0).error_code is NONE
+
+
+def test_a_path_too_long_for_any_file_system_is_refused(tmp_path: Path) -> None:
+    deep = f"{tmp_path}/{'x/' * 3000}y"
+    with pytest.raises(ConfigError, match=r"log\.dirs"):
+        World({"log.dirs": deep}, RealStorage())
+
+
 class FullForCheckpoints(Faults):
     """Has no room for checkpoints."""
 
