@@ -41,8 +41,11 @@ def run(
     world where it can be run and does not take long. ``out`` is given the ratios to the
     baseline, judged by the margin that the config states for worlds.
 
-    :raises ExperimentError: if a recording is not of this experiment's shape.
+    :raises ExperimentError: if a recording is not of this experiment's shape, or the
+        experiment has several brokers.
     """
+    if experiment.cluster is not None:
+        raise ExperimentError("cluster", "closed forms describe a single broker")
     found, relative = [], []
     apart = experiment.analysis.margin_worlds
     for world, point, blocks in _blocks(experiment, run_dirs, worlds, console):

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -166,6 +167,13 @@ def test_a_margin_that_judges_nothing_is_refused(config, margin):
     result = run("theory", config, "--margin", margin)
     assert result.exit_code == 2
     assert lines_of(result, "Error: ", "--margin", "found")
+
+
+def test_an_experiment_with_several_brokers_is_refused():
+    config = Path(__file__).parents[2] / "experiments/configs/kafka-4453.toml"
+    result = run("theory", config, "--world", "virtual")
+    assert result.exit_code == 2
+    assert lines_of(result, "Error: cluster: closed forms describe a single broker")
 
 
 def measures(wait, *, path=1000, busy=0.5, work=0.001):
