@@ -25,10 +25,13 @@ from broker.protocol.config_key import (
 # ---- identity ----
 
 BROKER_ID: Final = integer(
-    "broker.id", -1, "This broker's number; -1 has one generated."
+    "broker.id", -1, "This broker's number; -1 has one generated.", low=-1
 )
 NODE_ID: Final = integer(
-    "node.id", -1, "This broker's number; the same as broker.id, under KRaft's name."
+    "node.id",
+    -1,
+    "This broker's number; the same as broker.id, under KRaft's name.",
+    low=-1,
 )
 BROKER_ID_GENERATION_ENABLE: Final = boolean(
     "broker.id.generation.enable",

@@ -7,6 +7,7 @@ reported, not repaired: it says what the log may rely on. An empty one has no en
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -28,6 +29,7 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _VERSION: Final = 0
+_NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 
 class MalformedCheckpoint(Exception):
@@ -175,7 +177,8 @@ def _text(storage: Storage, directory: str, name: str) -> str | None:
 
 
 def _integer(storage: Storage, directory: str, name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise MalformedCheckpoint(join(directory, name), text, "a number") from None
+    """Return a number of 64 bits in the digits that Kafka writes."""
+    number = int(text) if _NUMBER.fullmatch(text) else None
+    if number is None or not -(2**63) <= number < 2**63:
+        raise MalformedCheckpoint(join(directory, name), text, "a number")
+    return number

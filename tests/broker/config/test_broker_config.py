@@ -390,6 +390,9 @@ def test_broker_id_and_node_id_are_one() -> None:
     assert given(node_id="4").node_id == 4
     assert given(node_id="4", broker_id="4").node_id == 4
     refused("node.id", "the same as broker.id, 3", node_id="4", broker_id="3")
+    # As Kafka requires: "greater than or equal to -1".
+    refused("broker.id", "a whole number from -1", broker_id="-2")
+    refused("node.id", "a whole number from -1", node_id="-2")
 
 
 def test_log_dirs_win_over_log_dir() -> None:
