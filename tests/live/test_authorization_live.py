@@ -80,13 +80,19 @@ def outcome(future: Any) -> int:
 
 
 def delivery(producer: Producer, topic: str) -> int:
-    """Return the error code of a record's delivery."""
+    """Return the error code of a record's delivery.
+
+    It is raised at once where the client knows of the refusal from earlier metadata.
+    """
     found: list[int] = []
 
     def told(error: KafkaError | None, _: object) -> None:
         found.append(KafkaError.NO_ERROR if error is None else error.code())
 
-    producer.produce(topic, b"value", on_delivery=told)
+    try:
+        producer.produce(topic, b"value", on_delivery=told)
+    except KafkaException as refused:
+        return int(refused.args[0].code())
     assert producer.flush(20) == 0
     return found[0]
 
