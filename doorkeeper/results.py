@@ -16,16 +16,16 @@ from doorkeeper.shared import CONFIG_FILE, DIRECTORY, FILE, failing
 def results(template: Path, runs: tuple[Path, ...], out: Path) -> None:
     """Render TEMPLATE with the analysed experiments in the directories RUNS.
 
-    Their results, tables and figures are copied to a folder beside the page (``--out
-    docs/results.md``: ``docs/results/``). Experiments without recordings in RUNS keep
-    the files that are there.
+    Their results and tables, and the figures that TEMPLATE names, are copied to a
+    folder beside the page (``--out docs/results.md``: ``docs/results/``). Experiments
+    without recordings in RUNS keep the files that are there.
     """
     from spark_analysis.recordings.contract import RecordingError
     from spark_analysis.report.findings import collect, render
 
     with failing(RecordingError):
         beside = out.with_suffix("")
-        names = [name for directory in runs for name in collect(directory, beside)]
+        names = [name for of in runs for name in collect(of, beside, template)]
         text = render(template, beside)
     out.write_text(text, encoding="utf-8")
     click.echo(f"{out}: new results of {', '.join(names) or 'no experiment'}")

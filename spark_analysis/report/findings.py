@@ -22,7 +22,6 @@ from spark_analysis.report.paper import FAULTS, naming, read_results
 
 # Parts of the results that only figures read.
 _DRAWN: Final = ("curves", "phases", "queue")
-_FIGURES: Final = ("overview", "incident", "map-*")
 
 
 class Experiment:
@@ -64,11 +63,13 @@ class Experiment:
         return row
 
 
-def collect(runs: Path, beside: Path) -> list[str]:
+def collect(runs: Path, beside: Path, template: Path) -> list[str]:
     """Copy each analysed experiment's results to files next to the page.
 
-    Returns the names of the experiments copied.
+    Of its figures only those that the template names are copied. Returns the names of
+    the experiments copied.
     """
+    prose = _prose(template)
     beside.mkdir(parents=True, exist_ok=True)
     names = []
     for report in sorted(runs.glob("*/report/results.json")):
@@ -80,11 +81,16 @@ def collect(runs: Path, beside: Path) -> list[str]:
         summary = as_csv(experiment.summary.table)
         (beside / f"{name}.json").write_text(content, encoding="utf-8")
         (beside / f"{name}.csv").write_text(summary, encoding="utf-8")
-        for pattern in _FIGURES:
-            for figure in sorted(report.parent.glob(f"figures/{pattern}.svg")):
+        for figure in sorted(report.parent.glob("figures/*.svg")):
+            if f"/{name}-{figure.name})" in prose:
                 shutil.copy(figure, beside / f"{name}-{figure.name}")
         names.append(name)
     return names
+
+
+def _prose(template: Path) -> str:
+    with naming(template):
+        return template.read_text(encoding="utf-8")
 
 
 def _read(name: str, path: Path) -> Experiment:

@@ -57,15 +57,15 @@ def test_damaged_results_are_read_or_named(seed: int, tmp_path: Path) -> None:
     file = runs / "one" / "report" / "results.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(KINDS["worlds"]))
-    collect(runs, beside)
-    kept = (beside / "one.json").read_bytes()
-    (damage_field if seed % 2 else damage_bytes)(file, rng)
     template = tmp_path / "page.md.j2"
     template.write_text("{{ of.one.sentences }} {{ of.one.table }} {{ of.one.source }}")
+    collect(runs, beside, template)
+    kept = (beside / "one.json").read_bytes()
+    (damage_field if seed % 2 else damage_bytes)(file, rng)
     try:
         with naming(file):
             facts_of(read_results(file))
-        collect(runs, beside)
+        collect(runs, beside, template)
     except RecordingError as error:
         assert str(error).startswith(f"{file}: ")  # noqa: PT017
     if (beside / "one.json").read_bytes() != kept:
@@ -90,13 +90,16 @@ def test_the_page_of_findings_is_made_of_kept_results(tmp_path: Path) -> None:
     runs, beside = tmp_path / "runs", tmp_path / "page"
     analysed(KINDS["point"], runs / "one")
     template = tmp_path / "page.md.j2"
-    template.write_text("{{ of.one.sentences }}\n\n{{ of.one.table }}\n")
-    assert collect(runs, beside) == ["one"]
+    text = (
+        "{{ of.one.sentences }}\n\n{{ of.one.table }}\n![effect](page/one-overview.svg)"
+    )
+    template.write_text(text)
+    assert collect(runs, beside, template) == ["one"]
     page = render(template, beside)
     assert "control p99 in the live world is lowest" in page
     assert "| wfq | 0.0900 |" in page
-    assert (beside / "one-overview.svg").exists()
-    assert collect(tmp_path / "page", beside) == []
+    assert [file.name for file in beside.glob("*.svg")] == ["one-overview.svg"]
+    assert collect(tmp_path / "page", beside, template) == []
     assert render(template, beside) == page
 
 
