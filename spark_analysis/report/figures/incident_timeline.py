@@ -65,6 +65,8 @@ def _draw(axis: Axes, timeline: Timeline, until_ms: float) -> None:
             linelengths=0.8,
             linewidths=0.5,
             colors=_COLOURS[lane],
+            # A path for each of thousands of writes would be megabytes.
+            rasterized=True,
         )
     obeyed_ms = max(timeline["obeyed_ms"], default=math.inf)
     axis.axvspan(0, min(obeyed_ms, until_ms), color=INK, alpha=0.08, linewidth=0)

@@ -36,7 +36,7 @@ _DASHES: Final = (None, (5.0, 1.6), (5.0, 1.4, 1.2, 1.4))
 # Ratio of an axis's ends up to which it gets linear numbers, and 1, 2, 5 per decade.
 _NARROW, _WIDE = 5.0, 60.0
 WIDTH: Final = 8.6
-PNG_DPI: Final = 160
+DPI: Final = 160
 
 _RC: Final[dict[Any, Any]] = {
     "svg.hashsalt": "doorkeeper",
@@ -168,6 +168,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(
         folder / f"{name}.svg",
+        dpi=DPI,
         transparent=True,
         metadata={"Date": None, "Creator": "doorkeeper"},
     )
@@ -175,7 +176,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     figure.set_layout_engine("none")
     figure.savefig(
         folder / f"{name}.png",
-        dpi=PNG_DPI,
+        dpi=DPI,
         facecolor="white",
         metadata={"Software": "doorkeeper"},
     )
