@@ -9,13 +9,17 @@ number.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
+from stat import S_ISDIR
 
 from broker.protocol.buffer import Buffer
 
 _PERMISSIONS = 0o644
+# Answers that tell of no directory; EIO and ENAMETOOLONG tell of a fault.
+_NO_DIRECTORY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class RealFile:
@@ -81,7 +85,12 @@ class RealStorage:
 
     def is_directory(self, path: str) -> bool:
         """Return whether the path is an existing directory."""
-        return os.path.isdir(path)
+        try:
+            return S_ISDIR(os.stat(path).st_mode)
+        except OSError as error:
+            if error.errno in _NO_DIRECTORY:
+                return False
+            raise
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents, unless they exist."""

@@ -150,5 +150,6 @@ def test_the_recipe_for_quix_streams_passes(wheel: Path, tmp_path: Path) -> None
     assert found.returncode == 0, found.stderr
     recipe = environment.at / "test_recipe.py"
     recipe.write_text(RECIPES[QUIX_STREAMS])
-    found = environment.run("python", "-m", "pytest", "-q", recipe)
+    basetemp = f"--basetemp={tmp_path / 'recipe'}"
+    found = environment.run("python", "-m", "pytest", "-q", basetemp, recipe)
     assert found.returncode == 0, found.stdout + found.stderr

@@ -157,6 +157,7 @@ def test_a_path_too_long_for_any_file_system_is_refused(tmp_path: Path) -> None:
     deep = f"{tmp_path}/{'x/' * 3000}y"
     with pytest.raises(ConfigError, match=r"log\.dirs"):
         World({"log.dirs": deep}, RealStorage())
+    assert not list(tmp_path.iterdir())
 
 
 class FullForCheckpoints(Faults):
