@@ -11,7 +11,8 @@ it is in the log.
   refused with CONCURRENT_TRANSACTIONS, so values follow each other in the log.
 - The epoch fences: a second producer of the same id gets a higher one, and requests
   with a lower one are PRODUCER_FENCED. If a transaction is ongoing it is aborted under
-  the higher epoch first (PrepareEpochFence, which is never written).
+  the higher epoch first (PrepareEpochFence, which is never written). From the cluster's
+  ``transaction.version`` 2 on this abort is one of the second protocol, below.
 - An epoch of 32,766 is exhausted: the next producer gets a new producer id. The last
   number is left for fencing.
 - InitProducerId with the present id and epoch (KIP-360) raises the epoch of the same
@@ -128,34 +129,35 @@ class Transaction:
 
     # ---- decisions: each returns the value to write, or raises `KafkaError` ----
 
-    def needs_new_id(self, known: ProducerIdAndEpoch | None) -> bool:
+    def needs_new_id(self, known: ProducerIdAndEpoch | None, version: int) -> bool:
         """Return whether `init` will need a new producer id."""
         value = self.value
-        return (
-            self.pending is None
-            and value.state in IDLE
-            and is_exhausted(value.epoch)
-            and (known is None or known.epoch == value.epoch)
-        )
+        if self.pending is not None or not is_exhausted(value.epoch):
+            return False
+        if value.state is TransactionState.ONGOING:
+            return version >= EPOCH_PER_TRANSACTION
+        return value.state in IDLE and (known is None or known.epoch == value.epoch)
 
     def init(
         self,
         known: ProducerIdAndEpoch | None,
         timeout_ms: int,
         new_id: int | None,
+        version: int,
         now_ms: int,
     ) -> TransactionValue:
         """InitProducerId: a new epoch, or a new producer id; or the abort before it.
 
-        ``known`` is what the producer takes itself for. A value in state PrepareAbort
-        is answered with CONCURRENT_TRANSACTIONS once it is written.
+        ``known`` is what the producer takes itself for, ``version`` the cluster's
+        ``transaction.version``. A value in state PrepareAbort is answered with
+        CONCURRENT_TRANSACTIONS once it is written.
         """
         value = self.value
         self._check_free()
         if known is not None and not self._may_be(known):
             raise KafkaError(ErrorCode.producer_fenced)
         if value.state is TransactionState.ONGOING:
-            return self.fence(now_ms)
+            return self.fence(new_id, version, now_ms)
         producer_id, epoch, last_epoch = self._next_epoch(known, new_id)
         return self._decide(
             replace(
@@ -284,12 +286,9 @@ class Transaction:
             raise self._invalid_state()
         if value.state is not TransactionState.ONGOING and is_commit:
             raise self._invalid_state()
-        next_id = NO_PRODUCER_ID
-        if is_exhausted(value.epoch):
-            if new_id is None:
-                raise KafkaError(ErrorCode.concurrent_transactions)
-            next_id = new_id
-        return self._prepare(is_commit, next_id, now_ms)
+        if is_exhausted(value.epoch) and new_id is None:
+            raise KafkaError(ErrorCode.concurrent_transactions)
+        return self._prepare(is_commit, new_id, now_ms)
 
     def _is_repeated_end(self, producer: ProducerIdAndEpoch) -> bool:
         """Return whether the answer to a producer's last EndTxn was lost."""
@@ -301,17 +300,21 @@ class Transaction:
         return producer == (value.producer_id, value.epoch - 1)
 
     def _prepare(
-        self, is_commit: bool, next_producer_id: int, now_ms: int
+        self, is_commit: bool, new_id: int | None, now_ms: int
     ) -> TransactionValue:
-        """Decide the outcome, and raise the epoch."""
+        """Decide the outcome, and raise the epoch; the last needs ``new_id``."""
         value = self.value
+        next_id = NO_PRODUCER_ID
+        if is_exhausted(value.epoch):
+            assert new_id is not None, self
+            next_id = new_id
         is_ongoing = value.state is TransactionState.ONGOING
         return self._decide(
             replace(
                 value,
                 epoch=min(value.epoch + 1, EPOCH_MAX),
                 last_epoch=value.epoch,
-                next_producer_id=next_producer_id,
+                next_producer_id=next_id,
                 state=_OUTCOMES[is_commit].prepared,
                 started_ms=value.started_ms if is_ongoing else now_ms,
                 updated_ms=now_ms,
@@ -334,13 +337,19 @@ class Transaction:
             and value.started_ms + value.timeout_ms < now_ms
         )
 
-    def fence(self, now_ms: int) -> TransactionValue:
+    def fence(self, new_id: int | None, version: int, now_ms: int) -> TransactionValue:
         """Abort the ongoing transaction under a higher epoch.
 
-        The epoch counts at once. If the write fails it is not raised again: nobody was
-        given it.
+        With ``transaction.version`` 2 as EndTxn 5 does. The last epoch needs a new
+        producer id for that, and is fenced as with version 0 where there is none.
+
+        With version 0 the epoch counts at once. If the write fails it is not raised
+        again: nobody was given it.
         """
         value = self.value
+        has_next = new_id is not None or not is_exhausted(value.epoch)
+        if version >= EPOCH_PER_TRANSACTION and has_next:
+            return self._prepare(False, new_id, now_ms)
         if not self._has_failed_fence:
             # A repeated EndTxn 5 can be answered with the epoch of a fence, the last.
             epoch = min(value.epoch + 1, EPOCH_MAX)

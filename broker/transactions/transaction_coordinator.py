@@ -80,6 +80,8 @@ class _Task(NamedTuple):
 class TransactionCoordinator:
     """Coordinates the ids of the partitions of ``__transaction_state`` led here.
 
+    ``transaction_version`` returns the finalized level of this feature: from 1 on
+    records have the newer format, from 2 on a fence raises the epoch as EndTxn 5 does.
     ``on_earlier_deadline`` is called when ``next_event_ns`` has come nearer.
     """
 
@@ -89,10 +91,12 @@ class TransactionCoordinator:
         *,
         log: ShardLog,
         clock: Clock,
+        transaction_version: Callable[[], int] = lambda: 0,
         on_earlier_deadline: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._clock = clock
+        self._transaction_version = transaction_version
         self._shards = Shards[Transaction](config.partitions, log, clock)
         self._chores = Timers[_Task](on_earlier_deadline)
         # Ids that a chore has still to look at.
@@ -197,7 +201,9 @@ class TransactionCoordinator:
             "a transaction is aborted by its time-out",
             extra=fields(transactional_id=transaction.name),
         )
-        self._write(transaction, transaction.fence(now.wall_ms), then)
+        # Housekeeping takes no producer id, which it would have to wait for.
+        fenced = transaction.fence(None, self._transaction_version(), now.wall_ms)
+        self._write(transaction, fenced, then)
 
     def _expire_if_old(self, transaction: Transaction, now: Instant) -> None:
         before_ms = now.wall_ms - self._config.transactional_id_expiration_ms
@@ -225,7 +231,9 @@ class TransactionCoordinator:
         if not 0 < request.timeout_ms <= self._config.transaction_max_timeout_ms:
             raise KafkaError(ErrorCode.invalid_transaction_timeout)
         transaction = self._shards.find(request.transactional_id)
-        return transaction is None or transaction.needs_new_id(request.known)
+        return transaction is None or transaction.needs_new_id(
+            request.known, self._transaction_version()
+        )
 
     def init_producer_id(
         self, request: InitRequest, new_id: int | None
@@ -236,7 +244,13 @@ class TransactionCoordinator:
         """
         now = self._clock()
         transaction = self._find_or_new(request, new_id, now)
-        value = transaction.init(request.known, request.timeout_ms, new_id, now.wall_ms)
+        value = transaction.init(
+            request.known,
+            request.timeout_ms,
+            new_id,
+            self._transaction_version(),
+            now.wall_ms,
+        )
         waiting = Waiting[ProducerAnswer]()
 
         def then(error: ErrorCode) -> None:
@@ -379,7 +393,8 @@ class TransactionCoordinator:
                 self.markers.add(shard, transaction)
             return Effects()
 
-        self._shards.append(name, Write((transaction_record(name, value),), done))
+        record = transaction_record(name, value, self._transaction_version())
+        self._shards.append(name, Write((record,), done))
 
     def _is_current(self, ending: Ending) -> bool:
         transaction = ending.transaction

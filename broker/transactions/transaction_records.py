@@ -2,9 +2,8 @@
 
 A key is a version and the transactional id (``TransactionLogKey`` 0). A value is read
 in versions 0 and 1 (``TransactionLogValue``; 1 is flexible and has tagged fields for
-KIP-890). Version 0 is written, as Kafka does without ``transaction.version``, and
-version 1 for clients of ``transaction.version`` 2. Kafka 4.1 leaves out the previous
-and the next producer id; a restart forgets the id that a producer was given.
+KIP-890). Version 1 is written once ``transaction.version`` 1 is finalized. Without it
+a restart forgets the producer id that a client of EndTxn 5 was given, as in Kafka.
 
 Format: ``transaction-coordinator/src/main/resources/common/message/*.json`` in Kafka.
 """
@@ -31,10 +30,12 @@ _TIMES: Final = struct.Struct(">qq")
 _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = range(3)
 
 
-def transaction_record(name: str, value: TransactionValue) -> Record:
-    """Return the record of a transactional id."""
+def transaction_record(
+    name: str, value: TransactionValue, transaction_version: int
+) -> Record:
+    """Return the record of a transactional id at a level of ``transaction.version``."""
     assert value.state is not TransactionState.DEAD, value
-    flexible = value.client_version > 0
+    flexible = transaction_version >= _FLEXIBLE_FROM
     head = _HEAD.pack(
         int(flexible),
         value.producer_id,

@@ -34,7 +34,7 @@ from broker.transactions.transaction_records import (
 from broker.transactions.transaction_state import IDLE, TransactionState
 from tests.broker.log.test_transactions import committed
 from tests.kafka.apache_kafka import ApacheKafka
-from tests.kafka.java_tools import VERSIONS, KafkaPrograms
+from tests.kafka.java_tools import NEWEST, VERSIONS, KafkaPrograms
 
 pytestmark = pytest.mark.kafka
 
@@ -46,7 +46,7 @@ NOW_MS = 1_800_000_000_000
 Row = tuple[int, bytes | None, bytes | None]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=[*VERSIONS, NEWEST])
 def kafka_wrote(
     request: pytest.FixtureRequest,
     programs_of: Callable[[str], KafkaPrograms],
@@ -191,10 +191,10 @@ def test_the_coordinators_records_are_read(
                 assert name is not None
                 assert record.value is not None
                 found[name] = read_value(record.value)
-                # Kafka 4 writes version 1 for these clients, too.
-                if record.value[:2] == b"\0\0":
-                    again = transaction_record(name, found[name])
-                    assert again == (record.key, record.value)
+                # Kafka 4 is formatted with transaction.version 2.
+                level = 2 if record.value[:2] == b"\0\1" else 0
+                again = transaction_record(name, found[name], level)
+                assert again == (record.key, record.value)
             at += header.size
     assert found.keys() == {"a", "b", "c"}
     assert found["a"].state in IDLE

@@ -57,8 +57,6 @@ class Id:
     # The producer id before the last write, and the one after the markers.
     before_id: int = -1
     next_id: int = -1
-    # The ids before and after are in the log.
-    keeps_ids: bool = False
     # The epoch was raised to fence, and the log did not take it.
     raised: bool = False
 
@@ -66,9 +64,11 @@ class Id:
 class TransactionMachine(RuleBasedStateMachine):
     """Two ids, all their producers, and a log that may refuse."""
 
-    @initialize(epoch=st.sampled_from([0, 32_763, 32_765]))
-    def begin(self, epoch: int) -> None:
-        self.world = TransactionWorld()
+    @initialize(
+        epoch=st.sampled_from([0, 32_763, 32_765]), level=st.sampled_from([0, 1, 2, 2])
+    )
+    def begin(self, epoch: int, level: int) -> None:
+        self.world = TransactionWorld(transaction_version=level)
         self.model: dict[str, Id] = {}
         self.logged: dict[str, Id] = {}
         # All that producers were ever given.
@@ -78,7 +78,7 @@ class TransactionMachine(RuleBasedStateMachine):
             # An id that is old already.
             assert isinstance(self.world.init("x"), ProducerIdAndEpoch)
             value = self.world.coordinator.describe("x").value
-            record = transaction_record("x", replace(value, epoch=epoch))
+            record = transaction_record("x", replace(value, epoch=epoch), 0)
             partition = self.world.coordinator.partition_for("x")
             self.world.log.partitions[partition].append(record)
             self.world.start()
@@ -98,26 +98,42 @@ class TransactionMachine(RuleBasedStateMachine):
         before_id = self.model.get(name, after).producer_id
         self.model[name] = replace(after, before_id=before_id)
         # Changes that the log does not hold are lost by a restart.
+        keeps_ids = self.world.transaction_version >= 1
         self.logged[name] = replace(
             after,
             before=-1,
-            before_id=before_id if after.keeps_ids else -1,
+            before_id=before_id if keeps_ids else -1,
+            next_id=after.next_id if keeps_ids else -1,
             raised=False,
             is_marked=False,
         )
         return NONE
 
-    def fence(self, name: str) -> ErrorCode:
+    def fence(self, name: str, fresh: int | None = None) -> ErrorCode:
         """Abort what is open, under a higher epoch."""
         now = self.model[name]
+        is_last = now.epoch >= EXHAUSTED
+        if self.world.transaction_version == 2 and not (is_last and fresh is None):
+            return self.write(name, self.prepared(now, False, fresh))
         epoch = now.epoch if now.raised else min(now.epoch + 1, LAST)
         raised = replace(now, epoch=epoch, before=-1, raised=True)
         self.model[name] = raised
         return self.write(
             name,
-            replace(
-                raised, doing="ending", is_commit=False, raised=False, keeps_ids=False
-            ),
+            replace(raised, doing="ending", is_commit=False, raised=False),
+        )
+
+    def prepared(self, now: Id, is_commit: bool, fresh: int | None) -> Id:
+        """Return what an outcome of the second protocol makes of an id."""
+        return replace(
+            now,
+            doing="ending",
+            is_commit=is_commit,
+            epoch=min(now.epoch + 1, LAST),
+            before=now.epoch,
+            next_id=fresh if fresh is not None and now.epoch >= EXHAUSTED else -1,
+            raised=False,
+            added=now.added if now.doing == "open" else frozenset(),
         )
 
     def expected_init(
@@ -135,7 +151,7 @@ class TransactionMachine(RuleBasedStateMachine):
             if known.producer_id != now.producer_id and not was_last:
                 return FENCED
         if now.doing == "open":
-            code = self.fence(name)
+            code = self.fence(name, fresh)
             return CONCURRENT if code is NONE else code
         if known is not None and known.epoch != now.epoch:
             if known.epoch != now.before:
@@ -146,7 +162,7 @@ class TransactionMachine(RuleBasedStateMachine):
         else:
             before = -1 if known is None else now.epoch
             after = Id(now.producer_id, now.epoch + 1, before=before)
-        after = replace(after, doing="idle", added=frozenset(), keeps_ids=now.keeps_ids)
+        after = replace(after, doing="idle", added=frozenset())
         code = self.write(name, after)
         return (
             ProducerIdAndEpoch(after.producer_id, after.epoch) if code is NONE else code
@@ -192,7 +208,7 @@ class TransactionMachine(RuleBasedStateMachine):
             if now.doing == "open":
                 added |= now.added
             if now.doing != "open" or added != now.added:
-                after = replace(now, doing="open", added=added, keeps_ids=False)
+                after = replace(now, doing="open", added=added)
                 expected = self.write(name, after)
         assert self.world.add(producer, *partitions, name=name) is expected
 
@@ -206,9 +222,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if expected is NONE and now is not None:
             same = now.is_commit == is_commit
             if now.doing == "open":
-                after = replace(
-                    now, doing="ending", is_commit=is_commit, keeps_ids=False
-                )
+                after = replace(now, doing="ending", is_commit=is_commit)
                 expected = self.write(name, after)
             elif now.doing == "ending":
                 expected = CONCURRENT
@@ -250,17 +264,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if now.doing != "open" and is_commit:
             return INVALID
         is_last = now.epoch >= EXHAUSTED
-        after = replace(
-            now,
-            doing="ending",
-            is_commit=is_commit,
-            epoch=min(now.epoch + 1, LAST),
-            before=now.epoch,
-            next_id=fresh if is_last else -1,
-            raised=False,
-            keeps_ids=True,
-            added=now.added if now.doing == "open" else frozenset(),
-        )
+        after = self.prepared(now, is_commit, fresh)
         code = self.write(name, after)
         if code is not NONE:
             return code
@@ -315,6 +319,10 @@ class TransactionMachine(RuleBasedStateMachine):
     def let_the_log_write(self, writes: bool) -> None:
         self.writes = writes
         self.world.log.fail_with = NONE if writes else ErrorCode.not_enough_replicas
+
+    @rule(level=st.integers(0, 2))
+    def finalize(self, level: int) -> None:
+        self.world.transaction_version = level
 
     @precondition(lambda self: self.writes)
     @rule()

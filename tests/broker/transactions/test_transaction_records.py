@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +44,7 @@ VERSION_1 = bytes.fromhex(
 
 def test_version_0_is_kafkas() -> None:
     value = TransactionValue(**ONGOING)  # type: ignore[arg-type]
-    assert transaction_record("tx", value) == (KEY, VERSION_0)
+    assert transaction_record("tx", value, 0) == (KEY, VERSION_0)
     assert (read_name(KEY), read_value(VERSION_0)) == ("tx", value)
     assert transaction_tombstone("tx") == (KEY, None)
 
@@ -51,13 +53,16 @@ def test_version_1_is_kafkas() -> None:
     value = TransactionValue(  # type: ignore[arg-type]
         **ONGOING, previous_producer_id=4, next_producer_id=6, client_version=2
     )
-    assert transaction_record("tx", value) == (KEY, VERSION_1)
+    for level in (1, 2):
+        assert transaction_record("tx", value, level) == (KEY, VERSION_1)
     assert read_value(VERSION_1) == value
+    # The older format has no place for these.
+    assert transaction_record("tx", value, 0) == (KEY, VERSION_0)
 
 
 def test_an_empty_state_has_no_partitions() -> None:
     value = TransactionValue(producer_id=1, epoch=0, timeout_ms=1, updated_ms=2)
-    _, data = transaction_record("tx", value)
+    _, data = transaction_record("tx", value, 0)
     assert data is not None
     assert data[17:21] == b"\xff" * 4
     assert read_value(data) == value
@@ -76,12 +81,21 @@ def test_an_empty_state_has_no_partitions() -> None:
         ),
         updated_ms=st.integers(0, 2**62),
         started_ms=st.integers(-1, 2**62),
+        previous_producer_id=st.integers(-1, 2**63 - 1),
+        next_producer_id=st.integers(-1, 2**63 - 1),
         client_version=st.integers(0, 2),
-    )
+    ),
+    st.integers(0, 2),
 )
-def test_any_value_is_read_as_it_was_written(value: TransactionValue) -> None:
-    _, data = transaction_record("tx", value)
+def test_any_value_is_read_as_it_was_written(
+    value: TransactionValue, level: int
+) -> None:
+    _, data = transaction_record("tx", value, level)
     assert data is not None
+    if level == 0:
+        value = replace(
+            value, previous_producer_id=-1, next_producer_id=-1, client_version=0
+        )
     assert read_value(data) == value
 
 

@@ -36,7 +36,7 @@ def stored(world: TransactionWorld, name: str = "x", **fields: object) -> None:
     }
     value = TransactionValue(**(given | fields))  # type: ignore[arg-type]
     partition = world.coordinator.partition_for(name)
-    record = transaction_record(name, value)
+    record = transaction_record(name, value, 2)
     world.log.partitions.setdefault(partition, []).append(record)
     world.start()
 
@@ -100,6 +100,72 @@ def test_the_epoch_of_a_fence_that_was_not_written_is_not_raised_twice(
     assert world.add(second, 0) is NONE
     assert world.init() is ErrorCode.concurrent_transactions
     assert world.coordinator.describe("x").value.epoch == second.epoch + 1
+
+
+def test_a_fence_of_the_second_protocol_raises_the_epoch_once() -> None:
+    """Kafka 4.4's ``endTransaction`` of level 2, also where a write fails."""
+    world = TransactionWorld(transaction_version=2)
+    first = world.producer()
+    assert world.add(first, 0) is NONE
+    world.log.fail_with = ErrorCode.not_enough_replicas
+    for _ in range(3):
+        assert world.init() is ErrorCode.coordinator_not_available
+        assert world.coordinator.describe("x").value.producer == first
+    world.log.fail_with = NONE
+    assert world.init() is ErrorCode.concurrent_transactions
+    value = world.coordinator.describe("x").value
+    assert (value.epoch, value.last_epoch) == (first.epoch + 1, first.epoch)
+    (row,) = world.answer()
+    assert marked([row]) == {0: False}
+    assert row.ending.producer == (first.producer_id, first.epoch + 1)
+    assert row.ending.transaction_version == 2
+    # The fenced producer may abort, as after a time-out, and goes on until the next.
+    resumed = world.end_5(first, False)
+    assert resumed == (first.producer_id, first.epoch + 1)
+    second = world.producer()
+    assert second == (first.producer_id, first.epoch + 2)
+    assert isinstance(resumed, ProducerIdAndEpoch)
+    assert world.add(resumed, 0) is ErrorCode.producer_fenced
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_level_decides_by_which_protocol_a_time_out_aborts(level: int) -> None:
+    world = TransactionWorld(transaction_version=level)
+    producer = world.producer()
+    assert world.add(producer, 4) is NONE
+    world.advance(TIMEOUT_MS + 10_000)
+    (row,) = world.answer()
+    assert row.ending.producer == (producer.producer_id, producer.epoch + 1)
+    assert row.ending.transaction_version == (2 if level == 2 else 0)
+    # Only the second protocol lets the late producer go on.
+    known = world.init(known=producer)
+    if level == 2:
+        assert known == (producer.producer_id, producer.epoch + 1)
+    else:
+        assert known is ErrorCode.producer_fenced
+
+
+def test_a_fence_of_the_last_epoch_takes_a_new_producer_id() -> None:
+    world = TransactionWorld(transaction_version=2)
+    stored(world, epoch=32_766)
+    last = ProducerIdAndEpoch(5, 32_766)
+    assert world.add(last, 0) is NONE
+    assert world.init() is ErrorCode.concurrent_transactions
+    (row,) = world.answer()
+    assert row.ending.producer == (5, 32_767)
+    assert world.coordinator.describe("x").value.producer == (world.last_id, 0)
+    assert world.producer() == (world.last_id, 1)
+
+
+def test_a_time_out_at_the_last_epoch_leaves_the_new_id_to_the_next_producer() -> None:
+    world = TransactionWorld(transaction_version=2)
+    stored(world, epoch=32_766)
+    assert world.add(ProducerIdAndEpoch(5, 32_766), 0) is NONE
+    world.advance(TIMEOUT_MS + 10_000)
+    (row,) = world.answer()
+    assert row.ending.producer == (5, 32_767)
+    assert world.coordinator.describe("x").value.producer == (5, 32_767)
+    assert world.producer() == (world.last_id, 0)
 
 
 def test_a_producer_raises_its_own_epoch_and_may_ask_twice(
@@ -220,9 +286,8 @@ def test_a_transaction_without_partitions_is_aborted_and_not_committed(
 
 
 @pytest.mark.parametrize("restarts", [True, False])
-def test_the_last_epoch_is_followed_by_a_new_producer_id(
-    world: TransactionWorld, restarts: bool
-) -> None:
+def test_the_last_epoch_is_followed_by_a_new_producer_id(restarts: bool) -> None:
+    world = TransactionWorld(transaction_version=1)
     stored(world, epoch=32_766)
     last = ProducerIdAndEpoch(5, 32_766)
     assert world.add(last, 0) is NONE

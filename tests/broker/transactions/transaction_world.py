@@ -36,7 +36,8 @@ class MemoryTransactionLog(MemoryGroupLog):
 class TransactionWorld:
     """The coordinator of all partitions, its log, the time, and markers on the way."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, transaction_version: int = 0, **settings: int) -> None:
+        self.transaction_version = transaction_version
         self.config = replace(TransactionConfig(partitions=2), **settings)
         self.log = MemoryTransactionLog()
         self.now_ms = 0
@@ -51,7 +52,10 @@ class TransactionWorld:
         self.sent: list[MarkerRow] = []
         self.epoch += 1
         self.coordinator = TransactionCoordinator(
-            self.config, log=self.log, clock=self.instant
+            self.config,
+            log=self.log,
+            clock=self.instant,
+            transaction_version=lambda: self.transaction_version,
         )
         markers = self.coordinator.markers
         markers.leader_of = lambda key: (
