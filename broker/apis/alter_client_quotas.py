@@ -12,8 +12,8 @@ Behaviour:
 
 Version notes: v1 is flexible.
 
-Left out: `controller_mutation_rate` and `connection_creation_rate` are stored and
-bound nothing; addresses are numeric.
+Left out: `connection_creation_rate` is stored and bounds nothing; addresses are
+numeric.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Behaviour:
   is controller.
 - A name that the request has twice fails with INVALID_REQUEST and is answered once.
 - A request may create 10,000 partitions, as in Kafka; else POLICY_VIOLATION.
+- A quota on mutations (KIP-599) counts the partitions of each topic, not those of a
+  mere validation.
 - Configs are checked before anything is created. Between two partitions the request
   can be preempted.
 
@@ -16,7 +18,7 @@ Version notes:
 - v4 takes -1 for the broker's defaults (KIP-464), v5 answers partitions, replicas and
   configs (KIP-525) and is flexible, v7 answers the topic id (KIP-516).
 
-Left out: quotas on mutations (KIP-599), create-topic policies.
+Left out: create-topic policies.
 """
 
 from __future__ import annotations
@@ -111,6 +113,9 @@ async def _create(
     new = await _checked(topic, broker)
     topic_id = NO_ID
     if not body.validate_only:
+        broker.client_quotas.count_mutations(
+            request, len(new.assignment), strict_since=API.quota_exceeded_since
+        )
         timeout_ms = max(to_ms(body.timeout), 1)
         created = await broker.coordinator.admin.create_topic(new, timeout_ms)
         topic_id = created.topic_id

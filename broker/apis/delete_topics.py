@@ -10,12 +10,13 @@ Behaviour:
   it have been answered, and that a restart does not bring it back.
 - REQUEST_TIMED_OUT where that takes longer than ``timeout_ms``, NOT_CONTROLLER where
   another broker is controller.
+- A quota on mutations (KIP-599) counts the partitions of each topic.
 - Between two partitions the request can be preempted.
 
 Version notes:
 - v5 has error messages, v6 takes topic ids (KIP-516): exactly one of name and id.
 
-Left out: quotas on mutations (KIP-599).
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ async def handle(
             broker.coordinator.controller.check_is_controller()
             _check(request, broker, name, topic_id)
             name, topic_id = await _delete(
-                name, topic_id, request.api_version, to_ms(body.timeout), broker
+                request, name, topic_id, to_ms(body.timeout), broker
             )
         except KafkaError as error:
             if error.code is ErrorCode.topic_authorization_failed and name is None:
@@ -141,13 +142,17 @@ def _visible_name(request: Request, broker: Broker, topic_id: UUID) -> str | Non
 
 
 async def _delete(
-    name: str | None, topic_id: UUID, version: int, timeout_ms: int, broker: Broker
+    request: Request,
+    name: str | None,
+    topic_id: UUID,
+    timeout_ms: int,
+    broker: Broker,
 ) -> tuple[str, UUID]:
     """Delete one topic, and return both its name and its id."""
     if not broker.config[DELETE_TOPIC_ENABLE]:
         raise KafkaError(
             ErrorCode.topic_deletion_disabled
-            if version >= 3
+            if request.api_version >= 3
             else ErrorCode.invalid_request,
             "delete.topic.enable is false",
         )
@@ -160,6 +165,13 @@ async def _delete(
         if name is None:
             raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has id {topic_id}")
     known = broker.metadata_cache.topic(name)
+    stored = broker.coordinator.admin.topics.get(name)
+    if stored is not None:
+        broker.client_quotas.count_mutations(
+            request,
+            len(stored.leader_epochs),
+            strict_since=API.quota_exceeded_since,
+        )
     await broker.coordinator.admin.delete_topic(name, max(timeout_ms, 1))
     return name, (known and known.topic_id) or NO_ID
 

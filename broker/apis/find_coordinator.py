@@ -80,7 +80,7 @@ async def _coordinator(
     try:
         if kind in _RESOURCES:
             check(request, broker, AclOperation.DESCRIBE, _RESOURCES[kind], key)
-        found = await _find(key, kind, request.peer.listener, broker)
+        found = await _find(request, key, kind, broker)
     except KafkaError as error:
         return Coordinator(
             key=key,
@@ -100,7 +100,7 @@ async def _coordinator(
     )
 
 
-async def _find(key: str, kind: int, listener: str, broker: Broker) -> _Coordinator:
+async def _find(request: Request, key: str, kind: int, broker: Broker) -> _Coordinator:
     if kind == _TRANSACTION:
         name, index = TRANSACTION_STATE_TOPIC, broker.transactions.partition_for(key)
     elif kind == _GROUP:
@@ -110,10 +110,10 @@ async def _find(key: str, kind: int, listener: str, broker: Broker) -> _Coordina
             ErrorCode.invalid_request,
             f"coordinator type {kind}, only groups and transactions are here",
         )
-    cache = broker.metadata_cache
+    cache, listener = broker.metadata_cache, request.peer.listener
     topic = cache.topic(name)
     if topic is None:
-        await _begin_topic(name, broker)
+        await _begin_topic(request, name, broker)
     state = None
     if topic is not None:
         state = topic.partitions.get(index)
@@ -123,9 +123,9 @@ async def _find(key: str, kind: int, listener: str, broker: Broker) -> _Coordina
     return _Coordinator(state.leader, host, port)
 
 
-async def _begin_topic(name: str, broker: Broker) -> None:
+async def _begin_topic(request: Request, name: str, broker: Broker) -> None:
     try:
-        await auto_create(name, broker)
+        await auto_create(request, name, broker)
     except KafkaError as error:
         # Someone else is creating it just now, or it cannot be created yet.
         raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error

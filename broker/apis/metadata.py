@@ -185,7 +185,7 @@ async def _by_name(
     if not creates:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     try:
-        error = await auto_create(name, broker)
+        error = await auto_create(request, name, broker)
     except KafkaError as refused:
         if refused.code is not ErrorCode.topic_already_exists:
             raise

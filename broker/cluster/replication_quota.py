@@ -22,7 +22,7 @@ from broker.config import (
     Key,
 )
 from broker.protocol.topic_partition import TopicPartition
-from broker.requests.byte_rate import ByteRate
+from broker.requests.windowed_rate import ByteRate
 
 _NS_PER_MS: Final = 1_000_000
 _MS_PER_S: Final = 1000

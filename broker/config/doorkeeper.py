@@ -66,8 +66,8 @@ def by_class(
 
 _ENTITY: Final = re.compile(r"users/[^/]+(/clients/[^/]+)?|clients/[^/]+")
 _BOUND: Final = re.compile(
-    r"(producer_byte_rate|consumer_byte_rate|request_percentage)=([0-9]{1,15}"
-    r"(?:\.[0-9]{1,9})?)"
+    r"(producer_byte_rate|consumer_byte_rate|request_percentage|"
+    r"controller_mutation_rate)=([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 )
 
 

@@ -62,8 +62,7 @@ _FAMILIES: Final = {
     "quotas": """
         alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class
-        controller.quota.window.num controller.quota.window.size.seconds
-                quota.consumer.default* quota.producer.default*
+        quota.consumer.default* quota.producer.default*
         """,
     "Java classes that Kafka loads": """
         alter.config.policy.class.name auto.include.jmx.reporter config.providers*

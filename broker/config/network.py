@@ -155,6 +155,18 @@ QUOTA_WINDOW_SIZE_SECONDS: Final = integer(
     "The length of such a window.",
     low=1,
 )
+CONTROLLER_QUOTA_WINDOW_NUM: Final = integer(
+    "controller.quota.window.num",
+    11,
+    "Windows that quotas on mutations allow at once after a pause.",
+    low=1,
+)
+CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS: Final = integer(
+    "controller.quota.window.size.seconds",
+    1,
+    "The length of such a window.",
+    low=1,
+)
 REQUEST_TIMEOUT_MS: Final = integer(
     "request.timeout.ms",
     30_000,

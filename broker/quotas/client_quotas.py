@@ -1,149 +1,88 @@
-"""Client quotas: bytes produced, bytes fetched, and time of request handlers.
+"""Client quotas: bytes, time of request handlers, and partitions created and deleted.
 
-Kafka's ``ClientQuotaManager`` (KIP-13, KIP-55, KIP-124, KIP-219). The most specific
-entity with a bound applies to a client: user and client id, user and default client,
-user, default user and client id, both defaults, default user, client id, default
-client. Clients with the same entity and the same names share one rate, over all their
-connections: a new connection brings no new allowance.
+Kafka's ``ClientQuotaManager`` (KIP-13, KIP-55, KIP-124, KIP-219). A rate O over a span
+W above its bound T is at T again after a delay of W * (O - T) / T. Delays for requests
+are at most one window, delays for bytes have no bound. The response is sent at once,
+with the delay in it, and the connection is not read until the delay is over
+(`broker.requests.throttling`). Time of handlers is CPU here, in percent of one CPU; the
+part that is used after the answer's encoding began counts for the next request. A
+throttled consumer gets an empty response, whose records are not counted; a batch larger
+than T times all windows but one therefore never reaches it, as in Kafka.
 
-A rate O over a span W above its bound T is at T again after a delay of W * (O - T) / T.
-Delays for requests are at most one window, delays for bytes have no bound. The response
-is sent at once, with the delay in it, and the connection is not read until the delay is
-over (`broker.requests.throttling`). Time of handlers is CPU here, in percent of one
-CPU; the part that is used after the answer's encoding began counts for the next
-request. A throttled consumer gets an empty response, whose records are not counted; a
-batch larger than T times all windows but one therefore never reaches it, as in Kafka.
-
-A rate that was not used for as long as its windows reach equals a new one, and is
-forgotten: clients with ever new ids cost memory for that time only. Clients without a
-bound are not counted, where Kafka counts them once any quota is set.
+A rate that was not used for as long as its windows reach equals a new one. Clients
+without a bound are not counted, where Kafka counts them once any quota is set.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from broker.config import (
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
     DOORKEEPER_CLIENT_QUOTAS,
     QUOTA_WINDOW_NUM,
     QUOTA_WINDOW_SIZE_SECONDS,
     BrokerConfig,
 )
-from broker.quotas.entity import DEFAULT, sanitized
-from broker.requests.byte_rate import WindowedRate
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.quotas.client_bounds import Account, ClientBounds
+from broker.quotas.mutation_quota import MutationQuota
 from broker.requests.classifier import CONTROL, REPLICATION
 from broker.requests.request import Request
+from broker.requests.windowed_rate import WindowedRate
 from planes.clock import NowNs
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 
 _NS_PER_MS: Final = 1_000_000
 _MS_PER_S: Final = 1000
 _NS_PER_PERCENT: Final = 10_000_000
-_INT_MAX: Final = 2**31 - 1
 # Callables that receive each request whose response has been sent.
 Observers: TypeAlias = list[Callable[[Request], None]]
 # Requests that count for no client (Kafka: sendResponseExemptThrottle).
 _EXEMPT: Final = frozenset({CONTROL, REPLICATION})
 
 
-def delay_ms(rate: float, bound: float, span_ms: int) -> int:
-    """Return the delay after which a rate over ``span_ms`` is back at its bound.
+class RateAccount(Account):
+    """The rate of a client."""
 
-    No delay is enough for a bound of 0 or less: then it is ``span_ms``.
-    """
-    if rate <= bound:
-        return 0
-    if bound <= 0:
-        return span_ms
-    return math.floor(min((rate - bound) / bound * span_ms + 0.5, _INT_MAX))
+    __slots__ = ("rate",)
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        super().__init__()
+        self.rate = WindowedRate(windows, window_ms)
 
 
-class ClientQuota:
+class ClientQuota(ClientBounds[RateAccount]):
     """The quota of one kind: its bounds by entity, and its rates by client."""
 
     def __init__(self, windows: int, window_ms: int) -> None:
-        self._windows = windows
-        self._window_ms = window_ms
-        self._bounds: dict[str, float] = {}
-        # By user and client id, of which one may be "". Least recently used first.
-        self._rates: OrderedDict[tuple[str, str], tuple[WindowedRate, int]] = (
-            OrderedDict()
+        super().__init__(
+            partial(RateAccount, windows, window_ms), keep_ms=windows * window_ms
         )
-
-    def __len__(self) -> int:
-        return len(self._rates)
-
-    @property
-    def is_set(self) -> bool:
-        """Return whether any entity has a bound."""
-        return bool(self._bounds)
-
-    def put(self, entity: str, bound: float | None) -> None:
-        """Set the bound of an entity, or remove it."""
-        if bound is None:
-            self._bounds.pop(entity, None)
-        else:
-            self._bounds[entity] = bound
-
-    def applies(self, user: str, client_id: str) -> tuple[tuple[str, str], float]:
-        """Return the key of a client's rate, and its bound, perhaps infinite."""
-        for entity, key in _levels(user, client_id):
-            bound = self._bounds.get(entity)
-            if bound is not None:
-                return key, bound
-        return ("", client_id), math.inf
+        self._burst_s = (windows - 1) * window_ms / _MS_PER_S
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count ``value`` for a client; return the throttle time in milliseconds."""
         key, bound = self.applies(user, client_id)
         if bound == math.inf:
             return 0
-        rate = self._rate(key, now_ms)
+        rate = self.account(key, now_ms).rate
         rate.record(value, now_ms)
-        total, span_ms = rate.measure(now_ms)
-        return delay_ms(total / (span_ms / _MS_PER_S), bound, span_ms)
+        return rate.delay_ms(bound, now_ms)
 
     def allowance(self, user: str, client_id: str) -> float:
         """Return the most that a client may use at once after a long pause."""
         _, bound = self.applies(user, client_id)
-        return bound * (self._windows - 1) * self._window_ms / _MS_PER_S
-
-    def _rate(self, key: tuple[str, str], now_ms: int) -> WindowedRate:
-        """Return a client's rate, and forget some that are empty."""
-        rates = self._rates
-        found = rates.pop(key, None)
-        rate = found[0] if found else WindowedRate(self._windows, self._window_ms)
-        rates[key] = rate, now_ms
-        expired_ms = now_ms - self._windows * self._window_ms
-        for _ in range(2):
-            oldest = next(iter(rates))
-            if rates[oldest][1] > expired_ms:
-                break
-            del rates[oldest]
-        return rate
-
-
-def _levels(user: str, client_id: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Iterate over the entities of a client, the most specific first, and its keys.
-
-    As in Kafka, a client without an id has the quotas of its user only.
-    """
-    user = sanitized(user)
-    client = sanitized(client_id)
-    for name in (user, DEFAULT):
-        if client_id:
-            yield f"users/{name}/clients/{client}", (user, client)
-            yield f"users/{name}/clients/{DEFAULT}", (user, client)
-        yield f"users/{name}", (user, "")
-    if client_id:
-        yield f"clients/{client}", ("", client)
-        yield f"clients/{DEFAULT}", ("", client)
+        return bound * self._burst_s
 
 
 class ClientQuotas:
@@ -155,7 +94,11 @@ class ClientQuotas:
         self._initial = config[DOORKEEPER_CLIENT_QUOTAS]
         self._windows = config[QUOTA_WINDOW_NUM]
         self._window_ms = config[QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S
-        self._quotas: dict[str, ClientQuota] = {}
+        self._mutation_windows = config[CONTROLLER_QUOTA_WINDOW_NUM]
+        self._mutation_window_ms = (
+            config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S
+        )
+        self.rates: dict[str, ClientQuota] = {}
         self._observers: Observers = []
         self.replace_all({})
 
@@ -167,7 +110,8 @@ class ClientQuotas:
     def replace_all(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Put the configs of all entities into force."""
         kinds = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
-        self._quotas = {k: ClientQuota(self._windows, self._window_ms) for k in kinds}
+        self.rates = {k: ClientQuota(self._windows, self._window_ms) for k in kinds}
+        self.mutations = MutationQuota(self._mutation_windows, self._mutation_window_ms)
         self._activate(False)
         for entity in {**self._initial, **configs}:
             self.put(entity, configs.get(entity, {}))
@@ -175,21 +119,23 @@ class ClientQuotas:
     def put(self, entity: str, configs: Mapping[str, str]) -> None:
         """Put the configs of one entity into force; unreadable ones bound nothing."""
         bounds = {**self._initial.get(entity, {}), **configs}
-        for kind, quota in self._quotas.items():
+        for kind, quota in self.rates.items():
             quota.put(entity, read_bound(bounds.get(kind)))
-        self._activate(any(quota.is_set for quota in self._quotas.values()))
+        self.mutations.put(entity, read_bound(bounds.get(CONTROLLER_MUTATION_RATE)))
+        self._activate(any(quota.is_set for quota in self.rates.values()))
 
     def count_request(self, request: Request) -> None:
         """Count the time of a request's handler so far; perhaps throttle its client."""
-        self._throttle(request, self._count_handler(request))
+        self._throttle(request, {REQUEST_PERCENTAGE: self._count_handler(request)})
 
     def count_produce(self, request: Request, *, is_answered: bool) -> None:
         """Count a produce request's bytes, and its time if it has an answer."""
-        throttled_ms = self._record(
-            PRODUCER_BYTE_RATE, request, request.task.size_bytes
-        )
+        size_bytes = request.task.size_bytes
+        throttled_ms = {
+            PRODUCER_BYTE_RATE: self._record(PRODUCER_BYTE_RATE, request, size_bytes)
+        }
         if is_answered:
-            throttled_ms = max(throttled_ms, self._count_handler(request))
+            throttled_ms[REQUEST_PERCENTAGE] = self._count_handler(request)
         self._throttle(request, throttled_ms)
 
     def count_fetch(self, request: Request, size_bytes: int) -> bool:
@@ -197,18 +143,46 @@ class ClientQuotas:
 
         The answer is then to be an empty one, and its bytes are not counted.
         """
-        request_ms = self._count_handler(request)
-        fetch_ms = self._record(CONSUMER_BYTE_RATE, request, size_bytes)
-        throttled_ms = max(request_ms, fetch_ms)
-        if throttled_ms:
+        throttled_ms = {
+            REQUEST_PERCENTAGE: self._count_handler(request),
+            CONSUMER_BYTE_RATE: self._record(CONSUMER_BYTE_RATE, request, size_bytes),
+        }
+        is_throttled = any(throttled_ms.values())
+        if is_throttled:
             self._record(CONSUMER_BYTE_RATE, request, -size_bytes)
         self._throttle(request, throttled_ms)
-        return not throttled_ms
+        return not is_throttled
+
+    def count_mutations(
+        self, request: Request, partitions: int, *, strict_since: int
+    ) -> None:
+        """Count partitions that a request is about to create or delete.
+
+        Versions before ``strict_since`` are served, and their client is throttled.
+        Raises THROTTLING_QUOTA_EXCEEDED.
+        """
+        is_strict = request.api_version >= strict_since
+        throttled_ms = self._record_mutations(request, partitions, is_strict=is_strict)
+        if throttled_ms is None:
+            return
+        self._throttle(request, {CONTROLLER_MUTATION_RATE: throttled_ms})
+        if is_strict:
+            raise KafkaError(
+                ErrorCode.throttling_quota_exceeded,
+                "The throttling quota has been exceeded.",
+            )
+
+    def count_auto_creation(self, request: Request, partitions: int) -> None:
+        """Count the partitions of a topic that is created for a client that asks.
+
+        As in Kafka, it neither waits nor is refused.
+        """
+        self._record_mutations(request, partitions, is_strict=False)
 
     def fetch_bytes_max(self, request: Request) -> float:
         """Return the largest answer that passes after a long pause."""
         user, client_id = request.peer.principal.name, request.client_id
-        return self._quotas[CONSUMER_BYTE_RATE].allowance(user, client_id)
+        return self.rates[CONSUMER_BYTE_RATE].allowance(user, client_id)
 
     def _activate(self, is_active: bool) -> None:
         self.is_active = is_active
@@ -242,16 +216,36 @@ class ClientQuotas:
         return min(throttled_ms, self._window_ms)
 
     def _record(self, kind: str, request: Request, value: float) -> int:
-        quota = self._quotas[kind]
+        quota = self.rates[kind]
         if not quota.is_set:
             return 0
         user, client_id = request.peer.principal.name, request.client_id
         return quota.record(user, client_id, value, self._now_ns() // _NS_PER_MS)
 
-    def _throttle(self, request: Request, throttled_ms: int) -> None:
-        if throttled_ms:
-            task, until_ns = request.task, self._now_ns() + throttled_ms * _NS_PER_MS
-            task.throttled_until_ns = max(task.throttled_until_ns, until_ns)
+    def _record_mutations(
+        self, request: Request, partitions: int, *, is_strict: bool
+    ) -> int | None:
+        if not self.mutations.is_set:
+            return None
+        return self.mutations.record(
+            request.peer.principal.name,
+            request.client_id,
+            partitions,
+            self._now_ns() // _NS_PER_MS,
+            is_strict=is_strict,
+        )
+
+    def _throttle(self, request: Request, throttled_ms: Mapping[str, int]) -> None:
+        """Throttle a client for the longest of the times, if there is any."""
+        kind, longest_ms = max(throttled_ms.items(), key=itemgetter(1))
+        if not longest_ms:
+            return
+        task, now_ns = request.task, self._now_ns()
+        until_ns = now_ns + longest_ms * _NS_PER_MS
+        task.throttled_until_ns = max(task.throttled_until_ns, until_ns)
+        quota = self.rates.get(kind, self.mutations)
+        user, client_id = request.peer.principal.name, request.client_id
+        quota.note_throttle(user, client_id, longest_ms, now_ns // _NS_PER_MS)
 
 
 def read_bound(written: str | None) -> float | None:

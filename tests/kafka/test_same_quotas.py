@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.protocol.api_keys import ApiKey
-from tests.broker.apis.requests import batch, fetch_fields, produce_fields
-from tests.kafka.conftest import same_answers
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    fetch_fields,
+    new_topic,
+    produce_fields,
+)
+from tests.kafka.conftest import SETTINGS, beside_kafka, same_answers
+from tests.kafka.java_tools import NEWEST, KafkaPrograms
 from tests.kafka.peer import Peer
 from tests.kafka.requests import topic, versions
 
@@ -236,3 +244,62 @@ def test_a_user_takes_precedence_over_a_client(peer: Peer) -> None:
         peer.note("throttled", answer.throttle_time.total_seconds() > 1)
     for entity in levels:
         bound(peer, entity, **{PRODUCER: None})
+
+
+# Versions from which mutations are refused, and not only throttled (KIP-599).
+STRICT_SINCE = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.CREATE_PARTITIONS: 3,
+}
+
+
+def mutations(key: ApiKey, name: str) -> dict[str, Any]:
+    """Return a request for three mutations of five partitions, and a bad one."""
+    if key is ApiKey.DELETE_TOPICS:
+        return {"topic_names": [f"{name}-{number}" for number in range(4)]}
+    if key is ApiKey.CREATE_TOPICS:
+        # The last name is taken, which is found before the quota is looked at.
+        return {"topics": [new_topic(f"{name}-{number}", 5) for number in range(3, 7)]}
+    added = {"count": 10, "assignments": None}
+    return {"topics": [{"name": f"{name}-{number}", **added} for number in range(4)]}
+
+
+def mutate(peer: Peer) -> None:
+    """A burst of 11 * 0.2 partitions: after the first topic it takes 14 s."""
+    for key, strict_since in STRICT_SINCE.items():
+        for version in (strict_since - 1, strict_since):
+            name = f"mutations-{key.value}-{version}"
+            for number in range(3):
+                topic(peer, f"{name}-{number}", 5)
+            topic(peer, f"{name}-6", 1)
+            bound(peer, {"client-id": name}, **{MUTATIONS: 0.2})
+            asked = mutations(key, name)
+            answer = peer.ask(
+                key,
+                version,
+                connection=name,
+                client_id=name,
+                timeout=SECONDS_30,
+                **asked,
+            )
+            rows = {
+                ApiKey.DELETE_TOPICS: "responses",
+                ApiKey.CREATE_TOPICS: "topics",
+                ApiKey.CREATE_PARTITIONS: "results",
+            }
+            # Kafka takes them in any order.
+            codes = sorted(row.error_code.name for row in getattr(answer, rows[key]))
+            peer.note(f"{key.name} v{version}", codes, str(asked))
+            told(peer, answer)
+            bound(peer, {"client-id": name}, **{MUTATIONS: None})
+
+
+test_a_client_over_its_quota_of_mutations = same_answers(mutate)
+
+
+def test_mutations_beside_the_newest_kafka(
+    programs_of: Callable[[str], KafkaPrograms], tmp_path: Path
+) -> None:
+    with beside_kafka(programs_of(NEWEST), tmp_path, **SETTINGS) as both:
+        both.compare(mutate)

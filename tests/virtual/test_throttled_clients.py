@@ -112,7 +112,7 @@ def test_every_broker_of_a_cluster_learns_the_quotas() -> None:
             assert not answered.entries[0].error_code, answered
 
         def bounds(number: int) -> list[float]:
-            quotas = members.broker(number).client_quotas._quotas
+            quotas = members.broker(number).client_quotas.rates
             return [
                 quotas["producer_byte_rate"].applies("alice", "a/b")[1],
                 quotas["request_percentage"].applies("bob", "c")[1],

@@ -8,21 +8,21 @@ from typing import Final
 from broker.node.broker import Broker
 from broker.quotas.client_quotas import (
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
 from broker.quotas.entity import IP, USER, path_of, user_of
 
-_CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 _CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 _OF_CLIENTS: Final = (
     PRODUCER_BYTE_RATE,
     CONSUMER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    _CONTROLLER_MUTATION_RATE,
+    CONTROLLER_MUTATION_RATE,
 )
 # Keys whose values may have a fraction; the others are whole numbers.
-DECIMAL: Final = frozenset({REQUEST_PERCENTAGE, _CONTROLLER_MUTATION_RATE})
+DECIMAL: Final = frozenset({REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
 
 
 def keys_of(names: Mapping[str, str | None]) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from broker.config import (
 from broker.coordination.coordinator import NewTopic
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.requests.request import Request
 
 
 def check_new_name(name: str, broker: Broker) -> None:
@@ -39,7 +40,7 @@ def check_new_name(name: str, broker: Broker) -> None:
         check_collision(name, topics)
 
 
-async def auto_create(name: str, broker: Broker) -> KafkaError:
+async def auto_create(request: Request, name: str, broker: Broker) -> KafkaError:
     """Begin to create a topic with the broker's defaults; raise `KafkaError`.
 
     Returns the error that Kafka answers meanwhile: the client finds the topic when it
@@ -73,4 +74,5 @@ async def auto_create(name: str, broker: Broker) -> KafkaError:
     check_new_name(name, broker)
     assignment = place(live, partitions, replicas, broker.rng)
     new = NewTopic(name=name, assignment=assignment, configs=configs)
+    broker.client_quotas.count_auto_creation(request, len(assignment))
     return KafkaError(await broker.coordinator.admin.begin_topic(new))

@@ -13,8 +13,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from broker.quotas.client_quotas import ClientQuota, delay_ms
+from broker.quotas.client_quotas import ClientQuota
 from broker.quotas.entity import DEFAULT, is_entity, names_of, path_of, user_of
+from broker.requests.windowed_rate import delay_ms
 
 ROWS = [
     line.split("\t")

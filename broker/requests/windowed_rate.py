@@ -8,10 +8,12 @@ over a window at least; that of a client (``Rate``) over all windows but one at 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 _MS_PER_S: Final = 1000
+_INT_MAX: Final = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -84,3 +86,25 @@ class WindowedRate(_Samples):
         total, age_ms = self._total(now_ms)
         missing = max(self._windows - 1 - age_ms // self._window_ms, 0)
         return total, max(age_ms + missing * self._window_ms, 1)
+
+    def per_s(self, now_ms: int) -> float:
+        """Return the rate."""
+        total, span_ms = self.measure(now_ms)
+        return total * _MS_PER_S / span_ms
+
+    def delay_ms(self, bound: float, now_ms: int) -> int:
+        """Return the delay after which the rate is back at ``bound`` per second."""
+        total, span_ms = self.measure(now_ms)
+        return delay_ms(total / (span_ms / _MS_PER_S), bound, span_ms)
+
+
+def delay_ms(rate: float, bound: float, span_ms: int) -> int:
+    """Return the delay after which a rate over ``span_ms`` is back at its bound.
+
+    No delay is enough for a bound of 0 or less: then it is ``span_ms``.
+    """
+    if rate <= bound:
+        return 0
+    if bound <= 0:
+        return span_ms
+    return math.floor(min((rate - bound) / bound * span_ms + 0.5, _INT_MAX))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.requests.byte_rate import ByteRate
+from broker.requests.windowed_rate import ByteRate
 
 # What Kafka 3.9.1's SimpleRate says with four windows of a second, events drawn by
 # java.util.Random(7): (milliseconds, bytes) recorded, (milliseconds, rate) measured.
