@@ -123,7 +123,8 @@ async def _configs(
 
 def _of_broker(key: Key[Any], broker: Broker) -> DescribedConfig:
     effective = written(broker.config[key])
-    default = Synonym(key.name, written(key.default), ConfigSource.DEFAULT_CONFIG)
+    value = written(broker.config.default(key))
+    default = Synonym(key.name, value, ConfigSource.DEFAULT_CONFIG)
     # A default of null is no place that the value could come from.
     defaults = () if default.value is None else (default,)
     places = (*broker.alterations.written_as(key.name), *defaults)

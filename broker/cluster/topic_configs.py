@@ -248,7 +248,7 @@ def _described(
     if topic_key.broker_keys and topic_key.broker_keys[0].default is not None:
         # The key of the same unit only; one whose default is null is no place to look.
         nearest = topic_key.broker_keys[0]
-        default = written(nearest.default)
+        default = written(config.default(nearest))
         synonyms.append(Synonym(nearest.name, default, ConfigSource.DEFAULT_CONFIG))
     effective = written(topic_value(key.name, configs, config))
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG

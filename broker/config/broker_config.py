@@ -36,8 +36,10 @@ from broker.config.bounds import check_bounds
 from broker.config.cluster import BROKER_ID, NODE_ID
 from broker.config.doorkeeper import (
     DOORKEEPER_CONTROLLER_LISTENERS,
+    DOORKEEPER_KAFKA_DEFAULTS,
     DOORKEEPER_UNKNOWN_CONFIGS,
 )
+from broker.config.former_defaults import FORMER_DEFAULTS
 from broker.config.keys_without_effect import INERT
 from broker.config.listeners import (
     Listener,
@@ -166,6 +168,7 @@ class BrokerConfig:
     def from_written(cls, written: Mapping[str, str]) -> BrokerConfig:
         """Check ``written`` alone: Kafka's defaults for all other keys."""
         values = {name: key.default for name, key in KEYS.items()}
+        values.update(_former_defaults(written))
         listener_values: dict[tuple[str, str], Any] = {}
         unknown = _unknown(written)
         known = {name: text for name, text in written.items() if name not in unknown}
@@ -192,6 +195,11 @@ class BrokerConfig:
 
     def __getitem__(self, key: Key[T]) -> T:
         return cast(T, self.values[key.name])
+
+    def default(self, key: Key[T]) -> T:
+        """Return the default of ``key`` by ``doorkeeper.kafka.defaults``."""
+        former = FORMER_DEFAULTS[self[DOORKEEPER_KAFKA_DEFAULTS]]
+        return cast(T, former.get(key.name, key.default))
 
     def on_listener(self, name: str, key: Key[T]) -> T:
         """Return the value of ``key`` for one listener, or the broker's own."""
@@ -315,6 +323,11 @@ def _overridden(
     }
     kept = {name: value for name, value in base.items() if name not in replaced}
     return {**kept, **overrides}
+
+
+def _former_defaults(written: Mapping[str, str]) -> Mapping[str, Any]:
+    key = DOORKEEPER_KAFKA_DEFAULTS
+    return FORMER_DEFAULTS[key.read(written.get(key.name, key.default))]
 
 
 def _unknown(written: Mapping[str, str]) -> tuple[str, ...]:

@@ -249,6 +249,12 @@ DOORKEEPER_TLS_HANDSHAKE_THREADS: Final = integer(
     "Threads that compute handshakes of all listeners.",
     low=1,
 )
+DOORKEEPER_KAFKA_DEFAULTS: Final = text(
+    "doorkeeper.kafka.defaults",
+    "4.4",
+    "The release of Kafka whose defaults other keys have.",
+    choices=("3.9", "4.4"),
+)
 DOORKEEPER_UNKNOWN_CONFIGS: Final = text(
     "doorkeeper.unknown.configs",
     "refuse",

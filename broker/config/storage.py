@@ -40,7 +40,7 @@ AUTO_CREATE_TOPICS_ENABLE: Final = boolean(
 )
 NUM_RECOVERY_THREADS_PER_DATA_DIR: Final = integer(
     "num.recovery.threads.per.data.dir",
-    1,
+    2,
     "Threads per log directory that open and recover logs at start; an altered number "
     "counts from the next start.",
     low=1,
@@ -274,7 +274,7 @@ LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Final = long(
 )
 LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS: Final = long(
     "log.message.timestamp.after.max.ms",
-    LONG_MAX,
+    3_600_000,
     "Largest lead of a record's time stamp before the broker's clock.",
     low=0,
 )

@@ -29,10 +29,13 @@ def documented(cluster: Cluster, program: str, **known: Any) -> Any:
         """Connect to the only broker, whatever port a reader would have."""
         return await cluster.connect(host, cluster.world.server.ports["PLAINTEXT"])
 
-    for name in ("open_producer", "open_consumer"):
+    for name, known_time in (("open_producer", True), ("open_consumer", False)):
         if name in names:
             names[name] = functools.partial(
-                names[name], connect=connect, rng=random.Random(1)
+                names[name],
+                connect=connect,
+                rng=random.Random(1),
+                **({"now_ms": cluster.now_ms} if known_time else {}),
             )
     exec(f"async def main():\n{indent(body, '    ')}    return locals()", names)
     return names["main"]

@@ -228,6 +228,7 @@ def beside_kafka(
     try:
         ours = BrokerProcess(
             directory,
+            doorkeeper_kafka_defaults="3.9" if programs.version < "4" else "4.4",
             node_id="1",
             offsets_topic_num_partitions="1",
             # Kafka without an authorizer obeys controllers on every listener.

@@ -27,6 +27,7 @@ from tests.kafka.test_same_transactions import added, begun, completed
 pytestmark = pytest.mark.kafka
 
 _TRANSACTIONAL = 16
+CHANGED_DEFAULT = "message.timestamp.after.max.ms"
 PATTERNS = (
     *(None, "", "listed-.*", "listed", "(?i)listed.*", ".*", "(?s).*", r"[^\pL]*"),
     *(r"\pL", r"\p{Greek}", r"listed-\d", "listed-[[:digit:]]", "other|é", "^other$"),
@@ -70,6 +71,7 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         log_dirs,
         batches,
         implicit_additions,
+        defaults,
     ):
         newer.compare(talk)
     wanted = {
@@ -335,6 +337,22 @@ def log_dirs(peer: Peer) -> None:
             {"topic": "nowhere", "partitions": [0]},
         ]
         peer.send(ApiKey.DESCRIBE_LOG_DIRS, version, topics=topics)
+
+
+def defaults(peer: Peer) -> None:
+    topic(peer, "with-defaults")
+    resources = [
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configuration_keys": [prefix + CHANGED_DEFAULT, *others],
+        }
+        for kind, name, prefix, others in (
+            (2, "with-defaults", "", ()),
+            (4, "1", "log.", ("num.recovery.threads.per.data.dir",)),
+        )
+    ]
+    peer.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources, include_synonyms=True)
 
 
 def listed_transactions(peer: Peer) -> None:

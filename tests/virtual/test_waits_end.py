@@ -14,6 +14,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import encode_request
+from simulation.virtual_time.apis import START_MS
 from tests.broker.apis.requests import (
     batch,
     fetch_fields,
@@ -65,7 +66,7 @@ async def a_deletion(world: Any, stream: Any) -> None:
     topics = [{"name": "t", "partitions": partitions}]
     # A low watermark of 0 is what the follower is known to have: one record is deleted.
     partition = world.application.broker.replicas.partitions[T]
-    partition.append(batch(b"x"), 1, 0)
+    partition.append(batch(b"x"), 1, START_MS)
     partition.high_watermark = 1
     partitions[0]["offset"] = 1
     await ask_nothing(stream, ApiKey.DELETE_RECORDS, 2, topics=topics, timeout=A_MONTH)

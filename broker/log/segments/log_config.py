@@ -49,7 +49,7 @@ class LogConfig:
     # CreateTime or LogAppendTime.
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_after_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
 
     # The broker's producer.id.expiration.ms.
     producer_id_expiration_ms: int = DAY_MS

@@ -25,6 +25,8 @@ from broker.protocol.errors import ConfigError
 # (KafkaKeys.java).
 HERE = Path(__file__).parent
 KAFKA = json.loads((HERE / "kafka-keys.json").read_text())
+# Defaults alone, of Kafka 4.4.0, from AbstractKafkaConfig.CONFIG_DEF in the same way.
+KAFKA_4_DEFAULTS = json.loads((HERE / "kafka-4.4-defaults.json").read_text())
 # Names alone, of Kafka 4.1.1, from AbstractKafkaConfig.CONFIG_DEF in the same way.
 KAFKA_4 = set((HERE / "kafka-4.1-names.txt").read_text().split())
 
@@ -131,11 +133,29 @@ OURS = sorted(name for name, key in KEYS.items() if not key.inert and name in KA
 def test_type_and_default_are_kafkas(name: str) -> None:
     key = KEYS[name]
     kafka_type, kafka_default, _ = KAFKA[name]
+    config = BrokerConfig.from_written({"doorkeeper.kafka.defaults": "3.9"})
+    default = config.default(key)
+    assert default == config[key]
     # An empty list and none at all are the same thing.
-    assert (default_as_kafka_writes_it(key.default) or "") == (kafka_default or "")
+    assert (default_as_kafka_writes_it(default) or "") == (kafka_default or "")
     # Kafka keeps some lists and pairs as STRING.
     if key.type is not ConfigType.LIST:
         assert key.type.name == kafka_type
+
+
+@pytest.mark.parametrize("name", sorted(KAFKA_4_DEFAULTS.keys() & set(OURS)))
+def test_default_is_that_of_kafka_4(name: str) -> None:
+    if name == "node.id":
+        # Kafka 4 requires a number; without one ours is 0, or is broker.id.
+        return
+    for config in (
+        BrokerConfig.from_written({}),
+        BrokerConfig.from_written({"doorkeeper.kafka.defaults": "4.4"}),
+    ):
+        default = config.default(KEYS[name])
+        assert default == config[KEYS[name]]
+        found = default_as_kafka_writes_it(default) or ""
+        assert found == (KAFKA_4_DEFAULTS[name] or "")
 
 
 def bounds(name: str) -> tuple[int | None, int | None]:

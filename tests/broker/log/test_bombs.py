@@ -152,7 +152,7 @@ def test_times_wrap_as_in_java():
 
 @pytest.mark.parametrize("base", [2**63 - 1, -(2**63)])
 def test_a_search_finds_what_fits_into_an_answer(base):
-    log = open_log()
+    log = open_log(message_timestamp_after_max_ms=2**63 - 1)
     delta = 1 if base > 0 else -1
     sent = batch([b"a", b"b"], timestamps=[NOW_MS, NOW_MS + delta])
     log.append(altered(sent, {27: ("q", base), 35: ("q", 2**63 - 1)}), 0, NOW_MS)

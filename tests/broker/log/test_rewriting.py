@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from broker.log.segments.log_config import LogConfig
+from broker.log.segments.log_config import LONG_MAX, LogConfig
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.witness import (
     NOW_MS,
@@ -64,7 +64,9 @@ def test_a_compacted_topic_needs_keys():
 @pytest.mark.parametrize(
     ("config", "timestamps", "accepted"),
     [
-        ({}, [NOW_MS + 10**9, 0], True),
+        ({}, [NOW_MS + 3_600_000, 0], True),
+        ({}, [NOW_MS + 3_600_001], False),
+        ({"message_timestamp_after_max_ms": LONG_MAX}, [NOW_MS + 10**9, 0], True),
         ({"message_timestamp_after_max_ms": 1000}, [NOW_MS + 1000], True),
         ({"message_timestamp_after_max_ms": 1000}, [NOW_MS, NOW_MS + 1001], False),
         ({"message_timestamp_before_max_ms": 1000}, [NOW_MS - 1000, NOW_MS], True),
