@@ -10,6 +10,7 @@ from broker.authentication.authenticator import SaslAuthenticator
 from broker.authorization.authorizer import Authorizer
 from broker.config import BrokerConfig, Listener
 from broker.observation.metric import Samples
+from broker.quotas.address_rates import AddressRates
 from broker.requests.internal_tasks import Submit
 from broker.requests.request import DeclaredApi, Request, Response
 
@@ -30,6 +31,7 @@ class Application(Protocol):
 
     # Decides about requests; None: everything is allowed.
     authorizer: Authorizer | None
+    address_rates: AddressRates
     config_listeners: list[Callable[[BrokerConfig], None]]
 
     def addresses(self, host: str) -> Iterable[str]:

@@ -58,6 +58,7 @@ from broker.observation.recording.recording import Recorder
 from broker.observation.recording.sampler import Sampler
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import LogDirsLost, UncleanStop
+from broker.quotas.client_quotas import client_windows
 from broker.requests.entitlement import entitlement_of
 from broker.requests.internal_tasks import InternalTasks
 from broker.requests.request import Request
@@ -122,7 +123,8 @@ class BrokerServer:
         self.quotas = ConnectionQuotas(
             network_settings.connection_limits(config, application.addresses),
             self._now_ns,
-            network_settings.rate_windows(config),
+            client_windows(config),
+            application.address_rates,
         )
         self.pool = network_settings.memory_pool(config)
         self.request_metrics = RequestMetrics()

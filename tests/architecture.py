@@ -49,7 +49,8 @@ LAYERS = {
             "controller",
         ),
         ("log", "requests", "groups", "transactions", "zookeeper"),
-        ("network", "cluster", "application", "quotas"),
+        ("quotas",),
+        ("network", "cluster", "application"),
         (
             "observation.recording",
             "observation.metrics",

@@ -12,8 +12,7 @@ Behaviour:
 
 Version notes: v1 is flexible.
 
-Left out: `connection_creation_rate` is stored and bounds nothing; addresses are
-numeric.
+Left out: names of hosts, since addresses are numeric.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from broker.config import (
     Key,
 )
 from broker.protocol.topic_partition import TopicPartition
-from broker.requests.windowed_rate import ByteRate
+from broker.requests.windowed_rate import ByteRate, Windows
 
 _NS_PER_MS: Final = 1_000_000
 _MS_PER_S: Final = 1000
@@ -95,9 +95,12 @@ def replication_quotas(
     def quota(
         bound: Key[int], is_throttled: Callable[[TopicPartition], bool]
     ) -> ReplicationQuota:
-        window_ms = config()[REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S
+        windows = Windows(
+            count=config()[REPLICATION_QUOTA_WINDOW_NUM],
+            size_ms=config()[REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S,
+        )
         return ReplicationQuota(
-            ByteRate(config()[REPLICATION_QUOTA_WINDOW_NUM], window_ms),
+            ByteRate(windows),
             bound_per_s=lambda: config()[bound],
             is_throttled=is_throttled,
             now_ns=now_ns,

@@ -64,21 +64,23 @@ def by_class(
     return dataclasses.replace(key, parse=parse)
 
 
-_ENTITY: Final = re.compile(r"users/[^/]+(/clients/[^/]+)?|clients/[^/]+")
-_BOUND: Final = re.compile(
-    r"(producer_byte_rate|consumer_byte_rate|request_percentage|"
-    r"controller_mutation_rate)=([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_QUOTA: Final = re.compile(
+    r"(?P<entity>users/[^/]+(?:/clients/[^/]+)?|clients/[^/]+)/"
+    r"(?P<key>producer_byte_rate|consumer_byte_rate|request_percentage|"
+    r"controller_mutation_rate)=(?P<bound>[0-9]{1,15}(?:\.[0-9]{1,9})?)"
+)
+_RATE_OF_ADDRESS: Final = re.compile(
+    r"(?P<entity>ips/[^/]+)/(?P<key>connection_creation_rate)=(?P<bound>[0-9]{1,9})"
 )
 
 
 def _client_quotas(written: str) -> Mapping[str, Mapping[str, str]]:
     quotas: dict[str, dict[str, str]] = {}
     for item in split(written):
-        entity, _, bound = item.rpartition("/")
-        found = _BOUND.fullmatch(bound)
-        if found is None or not _ENTITY.fullmatch(entity):
+        found = _QUOTA.fullmatch(item) or _RATE_OF_ADDRESS.fullmatch(item)
+        if found is None:
             raise ValueError(f"a list of entity/key=number, not {item!r}")
-        quotas.setdefault(entity, {})[found[1]] = found[2]
+        quotas.setdefault(found["entity"], {})[found["key"]] = found["bound"]
     return quotas
 
 

@@ -39,6 +39,7 @@ from broker.protocol.wire.codec import (
     encode_in_steps,
 )
 from broker.protocol.wire.first_error import first_error
+from broker.quotas.metrics import client_quota_metrics
 from broker.replication.metrics import isr_metrics, replica_fetcher_metrics
 from broker.requests.internal_tasks import Submit
 from broker.requests.request import CLOSE, Request, Response
@@ -46,6 +47,7 @@ from broker.requests.throttling import throttle_time, throttled
 from broker.transactions.transaction_metrics import transaction_metrics
 from planes.task import BrokenRule
 
+_NS_PER_MS: Final = 1_000_000
 _MESSAGES: Final = (ResponseMessage, Versioned)
 
 
@@ -86,6 +88,7 @@ class KafkaApis:
         self.in_force = broker.in_force
         self.authentication = broker.authentication.of_listener
         self.authorizer = broker.authorizer
+        self.address_rates = broker.address_rates
 
     async def prepare(self) -> None:
         """Learn what others know of the cluster."""
@@ -192,6 +195,9 @@ class KafkaApis:
         yield from purgatory_metrics(replicas.purgatories)
         yield from replica_metrics(replicas)
         yield from quota_metrics(self.broker.quotas)
+        yield from client_quota_metrics(
+            self._quotas, self.address_rates, self.broker.now_ns() // _NS_PER_MS
+        )
         yield from replica_fetcher_metrics(self.broker.replication.fetchers)
         yield from isr_metrics(self.broker.replication.proposals)
         yield from self.broker.replication.supervisor.metrics()

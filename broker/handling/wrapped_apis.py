@@ -24,6 +24,7 @@ class WrappedApis(ABC):
         self.in_force = wrapped.in_force
         self.authentication = wrapped.authentication
         self.authorizer = wrapped.authorizer
+        self.address_rates = wrapped.address_rates
         self.open = wrapped.open
         self.observe = wrapped.observe
         self.run = wrapped.run

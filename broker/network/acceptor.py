@@ -2,6 +2,9 @@
 
 Follows Kafka's ``SocketServer.Acceptor``. A connection waits for a slot if
 ``max.connections`` is reached, and one from an address with too many is closed at once.
+One from an address that opens them too fast is closed after a delay, unread: a client
+that connects again when it is closed is so slowed down. Very many of these are not
+kept, since each is an open file.
 The next processor that has room gets it; if none has, the acceptor blocks on the last.
 On a listener with TLS the handshake comes before.
 """
@@ -9,14 +12,21 @@ On a listener with TLS the handshake comes before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import trio
 
-from broker.network.connection_quotas import ConnectionQuotas, TooManyConnections
+from broker.network.connection_quotas import (
+    AddressThrottled,
+    ConnectionQuotas,
+    TooManyConnections,
+)
 from broker.network.handshakes import Handshakes
 from broker.network.processor import Processor
 from broker.network.transport import Connection, ListeningSocket
 from broker.observation.supervisor import Supervisor
+
+_DELAYED_MAX: Final = 1000
 
 
 class Acceptor:
@@ -41,6 +51,7 @@ class Acceptor:
         self._quotas = quotas
         self._connection_ids = connection_ids
         self._next = 0
+        self._delayed = 0
 
     def __repr__(self) -> str:
         return f"<acceptor of {self.listener} at {self.listening.port}>"
@@ -51,12 +62,10 @@ class Acceptor:
         """Accept until cancelled."""
         task_status.started()
         try:
-            if self.handshakes is None:
+            async with trio.open_nursery() as self._nursery:
+                if self.handshakes is not None:
+                    await self._nursery.start(self.handshakes.run, self._deal)
                 await self._supervisor.keep("acceptor", self._accept)
-            else:
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(self.handshakes.run, self._deal)
-                    await self._supervisor.keep("acceptor", self._accept)
         finally:
             self.listening.close()
 
@@ -78,6 +87,16 @@ class Acceptor:
         except TooManyConnections:
             connection.close()
             return
+        except AddressThrottled as throttled:
+            if self._delayed >= _DELAYED_MAX:
+                connection.close()
+                return
+            self._delayed += 1
+            delay_s = throttled.delay_ms / 1000
+            self._nursery.start_soon(
+                self._close_later, connection, delay_s, name="throttled connection"
+            )
+            return
         try:
             if self.handshakes is None:
                 await self._deal(connection, host)
@@ -87,6 +106,13 @@ class Acceptor:
             # Counted, and never dealt.
             self._quotas.close(self.listener, host)
             raise
+
+    async def _close_later(self, connection: Connection, delay_s: float) -> None:
+        try:
+            await trio.sleep(delay_s)
+        finally:
+            self._delayed -= 1
+            connection.close()
 
     async def _deal(self, connection: Connection, host: str) -> None:
         connection_id = next(self._connection_ids)

@@ -1,10 +1,12 @@
 """Limits on the number and rate of connections: in all, per listener, per address.
 
 Follows Kafka's ``ConnectionQuotas`` (KIP-402 for ``max.connections``, KIP-612 for
-``max.connection.creation.rate``). An address with too many is refused. A listener with
-too many waits: its acceptor takes no further connection until one is closed, or until
-the rate has fallen. The listener between brokers is protected and never waits. While it
-keeps the broker over its bound, processors of the other listeners close their least
+``max.connection.creation.rate`` and ``connection_creation_rate``). An address with too
+many is refused; one that opens them too fast is refused after a delay, and such
+connections count in no rate. A listener with too many waits: its acceptor takes no
+further connection until one is closed, or until the rate has fallen. The listener
+between brokers is protected and never waits for the others. While it keeps the broker
+over its bound, processors of the other listeners close their least
 recently used connections, as they do when the bound is lowered. (The control plane's
 listener is not protected in Kafka, hence not here.)
 """
@@ -19,15 +21,26 @@ from typing import Final
 
 import trio
 
-from broker.network.connection_rate import ConnectionRate, Windows
+from broker.quotas.accounts import AVERAGED
+from broker.quotas.address_rates import AddressRates
+from broker.requests.windowed_rate import WindowedAverage, WindowedRate, Windows
 from planes.clock import NowNs
 
 UNLIMITED: Final = 2**31 - 1
 _EMPTY: Final[Mapping[str, int]] = MappingProxyType({})
+_NS_PER_MS: Final = 1_000_000
 
 
 class TooManyConnections(Exception):
     """An address has as many connections as it may have."""
+
+
+class AddressThrottled(Exception):
+    """An address opens connections too fast: this one is closed after a delay."""
+
+    def __init__(self, address: str, delay_ms: int) -> None:
+        super().__init__(f"{address} opens connections too fast")
+        self.delay_ms = delay_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +64,11 @@ class ConnectionQuotas:
     """Counts connections, and makes acceptors wait for a slot."""
 
     def __init__(
-        self, limits: ConnectionLimits, now_ns: NowNs, windows: Windows | None = None
+        self,
+        limits: ConnectionLimits,
+        now_ns: NowNs,
+        windows: Windows | None = None,
+        address_rates: AddressRates | None = None,
     ) -> None:
         self._limits = limits
         self._now_ns = now_ns
@@ -61,8 +78,12 @@ class ConnectionQuotas:
         self._total = 0
         self._slots = trio.lowlevel.ParkingLot()
         self._on_excess: list[Callable[[], None]] = []
-        self._rate = ConnectionRate(self._windows)
-        self._rates: dict[str, ConnectionRate] = {}
+        self._rate = WindowedRate(self._windows)
+        self._rates: dict[str, WindowedRate] = {}
+        self._address_rates = address_rates or AddressRates()
+        # Throttle times by listener, of its own rate and of addresses.
+        self._waits: dict[str, WindowedAverage] = {}
+        self._address_waits: dict[str, WindowedAverage] = {}
         self._blocked_ns: Counter[str] = Counter()
         self._blocked_since_ns: dict[str, int] = {}
 
@@ -89,13 +110,13 @@ class ConnectionQuotas:
     async def wait_for_slot(self, listener: str) -> None:
         """Wait until the listener may have one more connection, which has come."""
         await trio.lowlevel.checkpoint()
-        throttle_ns = self._throttle_ns(listener)
-        if not throttle_ns and self._slot_available(listener):
+        throttle_ms = self._throttle_ms(listener)
+        if not throttle_ms and self._slot_available(listener):
             return
         since_ns = self._blocked_since_ns[listener] = self._now_ns()
         try:
-            if throttle_ns:
-                await trio.sleep(throttle_ns / 1e9)
+            if throttle_ms:
+                await trio.sleep(throttle_ms / 1e3)
             while not self._slot_available(listener):
                 await self._slots.park()
         finally:
@@ -110,14 +131,31 @@ class ConnectionQuotas:
     def rate_per_s(self, listener: str | None, now_ns: int) -> float:
         """Return how fast connections come to a listener, or (None) to all."""
         rate = self._rate if listener is None else self._rate_of(listener)
-        return rate.per_s(now_ns)
+        return rate.per_s(now_ns // _NS_PER_MS)
+
+    def throttle_ms(self, listener: str, now_ns: int) -> tuple[float, float]:
+        """Return the mean of a listener's throttle times, and of its addresses'."""
+        now_ms = now_ns // _NS_PER_MS
+        waits, address_waits = (
+            each[listener].mean(now_ms) if listener in each else None
+            for each in (self._waits, self._address_waits)
+        )
+        return waits or 0.0, address_waits or 0.0
 
     def open(self, listener: str, address: str) -> None:
         """Count a connection in.
 
-        :raises TooManyConnections: if its address has too many; it is not counted.
+        :raises AddressThrottled: if its address opens them too fast.
+        :raises TooManyConnections: if its address has too many. Neither is counted.
         """
-        limits = self._limits
+        limits, now_ms = self._limits, self._now_ns() // _NS_PER_MS
+        delay_ms = self._address_rates.record(address, now_ms)
+        if delay_ms:
+            self._rate_of(listener).record(-1, now_ms)
+            if not self._protects(listener):
+                self._rate.record(-1, now_ms)
+            _note(self._address_waits, listener, delay_ms, now_ms)
+            raise AddressThrottled(address, delay_ms)
         bound = limits.per_address_overrides.get(address, limits.per_address)
         if self._by_address[address] >= bound:
             raise TooManyConnections(f"{address} has {bound} connections, the bound")
@@ -144,20 +182,25 @@ class ConnectionQuotas:
         """Assert that the counts agree."""
         assert self._total == sum(self._by_listener.values()) >= 0
 
-    def _throttle_ns(self, listener: str) -> int:
-        """Count a connection into the rates, and say how long it has to wait."""
-        limits, now_ns, own = self._limits, self._now_ns(), self._rate_of(listener)
-        own.record(now_ns)
-        throttle_ns = own.throttle_ns(
-            limits.rate_per_listener.get(listener, UNLIMITED), now_ns
-        )
+    def _throttle_ms(self, listener: str) -> int:
+        """Count a connection into the rates, and return its wait."""
+        limits, now_ms = self._limits, self._now_ns() // _NS_PER_MS
+        bounds = [
+            (self._rate_of(listener), limits.rate_per_listener.get(listener, UNLIMITED))
+        ]
         if not self._protects(listener):
-            self._rate.record(now_ns)
-            throttle_ns = max(throttle_ns, self._rate.throttle_ns(limits.rate, now_ns))
-        return throttle_ns
+            bounds.append((self._rate, limits.rate))
+        throttle_ms = 0
+        for rate, bound in bounds:
+            rate.record(1, now_ms)
+            throttle_ms = max(throttle_ms, rate.delay_ms(bound, now_ms))
+        throttle_ms = min(throttle_ms, self._windows.size_ms)
+        if throttle_ms:
+            _note(self._waits, listener, throttle_ms, now_ms)
+        return throttle_ms
 
-    def _rate_of(self, listener: str) -> ConnectionRate:
-        return self._rates.setdefault(listener, ConnectionRate(self._windows))
+    def _rate_of(self, listener: str) -> WindowedRate:
+        return self._rates.setdefault(listener, WindowedRate(self._windows))
 
     def _slot_available(self, listener: str) -> bool:
         limits = self._limits
@@ -168,3 +211,9 @@ class ConnectionQuotas:
 
     def _protects(self, listener: str) -> bool:
         return listener == self._limits.protected
+
+
+def _note(
+    waits: dict[str, WindowedAverage], listener: str, wait_ms: int, now_ms: int
+) -> None:
+    waits.setdefault(listener, WindowedAverage(AVERAGED)).record(wait_ms, now_ms)

@@ -20,8 +20,6 @@ from broker.config import (
     MAX_CONNECTIONS_PER_IP,
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
     QUEUED_MAX_REQUEST_BYTES,
-    QUOTA_WINDOW_NUM,
-    QUOTA_WINDOW_SIZE_SECONDS,
     SOCKET_LISTEN_BACKLOG_SIZE,
     SOCKET_RECEIVE_BUFFER_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
@@ -29,7 +27,6 @@ from broker.config import (
     Key,
 )
 from broker.network.connection_quotas import ConnectionLimits
-from broker.network.connection_rate import Windows
 from broker.network.epoll import SocketOptions
 from broker.network.handshakes import Compute, HandshakeLimits
 from broker.network.intake import Deadline
@@ -77,14 +74,6 @@ def handshake_limits(config: BrokerConfig, compute: Compute) -> HandshakeLimits:
         timeout_s=config[DOORKEEPER_TLS_HANDSHAKE_TIMEOUT_MS] / 1000,
         turns=trio.CapacityLimiter(config[DOORKEEPER_TLS_HANDSHAKE_THREADS]),
         compute=compute,
-    )
-
-
-def rate_windows(config: BrokerConfig) -> Windows:
-    """Return the windows over which rates are taken."""
-    return Windows(
-        count=config[QUOTA_WINDOW_NUM],
-        size_ns=config[QUOTA_WINDOW_SIZE_SECONDS] * 1_000_000_000,
     )
 
 

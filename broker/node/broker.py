@@ -25,6 +25,7 @@ from broker.cluster.topic_settings import TopicSettings
 from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.config import (
     BROKER_RACK,
+    DOORKEEPER_CLIENT_QUOTAS,
     DOORKEEPER_LOCK_INHERITANCE,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     NUM_RECOVERY_THREADS_PER_DATA_DIR,
@@ -73,7 +74,8 @@ from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.sentinels import NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import CurrentLeader
-from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.address_rates import AddressRates
+from broker.quotas.client_quotas import ClientQuotas, client_windows
 from broker.quotas.entity import USER, path_of, user_of
 from broker.requests.internal_tasks import Submit, submit_here
 from broker.shards.effects import Instant
@@ -128,6 +130,9 @@ class Broker:
         )
         self.quotas = replication_quotas(lambda: self.config, self._settings, now_ns)
         self.client_quotas = ClientQuotas(config, now_ns)
+        self.address_rates = AddressRates(
+            client_windows(config), config[DOORKEEPER_CLIENT_QUOTAS]
+        )
         self.producer_ids = ProducerIds(coordinator.admin)
         self.authentication = Authentication(
             config, coordinator.admin, now_ns=now_ns, now_ms=now_ms
@@ -429,11 +434,13 @@ class Broker:
         if entities is None:
             of_users = {path_of({USER: user}): it for user, it in users.items()}
             self.client_quotas.replace_all({**of_users, **clients})
+            self.address_rates.replace_all(clients)
             return
         for entity in entities:
             user = user_of(entity)
             configs = clients.get(entity, {}) if user is None else users.get(user, {})
             self.client_quotas.put(entity, configs)
+            self.address_rates.put(entity, configs)
 
     # ---- what a coordinator commands ----------------------------------------------
 

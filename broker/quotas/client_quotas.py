@@ -30,11 +30,12 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.quotas.client_bounds import Account, ClientBounds
+from broker.quotas.accounts import RateAccount
+from broker.quotas.client_bounds import ClientBounds
 from broker.quotas.mutation_quota import MutationQuota
 from broker.requests.classifier import CONTROL, REPLICATION
 from broker.requests.request import Request
-from broker.requests.windowed_rate import WindowedRate
+from broker.requests.windowed_rate import Windows
 from planes.clock import NowNs
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
@@ -51,24 +52,12 @@ Observers: TypeAlias = list[Callable[[Request], None]]
 _EXEMPT: Final = frozenset({CONTROL, REPLICATION})
 
 
-class RateAccount(Account):
-    """The rate of a client."""
-
-    __slots__ = ("rate",)
-
-    def __init__(self, windows: int, window_ms: int) -> None:
-        super().__init__()
-        self.rate = WindowedRate(windows, window_ms)
-
-
 class ClientQuota(ClientBounds[RateAccount]):
     """The quota of one kind: its bounds by entity, and its rates by client."""
 
-    def __init__(self, windows: int, window_ms: int) -> None:
-        super().__init__(
-            partial(RateAccount, windows, window_ms), keep_ms=windows * window_ms
-        )
-        self._burst_s = (windows - 1) * window_ms / _MS_PER_S
+    def __init__(self, windows: Windows) -> None:
+        super().__init__(partial(RateAccount, windows), keep_ms=windows.reach_ms)
+        self._burst_s = (windows.count - 1) * windows.size_ms / _MS_PER_S
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count ``value`` for a client; return the throttle time in milliseconds."""
@@ -92,11 +81,10 @@ class ClientQuotas:
         self.is_active = False
         self._now_ns = now_ns
         self._initial = config[DOORKEEPER_CLIENT_QUOTAS]
-        self._windows = config[QUOTA_WINDOW_NUM]
-        self._window_ms = config[QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S
-        self._mutation_windows = config[CONTROLLER_QUOTA_WINDOW_NUM]
-        self._mutation_window_ms = (
-            config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S
+        self._windows = client_windows(config)
+        self._mutation_windows = Windows(
+            count=config[CONTROLLER_QUOTA_WINDOW_NUM],
+            size_ms=config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S,
         )
         self.rates: dict[str, ClientQuota] = {}
         self._observers: Observers = []
@@ -110,8 +98,8 @@ class ClientQuotas:
     def replace_all(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Put the configs of all entities into force."""
         kinds = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
-        self.rates = {k: ClientQuota(self._windows, self._window_ms) for k in kinds}
-        self.mutations = MutationQuota(self._mutation_windows, self._mutation_window_ms)
+        self.rates = {kind: ClientQuota(self._windows) for kind in kinds}
+        self.mutations = MutationQuota(self._mutation_windows)
         self._activate(False)
         for entity in {**self._initial, **configs}:
             self.put(entity, configs.get(entity, {}))
@@ -213,7 +201,7 @@ class ClientQuotas:
             return 0
         percent = spent_ns / _NS_PER_PERCENT
         throttled_ms = self._record(REQUEST_PERCENTAGE, request, percent)
-        return min(throttled_ms, self._window_ms)
+        return min(throttled_ms, self._windows.size_ms)
 
     def _record(self, kind: str, request: Request, value: float) -> int:
         quota = self.rates[kind]
@@ -257,3 +245,11 @@ def read_bound(written: str | None) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(bound) else bound
+
+
+def client_windows(config: BrokerConfig) -> Windows:
+    """Return the windows over which rates of clients and connections are taken."""
+    return Windows(
+        count=config[QUOTA_WINDOW_NUM],
+        size_ms=config[QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S,
+    )

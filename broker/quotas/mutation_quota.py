@@ -17,7 +17,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from broker.quotas.client_bounds import Account, ClientBounds
+from broker.quotas.accounts import Account
+from broker.quotas.client_bounds import ClientBounds
+from broker.requests.windowed_rate import Windows
 
 _MS_PER_S: Final = 1000
 _INT_MAX: Final = 2**31 - 1
@@ -37,14 +39,15 @@ class Bucket(Account):
     def fill(self, per_s: float, burst: float, now_ms: int) -> None:
         """Add the tokens since the last time, at the present bound."""
         self._per_s, self._burst = per_s, burst
-        self.tokens = self._tokens_at(now_ms)
+        self.tokens = self.tokens_at(now_ms)
         self._filled_ms = now_ms
 
     def is_as_new(self, now_ms: int) -> bool:
         """Return whether the bucket is full."""
-        return self._tokens_at(now_ms) >= self._burst and super().is_as_new(now_ms)
+        return self.tokens_at(now_ms) >= self._burst and super().is_as_new(now_ms)
 
-    def _tokens_at(self, now_ms: int) -> float:
+    def tokens_at(self, now_ms: int) -> float:
+        """Return the tokens at a time, at the last bound."""
         added = self._per_s * ((now_ms - self._filled_ms) / _MS_PER_S)
         return min(self._burst, self.tokens + added)
 
@@ -52,8 +55,8 @@ class Bucket(Account):
 class MutationQuota(ClientBounds[Bucket]):
     """The bounds on mutations, and the buckets of clients."""
 
-    def __init__(self, windows: int, window_ms: int) -> None:
-        self._span_ms = windows * window_ms
+    def __init__(self, windows: Windows) -> None:
+        self._span_ms = windows.reach_ms
         super().__init__(Bucket, keep_ms=self._span_ms)
 
     def record(

@@ -16,6 +16,19 @@ _MS_PER_S: Final = 1000
 _INT_MAX: Final = 2**31 - 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """The number and length of a rate's windows."""
+
+    count: int = 11
+    size_ms: int = _MS_PER_S
+
+    @property
+    def reach_ms(self) -> int:
+        """Return how long an event counts."""
+        return self.count * self.size_ms
+
+
 @dataclass(slots=True)
 class _Sample:
     start_ms: int
@@ -28,11 +41,11 @@ class _Sample:
 
 
 class _Samples:
-    """Values over ``windows`` windows of ``window_ms``. Cost: O(windows) per call."""
+    """Values over the last windows. Cost: O(windows) per call."""
 
-    def __init__(self, windows: int, window_ms: int) -> None:
-        self._windows = windows
-        self._window_ms = window_ms
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows.count
+        self._window_ms = windows.size_ms
         # One more than windows: the oldest one still reaches into them.
         self._samples: list[_Sample] = []
         self._current = 0
@@ -96,6 +109,24 @@ class WindowedRate(_Samples):
         """Return the delay after which the rate is back at ``bound`` per second."""
         total, span_ms = self.measure(now_ms)
         return delay_ms(total / (span_ms / _MS_PER_S), bound, span_ms)
+
+
+class WindowedAverage:
+    """The mean of the values of the last windows: Kafka's ``Avg``."""
+
+    def __init__(self, windows: Windows) -> None:
+        self._total = WindowedRate(windows)
+        self._count = WindowedRate(windows)
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Count a value in."""
+        self._total.record(value, now_ms)
+        self._count.record(1, now_ms)
+
+    def mean(self, now_ms: int) -> float | None:
+        """Return the mean; None where there are no values."""
+        count, _ = self._count.measure(now_ms)
+        return self._total.measure(now_ms)[0] / count if count else None
 
 
 def delay_ms(rate: float, bound: float, span_ms: int) -> int:

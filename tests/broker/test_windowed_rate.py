@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.requests.windowed_rate import ByteRate
+from broker.requests.windowed_rate import ByteRate, Windows
 
 # What Kafka 3.9.1's SimpleRate says with four windows of a second, events drawn by
 # java.util.Random(7): (milliseconds, bytes) recorded, (milliseconds, rate) measured.
@@ -74,7 +74,7 @@ m 186472 185.6925418569254
 
 
 def test_the_rate_is_kafkas_at_every_moment() -> None:
-    rate, compared = ByteRate(windows=4, window_ms=1000), 0
+    rate, compared = ByteRate(Windows(count=4)), 0
     for line in KAFKA.strip().splitlines():
         what, at_ms, number = line.split()
         if what == RECORDED:

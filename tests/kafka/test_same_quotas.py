@@ -19,7 +19,7 @@ from tests.broker.apis.requests import (
 )
 from tests.kafka.conftest import SETTINGS, beside_kafka, same_answers
 from tests.kafka.java_tools import NEWEST, KafkaPrograms
-from tests.kafka.peer import Peer
+from tests.kafka.peer import CLOSED, Peer
 from tests.kafka.requests import topic, versions
 
 pytestmark = pytest.mark.kafka
@@ -298,8 +298,28 @@ def mutate(peer: Peer) -> None:
 test_a_client_over_its_quota_of_mutations = same_answers(mutate)
 
 
-def test_mutations_beside_the_newest_kafka(
+def test_quotas_beside_the_newest_kafka(
     programs_of: Callable[[str], KafkaPrograms], tmp_path: Path
 ) -> None:
     with beside_kafka(programs_of(NEWEST), tmp_path, **SETTINGS) as both:
         both.compare(mutate)
+        both.compare(connect_too_fast)
+
+
+def connect_too_fast(peer: Peer) -> None:
+    """Ten connections are a burst at 1 per second; those after it are closed."""
+    address: Entity = {"ip": "127.0.0.1"}
+    bound(peer, address, **{CONNECTIONS: 1.0})
+    begun_s = time.monotonic()
+    are_closed = []
+    for number in range(14):
+        where = f"attempt {number}"
+        peer.start(ApiKey.API_VERSIONS, 3, connection=where)
+        are_closed.append(peer.receive(where) == CLOSED)
+    assert time.monotonic() - begun_s < 9, "too slow: the burst has been refilled"
+    peer.note("closed", are_closed)
+    bound(peer, address, **{CONNECTIONS: None})
+    peer.note("open", peer.ask(ApiKey.API_VERSIONS, 3, connection="last").error_code)
+
+
+test_an_address_that_connects_too_fast = same_answers(connect_too_fast)

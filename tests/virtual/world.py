@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from broker.config import BrokerConfig
 from broker.handling.registry import APIS
 from broker.node.hosts import Hosts, look_up_here
+from broker.quotas.address_rates import AddressRates
 from planes.slices import preempt
 from simulation.virtual_time.determinism import run_virtual
 from tests.virtual.hosting import SLICE_NS, Frames, Hosting, frame
@@ -41,6 +42,7 @@ class Handlers:
         self.apis = APIS
         self.config_listeners = []
         self.authorizer = None
+        self.address_rates = AddressRates()
         self._hosts = Hosts(look_up_here)
         self.addresses = self._hosts.addresses
         self.closed = False

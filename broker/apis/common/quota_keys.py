@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from broker.node.broker import Broker
+from broker.quotas.address_rates import CONNECTION_CREATION_RATE
 from broker.quotas.client_quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -14,7 +15,6 @@ from broker.quotas.client_quotas import (
 )
 from broker.quotas.entity import IP, USER, path_of, user_of
 
-_CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 _OF_CLIENTS: Final = (
     PRODUCER_BYTE_RATE,
     CONSUMER_BYTE_RATE,
@@ -27,7 +27,7 @@ DECIMAL: Final = frozenset({REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
 
 def keys_of(names: Mapping[str, str | None]) -> tuple[str, ...]:
     """Return the keys that an entity may have, given its names by type."""
-    return (_CONNECTION_CREATION_RATE,) if IP in names else _OF_CLIENTS
+    return (CONNECTION_CREATION_RATE,) if IP in names else _OF_CLIENTS
 
 
 def stored_quotas(broker: Broker) -> Iterator[tuple[str, Mapping[str, str]]]:

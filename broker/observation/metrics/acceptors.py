@@ -13,7 +13,8 @@ from broker.observation.metric import Metric
 from broker.requests.topology import CONTROL_PLANE
 from planes.clock import NowNs
 
-_RATE = "kafka_server_socket_server_metrics_{}connection_accept_rate"
+_METRICS = "kafka_server_socket_server_metrics_"
+_RATE = _METRICS + "{}connection_accept_rate"
 
 
 class AcceptorMetrics:
@@ -51,6 +52,14 @@ class AcceptorMetrics:
                 value=self._quotas.rate_per_s(listener, now_ns),
                 labels=labels,
             )
+            throttles_ms = self._quotas.throttle_ms(listener, now_ns)
+            for kind, throttle_ms in zip(("", "ip_"), throttles_ms, strict=True):
+                yield Metric(
+                    name=f"{_METRICS}{kind}connection_accept_throttle_time",
+                    kind="gauge",
+                    value=throttle_ms,
+                    labels=labels,
+                )
         yield Metric(
             name=_RATE.format("broker_"),
             kind="gauge",

@@ -152,6 +152,7 @@ def _of_requests(
     for phase, histogram in zip(PHASES, stats.phases, strict=True):
         name = f"{prefix}_{phase.lower()}"
         yield from summary(name, labels, histogram, _NS_PER_MS)
+    yield from summary(f"{prefix}_throttletimems", labels, stats.throttle, _NS_PER_MS)
     yield from summary(f"{prefix}_requestbytes", labels, stats.size, 1)
     for version, count in stats.versions.items():
         yield Metric(

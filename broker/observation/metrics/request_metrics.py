@@ -32,11 +32,12 @@ _FETCH: Final = int(ApiKey.FETCH)
 class Stats:
     """The requests of one API and class."""
 
-    __slots__ = ("errors", "phases", "size", "versions")
+    __slots__ = ("errors", "phases", "size", "throttle", "versions")
 
     def __init__(self) -> None:
         self.phases = tuple(Histogram() for _ in PHASES)
         self.size = Histogram()
+        self.throttle = Histogram()
         self.versions: Counter[int] = Counter()
         self.errors: Counter[int] = Counter()
 
@@ -46,6 +47,7 @@ class Stats:
         for histogram, duration_ns in zip(self.phases, task.phases(), strict=True):
             histogram.add(duration_ns)
         self.size.add(task.size_bytes)
+        self.throttle.add(max(task.throttled_until_ns - task.response_sent_ns, 0))
         self.versions[request.api_version] += 1
         self.errors[request.error_code] += 1
 
@@ -54,6 +56,7 @@ class Stats:
         for ours, theirs in zip(self.phases, other.phases, strict=True):
             ours.merge(theirs)
         self.size.merge(other.size)
+        self.throttle.merge(other.throttle)
         self.versions.update(other.versions)
         self.errors.update(other.errors)
 

@@ -11,10 +11,11 @@ from broker.cluster.topic_configs import log_config
 from broker.config import BrokerConfig
 from broker.groups.state.config import GroupConfig
 from broker.log.segments.log_config import LogConfig
-from broker.network.connection_rate import Windows
 from broker.network.epoll import SocketOptions
-from broker.network.settings import rate_windows, socket_options
+from broker.network.settings import socket_options
 from broker.node.group_coordination import group_config
+from broker.quotas.client_quotas import client_windows
+from broker.requests.windowed_rate import Windows
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from broker.node.group_coordination import group_config
     [
         (GroupConfig(), lambda config: group_config(config, partitions=50)),
         (LogConfig(), lambda config: log_config({}, config)),
-        (Windows(), rate_windows),
+        (Windows(), client_windows),
         (SocketOptions(), socket_options),
     ],
     ids=lambda it: type(it).__name__,

@@ -2,7 +2,6 @@
 
 import pytest
 import trio
-from prometheus_client.parser import text_string_to_metric_families
 
 from broker.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from broker.observation.metric import Metric
@@ -16,7 +15,7 @@ from broker.requests.purgatory import Purgatory
 from broker.requests.request import Request
 from planes import Task
 from tests.broker.apis.broker_world import World
-from tests.broker.metrics.text import exposition
+from tests.broker.metrics.text import exposition, samples
 from tests.virtual.world import (
     LEADER_AND_ISR,
     PRODUCE,
@@ -24,15 +23,6 @@ from tests.virtual.world import (
     SLICE_NS,
     in_world,
 )
-
-
-def samples(text):
-    """Return every sample by name and labels, as Prometheus understands the text."""
-    return {
-        (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 def scraped(scheduler="planes"):

@@ -103,6 +103,7 @@ class Harness:
         idle_ns_max=None,
         listeners=("PLAINTEXT",),
         channel=BlindRequestChannel,
+        address_rates=None,
     ):
         self.clients = []
         self.finished = []
@@ -113,7 +114,9 @@ class Harness:
             seats=4,
         )
         self.dispatcher = Dispatcher([self.plane], now_ns=now_ns, quantum_ns=500_000)
-        self.quotas = ConnectionQuotas(limits or ConnectionLimits(), now_ns)
+        self.quotas = ConnectionQuotas(
+            limits or ConnectionLimits(), now_ns, address_rates=address_rates
+        )
         self.pool = pool
         context = ProcessorContext(
             now_ns=now_ns,

@@ -5,12 +5,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.network.connection_quotas import (
+    AddressThrottled,
     ConnectionLimits,
     ConnectionQuotas,
     TooManyConnections,
 )
-from broker.network.connection_rate import ConnectionRate, Windows
 from broker.network.memory_pool import MemoryPool
+from broker.quotas.address_rates import AddressRates
 
 S = 1_000_000_000
 
@@ -25,7 +26,7 @@ def quotas_of(limits):
 
 
 def test_an_address_is_counted_over_all_listeners():
-    quotas = quotas_of(ConnectionLimits(per_address=2))
+    quotas = ConnectionQuotas(ConnectionLimits(per_address=2), lambda: 0)
     quotas.open("A", "10.0.0.1")
     quotas.open("B", "10.0.0.1")
     with pytest.raises(TooManyConnections):
@@ -38,7 +39,7 @@ def test_an_address_is_counted_over_all_listeners():
 
 def test_an_override_counts_instead_of_the_common_bound():
     limits = ConnectionLimits(per_address=1, per_address_overrides={"10.0.0.1": 0})
-    quotas = quotas_of(limits)
+    quotas = ConnectionQuotas(limits, lambda: 0)
     with pytest.raises(TooManyConnections):
         quotas.open("A", "10.0.0.1")
     quotas.open("A", "10.0.0.2")
@@ -119,16 +120,30 @@ async def test_blocked_time_of_an_acceptor_is_counted(nursery, autojump_clock):
     assert quotas.blocked_ns("B", now_ns()) == 0
 
 
-def test_a_rate_forgets_what_is_eleven_windows_old():
-    rate = ConnectionRate(Windows())
-    rate.record(0)
-    rate.record(S // 2)
-    # Younger than ten seconds, it is taken over ten.
-    assert rate.per_s(S // 2) == pytest.approx(2 / 10.5)
-    assert rate.per_s(S) == pytest.approx(2 / 10)
-    assert rate.per_s(11 * S - 1) == pytest.approx(2 / 11)
-    assert rate.per_s(11 * S) == 0
-    assert rate.throttle_ns(0, 11 * S) == 0
+async def test_an_address_that_opens_them_too_fast_waits_and_counts_nowhere(
+    autojump_clock,
+):
+    rates = AddressRates()
+    rates.put("ips/<default>", {"connection_creation_rate": "2"})
+    quotas = ConnectionQuotas(ConnectionLimits(), now_ns, address_rates=rates)
+    delays = []
+    for _ in range(22):
+        await quotas.wait_for_slot("A")
+        try:
+            quotas.open("A", "10.0.0.1")
+        except AddressThrottled as throttled:
+            delays.append(throttled.delay_ms)
+    # 20 pass at once, and 21 / 2 - 10 s would be waited for by each of the others.
+    assert delays == [500, 500]
+    assert quotas.total == 20
+    assert quotas.rate_per_s("A", now_ns()) == quotas.rate_per_s(None, now_ns()) == 2
+    assert quotas.throttle_ms("A", now_ns()) == (0, 500)
+    # Another address has a rate of its own.
+    await quotas.wait_for_slot("A")
+    quotas.open("A", "10.0.0.2")
+    await trio.sleep(0.5)
+    await quotas.wait_for_slot("A")
+    quotas.open("A", "10.0.0.1")
 
 
 def test_the_pool_is_exceeded_by_the_last_request_only():

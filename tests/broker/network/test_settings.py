@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker.config import BrokerConfig
-from broker.network.connection_rate import Windows
 from broker.network.settings import (
     connection_limits,
     deadline,
     idle_ns_max,
     memory_pool,
-    rate_windows,
 )
+from broker.quotas.client_quotas import client_windows
+from broker.requests.windowed_rate import Windows
 
 
 def told(**keys: str) -> BrokerConfig:
@@ -68,9 +68,9 @@ def test_a_listener_has_bounds_of_its_own_by_its_prefix() -> None:
 
 
 def test_times_and_sizes_are_taken_in_their_units() -> None:
-    assert rate_windows(told(quota_window_num="5", quota_window_size_seconds="2")) == (
-        Windows(count=5, size_ns=2_000_000_000)
-    )
+    assert client_windows(
+        told(quota_window_num="5", quota_window_size_seconds="2")
+    ) == (Windows(count=5, size_ms=2000))
     assert idle_ns_max(told(connections_max_idle_ms="0")) == 0
     assert idle_ns_max(told(connections_max_idle_ms="7")) == 7_000_000
     assert idle_ns_max(told(connections_max_idle_ms="-1")) is None

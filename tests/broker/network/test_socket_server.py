@@ -6,9 +6,11 @@ import pytest
 import trio
 import trio.testing
 
+from broker.network import acceptor
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
 from broker.network.transport import READY_MAX
+from broker.quotas.address_rates import AddressRates
 from simulation.virtual_time.determinism import deterministic
 from tests.broker.network.contract_network import Region
 from tests.broker.network.contract_server import ServerContract
@@ -61,6 +63,60 @@ class TestInMemory(ServerContract):
             assert await (await harness.client(wire)).is_closed()
             client = await harness.client(wire, address="10.0.0.9")
             assert await client.ask() == (1, b"")
+
+    async def test_an_address_that_connects_too_fast_is_closed_after_a_delay(
+        self, clock, wire
+    ):
+        """A hundred connections per second for a minute: it has its rate and no more.
+
+        The others are closed unread and count in no rate, and another address passes.
+        """
+        rates = AddressRates()
+        rates.put("ips/10.0.0.9", {"connection_creation_rate": "1"})
+        harness = Harness(wire.network, wire.now_ns, address_rates=rates)
+        answered, closed_after_s = [], []
+
+        async def attempt():
+            begun_s = trio.current_time()
+            client = await harness.client(wire, address="10.0.0.9")
+            if await client.ask() is None:
+                closed_after_s.append(trio.current_time() - begun_s)
+            else:
+                answered.append(begun_s)
+
+        async with harness.running():
+            async with trio.open_nursery() as attempts:
+                for _ in range(6000):
+                    attempts.start_soon(attempt)
+                    await trio.sleep(0.01)
+            # A burst of ten, and one per second in the long run.
+            assert 60 <= len(answered) <= 71
+            assert harness.quotas.total == len(answered)
+            assert max(closed_after_s) <= 1.001
+            assert sum(closed_after_s) / len(closed_after_s) > 0.1
+            assert await (await harness.client(wire)).ask() == (1, b"")
+
+    async def test_few_connections_of_a_fast_address_are_kept_open(
+        self, clock, wire, monkeypatch
+    ):
+        monkeypatch.setattr(acceptor, "_DELAYED_MAX", 3)
+        rates = AddressRates()
+        rates.put("ips/<default>", {"connection_creation_rate": "0"})
+        harness = Harness(wire.network, wire.now_ns, address_rates=rates)
+        async with harness.running():
+            closed_after_s = []
+            for _ in range(5):
+                client = await harness.client(wire)
+                with trio.move_on_after(0.5) as scope:
+                    assert await client.is_closed()
+                closed_after_s.append(scope.cancelled_caught)
+                clock.jump(0)
+            # Each looks for half a second, and a place is free after a second.
+            assert closed_after_s == [True] * 5
+            more = [await harness.client(wire) for _ in range(5)]
+            begun_s = trio.current_time()
+            assert await more[-1].is_closed()
+            assert trio.current_time() == begun_s
 
     async def test_a_listener_may_have_a_bound_of_its_own(self, clock, wire):
         limits = ConnectionLimits(per_listener={"SMALL": 1})

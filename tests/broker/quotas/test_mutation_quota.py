@@ -12,6 +12,7 @@ import pytest
 
 from broker.quotas.entity import DEFAULT
 from broker.quotas.mutation_quota import MutationQuota
+from broker.requests.windowed_rate import Windows
 
 ROWS = [
     line.split("\t")
@@ -20,10 +21,12 @@ ROWS = [
 
 
 def test_every_refusal_and_throttle_time_is_kafkas() -> None:
-    quota, refused, throttled = MutationQuota(1, 1000), 0, 0
+    quota, refused, throttled = MutationQuota(Windows(count=1)), 0, 0
     for number, (what, *row) in enumerate(ROWS):
         if what == "new":
-            quota = MutationQuota(int(row[0]), int(row[1]) * 1000)
+            quota = MutationQuota(
+                Windows(count=int(row[0]), size_ms=int(row[1]) * 1000)
+            )
         elif what == "bound":
             quota.put(f"users/{row[0]}", float(row[1]))
         else:
@@ -44,7 +47,7 @@ def strict(quota: MutationQuota, client_id: str, count: int, at_ms: int) -> int 
 
 def test_a_topic_larger_than_the_burst_passes_and_the_next_one_waits() -> None:
     """KIP-599's example: 5 per second, a burst of 500, and 560 at once wait 12 s."""
-    quota = MutationQuota(100, 1000)
+    quota = MutationQuota(Windows(count=100))
     quota.put("users/u", 5)
     assert strict(quota, "c", 560, 0) is None
     assert strict(quota, "c", 1, 0) == 12_000
@@ -54,7 +57,7 @@ def test_a_topic_larger_than_the_burst_passes_and_the_next_one_waits() -> None:
 
 
 def test_a_client_that_waits_as_told_has_its_rate_in_the_long_run() -> None:
-    quota, bound, now_ms, created = MutationQuota(11, 1000), 3.0, 0, 0
+    quota, bound, now_ms, created = MutationQuota(Windows()), 3.0, 0, 0
     quota.put("users/u", bound)
     while created < 5000:
         delay_ms = strict(quota, "c", 7, now_ms)
@@ -69,20 +72,20 @@ def test_a_client_that_waits_as_told_has_its_rate_in_the_long_run() -> None:
 def test_no_bound_counts_nothing_and_a_bound_of_nothing_refuses_after_the_first() -> (
     None
 ):
-    quota = MutationQuota(11, 1000)
+    quota = MutationQuota(Windows())
     assert strict(quota, "c", 10**9, 0) is None
     assert len(quota) == 0
     quota.put("users/u", math.inf)
     assert strict(quota, "c", 10**9, 0) is None
     for bound in (0.0, -1.0):
-        quota = MutationQuota(11, 1000)
+        quota = MutationQuota(Windows())
         quota.put("users/u", bound)
         assert strict(quota, "c", 1, 0) is None
         assert strict(quota, "c", 1, 10**9) == 11_000
 
 
 def test_full_buckets_are_forgotten_and_others_are_not() -> None:
-    quota = MutationQuota(11, 1000)
+    quota = MutationQuota(Windows())
     quota.put(f"users/u/clients/{DEFAULT}", 1)
     # 100,000 tokens below zero: it takes more than a day to fill.
     assert strict(quota, "deep", 100_011, 0) is None

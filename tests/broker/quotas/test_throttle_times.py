@@ -15,7 +15,7 @@ import pytest
 
 from broker.quotas.client_quotas import ClientQuota
 from broker.quotas.entity import DEFAULT, is_entity, names_of, path_of, user_of
-from broker.requests.windowed_rate import delay_ms
+from broker.requests.windowed_rate import Windows, delay_ms
 
 ROWS = [
     line.split("\t")
@@ -25,12 +25,17 @@ INFINITE = 1e300
 
 
 def test_every_throttle_time_is_kafkas() -> None:
-    quota, window_ms, is_request, compared = ClientQuota(2, 1000), 1000, False, 0
+    quota, window_ms, is_request, compared = (
+        ClientQuota(Windows(count=2)),
+        1000,
+        False,
+        0,
+    )
     for number, (what, *row) in enumerate(ROWS):
         if what == "new":
             is_request = row[0] == "request"
             window_ms = int(row[2]) * 1000
-            quota = ClientQuota(int(row[1]), window_ms)
+            quota = ClientQuota(Windows(count=int(row[1]), size_ms=window_ms))
         elif what == "bound":
             quota.put(row[0], float(row[1]))
         elif what == "most":
@@ -80,7 +85,10 @@ def test_a_rate_is_that_of_all_its_events(seed: int) -> None:
     rng = random.Random(seed)
     windows, window_ms = rng.randint(2, 12), rng.choice((500, 1000, 2000))
     bound, now_ms = rng.randint(100, 5000), rng.randint(0, 10**9)
-    quota, naive = ClientQuota(windows, window_ms), Naive(windows, window_ms, bound)
+    quota, naive = (
+        ClientQuota(Windows(count=windows, size_ms=window_ms)),
+        Naive(windows, window_ms, bound),
+    )
     quota.put("users/u", bound)
     for _ in range(300):
         now_ms += rng.choice((0, 1, rng.randint(0, window_ms), rng.randint(0, 20_000)))
@@ -91,7 +99,7 @@ def test_a_rate_is_that_of_all_its_events(seed: int) -> None:
 
 def test_a_client_that_waits_as_told_has_its_rate_in_the_long_run() -> None:
     """The closed form: after the first burst, bytes per second are the bound."""
-    quota, bound, size, now_ms, sent = ClientQuota(11, 1000), 1000, 1500, 0, 0
+    quota, bound, size, now_ms, sent = ClientQuota(Windows()), 1000, 1500, 0, 0
     quota.put("clients/<default>", bound)
     for _ in range(1000):
         sent += size
@@ -124,7 +132,7 @@ ORDER = (
 
 def test_the_most_specific_entity_applies() -> None:
     for present in range(1 << len(ORDER)):
-        quota = ClientQuota(11, 1000)
+        quota = ClientQuota(Windows())
         set_here = [at for at in range(len(ORDER)) if present >> at & 1]
         for at in set_here:
             quota.put(ORDER[at], at + 1)
@@ -135,7 +143,7 @@ def test_the_most_specific_entity_applies() -> None:
 
 
 def test_a_bound_that_is_removed_uncovers_the_next() -> None:
-    quota = ClientQuota(11, 1000)
+    quota = ClientQuota(Windows())
     for at, entity in enumerate(ORDER):
         quota.put(entity, at)
     for at, entity in enumerate(ORDER):
@@ -146,12 +154,12 @@ def test_a_bound_that_is_removed_uncovers_the_next() -> None:
 
 
 def test_clients_of_one_user_share_the_users_rate_and_not_a_clients() -> None:
-    quota = ClientQuota(11, 1000)
+    quota = ClientQuota(Windows())
     quota.put("users/u", 100)
     assert not quota.record("u", "a", 1000, 0)
     assert quota.record("u", "b", 1000, 0) == 10_000
     assert not quota.record("v", "b", 10**9, 0)
-    quota = ClientQuota(11, 1000)
+    quota = ClientQuota(Windows())
     quota.put(f"users/u/clients/{DEFAULT}", 100)
     assert not quota.record("u", "a", 1000, 0)
     assert not quota.record("u", "b", 1000, 0)
@@ -159,7 +167,7 @@ def test_clients_of_one_user_share_the_users_rate_and_not_a_clients() -> None:
 
 
 def test_clients_with_ever_new_ids_are_forgotten() -> None:
-    quota = ClientQuota(11, 1000)
+    quota = ClientQuota(Windows())
     quota.put(f"clients/{DEFAULT}", 1)
     for number in range(5000):
         quota.record("u", f"c{number}", 5, number * 100)
