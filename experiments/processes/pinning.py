@@ -76,11 +76,11 @@ class Pinning:
         """
         allowed = os.sched_getaffinity(0)
         if self.generator is not None:
-            _bind_threads({self.generator})
+            bind_threads(os.getpid(), {self.generator})
         try:
             yield
         finally:
-            _bind_threads(allowed)
+            bind_threads(os.getpid(), allowed)
 
     def environment(self) -> dict[str, Any]:
         """Return the processes' CPUs, for the manifest."""
@@ -89,9 +89,9 @@ class Pinning:
         return {"pinned": pinned, "cpus": cpus, "nice": self.nice}
 
 
-def _bind_threads(cpus: Collection[int]) -> None:
-    """Bind every thread of this process to ``cpus``; one may have ended meanwhile."""
-    for thread in Path("/proc/self/task").iterdir():
+def bind_threads(pid: int, cpus: Collection[int]) -> None:
+    """Bind every thread of a process to ``cpus``; one may have ended meanwhile."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread.name), cpus)
 

@@ -14,6 +14,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -247,7 +248,9 @@ class Session:
 
     def finish(self) -> Iterator[Episode]:
         """Stop all brokers, then join their records and the generator's, in order."""
-        ended = {arm: host.stop() for arm, host in self._alive.items()}
+        with ThreadPoolExecutor(len(self._alive)) as at_once:
+            ends = at_once.map(lambda host: host.stop(), self._alive.values())
+            ended = dict(zip(self._alive, ends, strict=True))
         records = {
             arm: SessionRecord(end.record)
             for arm, end in ended.items()

@@ -32,7 +32,7 @@ def start(
     tick: Callable[[], None],
     defaults: Mapping[str, str] = _NO_DEFAULTS,
 ) -> Child:
-    """Start an arm's broker, with its files below ``at``.
+    """Start an arm's broker on any CPU, with its files below ``at``.
 
     ``defaults`` are for keys that the experiment does not state.
     """
@@ -44,7 +44,7 @@ def start(
         **experiment.broker_keys(arm, experiment.live.set),
         "doorkeeper.record.file": str(recording(at)),
     }
-    return start_with(keys, at, pinning.binding(pinning.broker), tick)
+    return start_with(keys, at, pinning.binding(None), tick)
 
 
 def start_with(

@@ -11,7 +11,7 @@ from typing import Final
 from experiments.design.config import Arm, Experiment
 from experiments.load.generator import Target
 from experiments.processes.children import Child, CpuTime
-from experiments.processes.pinning import Pinning
+from experiments.processes.pinning import Pinning, bind_threads
 from experiments.worlds.arm_session import Ended, Host
 from experiments.worlds.live import brokers
 
@@ -32,11 +32,17 @@ class LiveHosts:
 
     @contextlib.contextmanager
     def start(self, experiment: Experiment, arm: Arm, at: Path) -> Iterator[Host]:
-        """Start an arm's broker; it does not listen yet."""
+        """Start an arm's broker on any CPU; it is bound to its own when it listens."""
         samples = {} if experiment.sessions is None else RARE_SAMPLES
         started = brokers.start(experiment, arm, at, self._pinning, self._tick, samples)
         with started as broker:
-            yield _Host(experiment=experiment, arm=arm, at=at, broker=broker)
+            yield _Host(
+                experiment=experiment,
+                arm=arm,
+                at=at,
+                broker=broker,
+                cpu=self._pinning.broker,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +51,17 @@ class _Host:
     arm: Arm
     at: Path
     broker: Child
+    cpu: int | None
 
     @property
     def processes(self) -> tuple[Child, ...]:
         return (self.broker,)
 
     def target(self) -> Target:
-        return brokers.target(self.experiment, self.arm, self.broker)
+        found = brokers.target(self.experiment, self.arm, self.broker)
+        if self.cpu is not None:
+            bind_threads(self.broker.pid, {self.cpu})
+        return found
 
     def cpu_time(self) -> CpuTime:
         return self.broker.cpu_time()
