@@ -59,7 +59,7 @@ def analyze(
 @click.argument("run_dir", type=RUN_DIR)
 @click.option("--out", type=FILE, default=Path("paper.pdf"), show_default=True)
 def paper(run_dir: Path, out: Path) -> None:
-    """Typeset the paper with the numbers of a recorded experiment."""
+    """Typeset the paper of an analysed RUN_DIR, or of kept results (docs/results)."""
     from spark_analysis.recordings.contract import RecordingError
     from spark_analysis.report import paper as typesetting
 

@@ -77,6 +77,7 @@ MAY_PRINT = (
     "experiments/processes/neighbours.py",
     "broker/process.py",
     "spark_analysis/false_verdicts.py",
+    "spark_analysis/claims.py",
 )
 # Modules of the standard library that bring a clock or a coin of their own.
 PURE = (

@@ -1,8 +1,8 @@
-"""``doorkeeper paper``: typeset the paper with the results of one experiment.
+"""``doorkeeper paper``: typeset the paper with the results of experiments.
 
-The sources in ``spark_analysis/paper/`` hold no number: they read
-``generated/facts.json``, made here from the report's ``results.json``. Typst compiles
-offline; with a fixed date the same results give the same bytes.
+The sources in ``paper/`` hold no measured number: they read ``generated/facts.json``,
+made here from files ``results.json``. Typst compiles offline; with a fixed date the
+same results give the same bytes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import datetime
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.report.content.numbers import digits, p_value
@@ -30,38 +30,74 @@ from spark_analysis.report.content.tables import (
 from spark_analysis.report.figures.listing import plots
 from spark_analysis.report.results import SCHEMA
 
-SOURCES: Final = Path(__file__).parents[1] / "paper"
+SOURCES: Final = Path(__file__).parents[2] / "paper"
 # Raised where the content of a file is not as the program has written it.
 FAULTS: Final = (
     *(ArithmeticError, AttributeError, LookupError),
     *(RecursionError, TypeError, ValueError),
 )
+# The experiment of the abstract, where several are set.
+_FIRST: Final = "quickstart"
 # Rows beyond which a table of the paper would not fit a page.
 _ROWS_MAX: Final = 45
 
 
-def build(run_dir: Path, out_pdf: Path) -> None:
-    """Typeset the paper of an analysed run directory, or of one of several worlds.
+class Recorded(NamedTuple):
+    """One experiment of the paper: its file, and its figures with their captions."""
 
-    :raises RecordingError: if the directory has no report.
+    path: Path
+    found: Results
+    figures: Mapping[Path, str]
+
+
+def build(source: Path, out_pdf: Path) -> None:
+    """Typeset the paper of a run directory, or of a directory of kept results.
+
+    ``docs/results`` is a directory of kept results: ``NAME.json`` and ``NAME-*.svg``.
+
+    :raises RecordingError: if the source has no report and no results.
     """
-    report = run_dir / "report"
-    path = report / "results.json"
-    found = read_results(path)
-    with naming(path):
-        facts = facts_of(found)
-        moment = datetime.datetime.fromisoformat(found["created"])
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory, "paper")
-        ignored = shutil.ignore_patterns("generated", "*.pdf")
+        ignored = shutil.ignore_patterns("generated", "*.pdf", "__pycache__")
         shutil.copytree(SOURCES, root, ignore=ignored)
-        generated = root / "generated"
-        generated.mkdir()
-        for plot in plots(found):
-            shutil.copy(report / "figures" / f"{plot.name}.svg", generated)
-        text = json.dumps(facts, ensure_ascii=False, indent=1)
-        (generated / "facts.json").write_text(text, encoding="utf-8")
-        _compile(root / "main.typ", out_pdf, moment)
+        (root / "generated").mkdir()
+        facts, dates = [], []
+        for path, found, figures in _recorded(source):
+            with naming(path):
+                facts.append(facts_of(found, alone=path.parent != source))
+                dates.append(datetime.datetime.fromisoformat(found["created"]))
+            for file, caption in figures.items():
+                name = f"generated/{found['name']}-{file.name}"
+                shutil.copy(file, root / name)
+                facts[-1]["figures"].append({"file": name, "caption": caption})
+        facts.sort(key=lambda it: (it["name"] != _FIRST, it["name"]))
+        text = json.dumps({"experiments": facts}, ensure_ascii=False, indent=1)
+        (root / "generated" / "facts.json").write_text(text, encoding="utf-8")
+        _compile(root / "main.typ", out_pdf, max(dates))
+
+
+def _recorded(source: Path) -> Iterator[Recorded]:
+    kept = sorted(source.glob("*.json"))
+    if (source / "report").is_dir() or not kept:
+        path = source / "report" / "results.json"
+        found = read_results(path)
+        with naming(path):
+            names = {plot.name: plot.caption for plot in plots(found)}
+        yield Recorded(
+            path,
+            found,
+            {path.parent / "figures" / f"{it}.svg": names[it] for it in names},
+        )
+        return
+    for path in kept:
+        found = read_results(path)
+        with naming(path):
+            drawn = {
+                path.with_name(f"{path.stem}-{it.name}.svg"): it.caption
+                for it in plots(found)
+            }
+        yield Recorded(path, found, {it: drawn[it] for it in drawn if it.is_file()})
 
 
 def read_results(path: Path) -> Results:
@@ -96,10 +132,16 @@ def naming(path: Path) -> Iterator[None]:
         raise RecordingError(f"{path}: {fault}") from error
 
 
-def facts_of(found: Results) -> dict[str, Any]:
-    """Return every number, table and sentence of the paper."""
+def facts_of(found: Results, *, alone: bool = True) -> dict[str, Any]:
+    """Return every number, table and sentence of an experiment.
+
+    Details follow the first table where the paper is about this experiment ``alone``.
+    """
     summary = Summary(found)
-    tables = [summary.table, *_tables(found)]
+    incidents = incident_table(found)
+    tables = [incidents if incidents.rows and not alone else summary.table]
+    if alone:
+        tables += _tables(found)
     return {
         "name": found["name"],
         "title": found["title"],
@@ -141,10 +183,7 @@ def facts_of(found: Results) -> dict[str, Any]:
         "cautions": summary.cautions,
         "noise": summary.noise,
         "tables": [_written(table) for table in tables],
-        "figures": [
-            {"file": f"generated/{plot.name}.svg", "caption": plot.caption}
-            for plot in plots(found)
-        ],
+        "figures": [],
     }
 
 

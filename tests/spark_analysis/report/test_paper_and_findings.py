@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from spark_analysis.claims import check
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.report.content.schema import Results
 from spark_analysis.report.findings import collect, render
@@ -23,6 +25,7 @@ CELLS = {
     ("produce", "wfq"): OPEN,
     ("produce", "planes"): OPEN,
 }
+ROOT = SOURCES.parent
 KINDS = {
     "point": made(CELLS),
     "worlds": made({"live": CELLS, "virtual": CELLS}),
@@ -48,6 +51,55 @@ def test_the_paper_is_the_same_bytes_twice(kind: str, tmp_path: Path) -> None:
 def test_without_a_report_the_command_to_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"results.json: missing; run `doorkeeper"):
         build(tmp_path, tmp_path / "paper.pdf")
+
+
+def test_kept_results_make_one_paper(tmp_path: Path) -> None:
+    """The results of the page of findings, with the figures that the page names."""
+    runs, kept = tmp_path / "runs", tmp_path / "kept"
+    for name in ("one", "two"):
+        analysed(KINDS["point"] | {"name": name}, runs / name)
+    template = tmp_path / "page.md.j2"
+    template.write_text("![effect](page/one-overview.svg)")
+    collect(runs, kept, template)
+    build(kept, tmp_path / "both.pdf")
+    (kept / "two.json").unlink()
+    build(kept, tmp_path / "one.pdf")
+    both, one = ((tmp_path / f"{name}.pdf").read_bytes() for name in ("both", "one"))
+    assert len(both) > len(one)
+    (kept / "one.json").write_text("{}")
+    with pytest.raises(RecordingError, match=re.escape(f"{kept / 'one.json'}: ")):
+        build(kept, tmp_path / "none.pdf")
+
+
+@pytest.mark.parametrize(
+    ("arm", "limits", "holds"),
+    [
+        ("wfq", [0.05, 0.1], True),
+        ("wfq", [0.1, 0.2], False),
+        ("absent", [0.0, 9.0], False),
+    ],
+)
+def test_a_claim_holds_inside_its_range(
+    arm: str, limits: list[float], holds: bool, tmp_path: Path
+) -> None:
+    analysed(KINDS["point"], tmp_path / "one")
+    claims = tmp_path / "claims.toml"
+    claims.write_text(
+        f'[[claim]]\ntext = "a"\nexperiment = "one"\nclass = "control"\n'
+        f'arm = "{arm}"\nrange = {limits}\ntier = "small"\n'
+        f'[[claim]]\nexperiment = "not recorded"\ntier = "large"\n'
+    )
+    assert [found for found, _ in check(claims, tmp_path)] == [holds]
+
+
+def test_every_claim_of_the_paper_is_about_a_shipped_arm() -> None:
+    claims = tomllib.loads((SOURCES / "claims.toml").read_text())["claim"]
+    for claim in claims:
+        config = ROOT / "experiments" / "configs" / f"{claim['experiment']}.toml"
+        shipped = tomllib.loads(config.read_text())
+        assert claim["arm"] in [arm["name"] for arm in shipped["arms"]]
+        traffic = shipped["workload"]["traffic"]
+        assert claim["class"] in [it.get("class", it["name"]) for it in traffic]
 
 
 @pytest.mark.parametrize("seed", range(60))
