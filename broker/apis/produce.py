@@ -11,8 +11,10 @@ Behaviour:
 - Retries of idempotent producers are answered as the first time, by the log.
 - A batch that begins a transaction in a partition is verified with the coordinator
   first (KIP-890); a passing error of the coordinator is NOT_ENOUGH_REPLICAS, on which
-  clients send again. From v12 on the partition is added to the transaction instead;
-  while the one before is being ended the answer is CONCURRENT_TRANSACTIONS.
+  clients send again. From v12 on the partition is added to the transaction instead.
+  While the one before is being ended that is tried again for a moment
+  (``add.partitions.to.txn.retry.backoff.max.ms``); then the answer is
+  CONCURRENT_TRANSACTIONS.
 - Clients may not write internal topics, except the admin client of Kafka's tools.
 - A request can be preempted between two partitions.
 
@@ -25,7 +27,6 @@ Version notes:
   (KIP-890), v13 names topics by id (KIP-516).
 
 Left out: node endpoints of KIP-951. Of one batch a thousand bad records are named.
-The broker does not try again to add a partition; the client does.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from broker.apis.common.verification import (
     Sending,
     TransactionSupport,
     Verified,
-    verified,
+    verified_or_retried,
 )
 from broker.apis.common.waiting import wait_in
 from broker.authorization.acls import AclOperation, ResourceType
@@ -261,10 +262,11 @@ async def _verify(
         raise KafkaError(
             ErrorCode.invalid_producer_id_mapping, "batches of several producers"
         )
-    produce.guards = await verified(
+    produce.guards = await verified_or_retried(
         body.transactional_id or "",
         found,
         broker,
+        request,
         support=_support(request.api_version),
     )
 

@@ -330,6 +330,24 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE: Final = boolean(
     True,
     "Verify with the coordinator that a partition was added to the transaction.",
 )
+ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS: Final = replace(
+    integer(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        100,
+        "How long a leader tries to add a partition to a transaction.",
+        low=0,
+    ),
+    internal=True,
+)
+ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS: Final = replace(
+    integer(
+        "add.partitions.to.txn.retry.backoff.ms",
+        20,
+        "Pause before a leader tries again to add a partition to a transaction.",
+        low=1,
+    ),
+    internal=True,
+)
 TRANSACTIONAL_ID_EXPIRATION_MS: Final = integer(
     "transactional.id.expiration.ms",
     604_800_000,

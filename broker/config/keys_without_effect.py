@@ -132,11 +132,10 @@ _FAMILIES: Final = {
         remote.log.storage.system.enable
         """,
     "formats and versions other than this broker's": """
-        add.partitions.to.txn.retry.backoff.max.ms*
-        add.partitions.to.txn.retry.backoff.ms*         inter.broker.protocol.version
-        log.dir.failure.timeout.ms log.message.format.version
-        num.replica.alter.log.dirs.threads socket.connection.setup.timeout.max.ms
-        socket.connection.setup.timeout.ms transaction.two.phase.commit.enable*
+        inter.broker.protocol.version log.dir.failure.timeout.ms
+        log.message.format.version num.replica.alter.log.dirs.threads
+        socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+        transaction.two.phase.commit.enable*
         """,
     "listeners before Kafka 3.0": """
         advertised.host.name* advertised.port* host.name* port*

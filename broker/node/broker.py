@@ -78,6 +78,7 @@ from broker.quotas.address_rates import AddressRates
 from broker.quotas.client_quotas import ClientQuotas, client_windows
 from broker.quotas.entity import USER, path_of, user_of
 from broker.requests.internal_tasks import Submit, submit_here
+from broker.requests.purgatory import Purgatory
 from broker.shards.effects import Instant
 from planes.lock import TaskLock
 from planes.slices import preempt
@@ -247,6 +248,8 @@ class Broker:
 
     def _start_transactions(self, timer_moved: Callable[[], None]) -> None:
         config, node_id = self.config, self._static_config.node_id
+        # Requests that wait to add partitions to a transaction once more.
+        self.addition_purgatory = Purgatory("AddPartitionsToTxn", timer_moved)
         self.calls = BrokerCalls(
             f"broker-{node_id}-transactions",
             partial(self.metadata_cache.endpoint, config.inter_broker_listener_name),
@@ -364,7 +367,7 @@ class Broker:
         return (
             *(
                 Duty(f"{each.name} purgatory", each.next_expiry_ns, each.expire)
-                for each in self.replicas.purgatories
+                for each in (*self.replicas.purgatories, self.addition_purgatory)
             ),
             Duty("group flushes", flushes.next_ns, flushes.work),
             *group_duties(
@@ -546,3 +549,4 @@ class Broker:
         self.metadata_cache.check()
         self.groups.check()
         self.transactions.check()
+        self.addition_purgatory.check()

@@ -1,7 +1,9 @@
 """Guards for batches that may begin a transaction: Produce and TxnOffsetCommit.
 
-Kafka's ``maybeSendPartitionsToTransactionCoordinator`` and the error codes of
-``AddPartitionsToTxnManager``.
+Kafka's ``maybeSendPartitionsToTransactionCoordinator``, the error codes of
+``AddPartitionsToTxnManager``, and the retries of ``handleProduceAppend``: a producer of
+the second protocol sends its next transaction as soon as the one before is decided, and
+its markers may still be on their way.
 """
 
 from __future__ import annotations
@@ -10,13 +12,21 @@ import enum
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.config import TRANSACTION_PARTITION_VERIFICATION_ENABLE
+from broker.apis.common.waiting import pause
+from broker.config import (
+    ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS,
+    ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS,
+    REQUEST_TIMEOUT_MS,
+    TRANSACTION_PARTITION_VERIFICATION_ENABLE,
+)
 from broker.log.transactions import UNVERIFIED, VerificationGuard
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
+from broker.requests.request import Request
 from planes.slices import in_steps
 
+_NS_PER_MS: Final = 1_000_000
 # Passing errors of the coordinator.
 TRY_AGAIN: Final = frozenset(
     {
@@ -87,6 +97,42 @@ async def verified(
         if code is not ErrorCode.none:
             verdicts[key] = _known_to_client(code, support)
     return verdicts
+
+
+async def verified_or_retried(
+    transactional_id: str,
+    batches: Mapping[TopicPartition, Sending],
+    broker: Broker,
+    request: Request,
+    support: TransactionSupport,
+) -> dict[TopicPartition, Verified]:
+    """Do as `verified`; try additions again while the transaction before is ended.
+
+    :raises ConnectionGone: if the connection ends meanwhile.
+    """
+    config = broker.config
+    limit_ms = min(
+        config[ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS], config[REQUEST_TIMEOUT_MS]
+    )
+    backoff_ns = config[ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS] * _NS_PER_MS
+    ends_ns = broker.now_ns() + limit_ms * _NS_PER_MS
+    while True:
+        verdicts = await verified(transactional_id, batches, broker, support)
+        if (
+            support is not TransactionSupport.IMPLICIT_ADD
+            or broker.now_ns() >= ends_ns
+            or not await _has_concurrent(verdicts)
+        ):
+            return verdicts
+        until_ns = broker.now_ns() + backoff_ns
+        await pause(broker.addition_purgatory, request, until_ns)
+
+
+async def _has_concurrent(verdicts: Mapping[TopicPartition, Verified]) -> bool:
+    async for verdict in in_steps(verdicts.values()):
+        if verdict is ErrorCode.concurrent_transactions:
+            return True
+    return False
 
 
 def _known_to_client(code: ErrorCode, support: TransactionSupport) -> ErrorCode:

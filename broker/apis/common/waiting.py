@@ -84,6 +84,28 @@ async def wait_in(
     await preemptibly(operation.leaving())
 
 
+class _Pause:
+    """A wait for a time only: `Delayed` without keys."""
+
+    def try_key(self, key: object, /) -> bool:
+        """Return False: there are no keys."""
+        return False
+
+    def on_expiration(self) -> None:
+        """Do nothing: this is how it ends."""
+
+    def on_failure(self) -> None:
+        """Do nothing: nothing is tried."""
+
+
+async def pause(purgatory: Purgatory, request: Request, until_ns: int) -> None:
+    """Wait in ``purgatory`` until a time.
+
+    :raises ConnectionGone: if the connection ends.
+    """
+    await wait_in(purgatory, request, _Pause(), (), until_ns)
+
+
 async def _completed(
     request: Request,
     operation: DelayedOperation,

@@ -127,8 +127,39 @@ def test_a_leader_adds_a_partition_only_after_the_transaction_before(
     assert client.produce(T0, b"a", version=12) is NONE
     world.broker.transactions.markers.send = lambda *_: None
     assert client.end(True, version=5) is NONE
-    assert client.produce(T0, b"b", version=12) is busy
+    waiting = client.start_produce(T0, b"b")
+    world.pass_ms(99)
+    assert not waiting.done
+    world.pass_ms(20)
+    assert waiting.answer.responses[0].partition_responses[0].error_code is busy
     assert client.commit_offset(T0, 1) is busy
+
+
+def test_a_batch_waits_for_the_markers_of_the_transaction_before(
+    world: World, client: TransactionClient
+) -> None:
+    assert client.produce(T0, b"a", version=12) is NONE
+    markers = world.broker.transactions.markers
+    kept: list[Any] = []
+    send, markers.send = markers.send, lambda *each: kept.append(each)
+    assert send is not None
+    assert client.end(True, version=5) is NONE
+    waiting = client.start_produce(T0, b"b")
+    world.pass_ms(30)
+    assert not waiting.done
+    for each in kept:
+        send(*each)
+    world.pass_ms(0)
+    world.pass_ms(20)
+    assert waiting.answer.responses[0].partition_responses[0].error_code is NONE
+    # The waiting request of a client that is gone is let go.
+    markers.send = lambda *_: None
+    assert client.end(True, version=5) is NONE
+    gone = client.start_produce(T1, b"c")
+    gone.request.abandon()
+    assert gone.done
+    assert world.broker.addition_purgatory.size == 0
+    world.check()
 
 
 def test_the_last_epoch_is_followed_by_a_new_producer_id(world: World) -> None:

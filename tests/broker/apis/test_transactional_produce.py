@@ -65,13 +65,15 @@ def produce(
     version: int = 11,
     transactional_id: str | None = "tx",
 ) -> dict[int, ErrorCode]:
-    answer = world.send(
+    call = world.start(
         ApiKey.PRODUCE,
         version,
         transactional_id=transactional_id,
         **produce_fields(batches, acks=-1),
     )
-    rows = answer.responses[0].partition_responses
+    while not call.done:
+        world.pass_ms(1)
+    rows = call.answer.responses[0].partition_responses
     return {each.index: each.error_code for each in rows}
 
 
@@ -118,7 +120,41 @@ def test_errors_are_those_that_producers_know(
 ) -> None:
     verifier(world).answers[TopicPartition("t", 0)] = said
     assert produce(world, {("t", 0): sent()}, version) == {0: told}
-    assert verifier(world).added == [version >= 12]
+    assert set(verifier(world).added) == {version >= 12}
+
+
+@pytest.mark.parametrize(
+    ("settings", "version", "times_ms"),
+    [
+        # Kafka's `handleProduceAppend`: every 20 ms, until 100 ms have passed.
+        ({}, 12, [0, 20, 40, 60, 80, 100]),
+        ({"add.partitions.to.txn.retry.backoff.ms": "70"}, 12, [0, 70, 140]),
+        ({"add.partitions.to.txn.retry.backoff.max.ms": "0"}, 12, [0]),
+        ({"request.timeout.ms": "30"}, 12, [0, 20, 40]),
+        # A verification is not tried again.
+        ({}, 11, [0]),
+    ],
+)
+def test_an_addition_is_tried_again_as_often_as_kafka_does(
+    settings: dict[str, str], version: int, times_ms: list[int]
+) -> None:
+    world = World(settings)
+    world.create("t", 2)
+    asked: list[int] = []
+
+    class Timed(Verifier):
+        async def __call__(self, *args: Any, **fields: Any) -> Any:
+            asked.append(world.now_ns // 1_000_000)
+            return await super().__call__(*args, **fields)
+
+    world.broker.verify_transaction = Timed()
+    verifier(world).answers[TopicPartition("t", 0)] = ErrorCode.concurrent_transactions
+    # The other partition fails for nothing but its own reasons.
+    found = produce(world, {("t", 0): sent(), ("t", 1): sent()}, version)
+    assert found[0] is not NONE
+    assert found[1] is NONE
+    assert asked == times_ms
+    world.check()
 
 
 def test_a_transactional_batch_needs_a_transactional_id(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
-from tests.broker.apis.broker_world import World
+from tests.broker.apis.broker_world import Call, World
 from tests.broker.apis.requests import batch, fetch_fields, produce_fields
 from tests.broker.log.test_transactions import committed as consumed
 
@@ -104,21 +104,24 @@ class TransactionClient:
     ) -> ErrorCode:
         """Produce one batch; from version 12 on the partition need not be added."""
         sequence = self.sequences.get(key, 0)
-        records = batch(
-            value,
-            producer=(self.producer_id, self.epoch, sequence),
-            attributes=TRANSACTIONAL,
-        )
-        answer = self.world.send(
+        answer = self.start_produce(key, value, version).answer
+        code: ErrorCode = answer.responses[0].partition_responses[0].error_code
+        if code is NONE:
+            self.sequences[key] = sequence + 1
+        return code
+
+    def start_produce(
+        self, key: TopicPartition, value: bytes, version: int = 12
+    ) -> Call:
+        """Send one batch, which may have to wait."""
+        producer = self.producer_id, self.epoch, self.sequences.get(key, 0)
+        records = batch(value, producer=producer, attributes=TRANSACTIONAL)
+        return self.world.start(
             ApiKey.PRODUCE,
             version,
             transactional_id=self.name,
             **produce_fields({key: records}, acks=-1),
         )
-        code: ErrorCode = answer.responses[0].partition_responses[0].error_code
-        if code is NONE:
-            self.sequences[key] = sequence + 1
-        return code
 
     def commit_offset(self, key: TopicPartition, offset: int) -> ErrorCode:
         """Commit an offset of group "g" in the transaction, which it may begin."""
