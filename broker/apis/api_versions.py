@@ -7,6 +7,7 @@ Behaviour:
   range that helps, ApiVersions' own (KIP-511); the client asks again.
 - The response header is version 0 always: the client cannot know better yet.
 - Listed is what is declared in this folder.
+- The finalized levels of features come with an epoch, by which clients keep the newest.
 - Never refused: the answer costs no more than a refusal, and clients that do not get it
   give up the connection.
 
@@ -14,8 +15,8 @@ Version notes:
 - v1 adds the throttle time; v3 is flexible and takes the client's name and version,
   which must look like names (KIP-511); v4 may list features whose minimum is 0.
 
-Left out: features. None is finalized, so that clients use neither the new transaction
-protocol (KIP-890) nor the new group protocol (KIP-848). v5, which checks the cluster
+Left out: features other than ``transaction.version``; under ZooKeeper none is
+finalized. v5, which checks the cluster
 and the broker that a client means (KIP-1242); kio, the library of schemas, lacks it.
 """
 
@@ -23,10 +24,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from broker.apis.common.access import PUBLIC
 from broker.apis.common.api import Api
+from broker.coordination.features import (
+    NO_FEATURES,
+    SUPPORTED,
+    FinalizedFeatures,
+    Levels,
+)
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -34,12 +42,16 @@ from broker.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from broker.protocol.wire.codec import encode
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request, Response
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
+# The first version whose clients read a feature with the lowest level 0 (KAFKA-17492).
+_LEVEL_0_SINCE: Final = 4
 
 
 def declare(apis: Mapping[int, Api]) -> Api:
@@ -56,7 +68,12 @@ def declare(apis: Mapping[int, Api]) -> Api:
         authenticator = request.peer.authenticator
         if authenticator is not None:
             authenticator.versions_answered()
-        return _answer(ErrorCode.none, apis.values())
+        return _answer(
+            ErrorCode.none,
+            apis.values(),
+            supported=SUPPORTED if request.api_version >= _LEVEL_0_SINCE else {},
+            finalized=broker.coordinator.admin.finalized_features,
+        )
 
     def handle_at_once(request: Request, broker: Broker) -> Response | None:
         """Answer, in version 0, a version that we do not speak."""
@@ -78,7 +95,12 @@ def declare(apis: Mapping[int, Api]) -> Api:
     return listing
 
 
-def _answer(error: ErrorCode, listed: Iterable[Api]) -> ApiVersionsResponse:
+def _answer(
+    error: ErrorCode,
+    listed: Iterable[Api],
+    supported: Mapping[str, Levels] = MappingProxyType({}),
+    finalized: FinalizedFeatures = NO_FEATURES,
+) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[
@@ -89,8 +111,18 @@ def _answer(error: ErrorCode, listed: Iterable[Api]) -> ApiVersionsResponse:
             )
             for api in sorted(listed, key=lambda api: api.key)
         ],
-        supported_features=(),
-        finalized_features_epoch=-1,
-        finalized_features=(),
+        supported_features=[
+            SupportedFeatureKey(
+                name=name, min_version=levels.lowest, max_version=levels.highest
+            )
+            for name, levels in supported.items()
+        ],
+        finalized_features_epoch=finalized.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in finalized.levels.items()
+        ],
         zk_migration_ready=False,
     )

@@ -52,6 +52,7 @@ class Change:
     acls: Mapping[ResourcePattern, frozenset[AclEntry] | None] = field(
         default_factory=dict
     )
+    features: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +62,8 @@ class ClusterState:
     ``broker_configs`` holds dynamic broker configs by broker id, as text, "" being the
     default of all brokers; ``user_configs`` the SCRAM credentials of users, by
     mechanism, and their quotas; ``client_configs`` the quotas of all other entities, by
-    path (`broker.quotas.entity`). A state that was never written has the generation 0.
+    path (`broker.quotas.entity`); ``features`` the finalized levels above 0. A state
+    that was never written has the generation 0.
     """
 
     generation: int = 0
@@ -73,6 +75,7 @@ class ClusterState:
     user_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     client_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     acls: dict[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
 
     def apply(self, change: Change, generation: int) -> None:
         """Make a change in place. Cost: O(change)."""
@@ -87,6 +90,7 @@ class ClusterState:
         _put(self.user_configs, change.user_configs)
         _put(self.client_configs, change.client_configs)
         _put(self.acls, change.acls)
+        _put(self.features, change.features)
 
     def copy(self) -> ClusterState:
         """Return a state that changes of this one do not change."""
@@ -98,6 +102,7 @@ class ClusterState:
             user_configs=dict(self.user_configs),
             client_configs=dict(self.client_configs),
             acls=dict(self.acls),
+            features=dict(self.features),
         )
 
 
@@ -145,6 +150,7 @@ def _mappings(it: ClusterState | Change) -> Iterator[str]:
     yield from _mapping("client_configs", it.client_configs, dict)
     acls = {write_pattern(pattern): each for pattern, each in it.acls.items()}
     yield from _mapping("acls", acls, write_entries)
+    yield from _mapping("features", it.features, int)
 
 
 def _mapping(
@@ -224,6 +230,7 @@ def _read(found: dict[str, Any]) -> Change:
             read_pattern(pattern): None if each is None else read_entries(each)
             for pattern, each in found.get("acls", {}).items()
         },
+        features=_each(found.get("features", {}), lambda _, found: int(found)),
     )
 
 

@@ -29,6 +29,7 @@ from broker.config import BrokerConfig, Listener
 from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.elections import ElectionType
+from broker.coordination.features import FeatureUpdate, FinalizedFeatures
 from broker.log.steps import Steps
 from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -170,6 +171,10 @@ class AdminManager(Protocol):
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
         """The access control lists, by pattern: a view that changes with them."""
 
+    @property
+    def finalized_features(self) -> FinalizedFeatures:
+        """The finalized levels of features."""
+
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
 
@@ -237,6 +242,14 @@ class AdminManager(Protocol):
 
         An alteration receives the present entries and returns the new ones; it may be
         called again where others have altered them meanwhile.
+        """
+
+    async def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, validates_only: bool
+    ) -> None:
+        """Finalize levels of supported features, all of them or none.
+
+        Raises INVALID_UPDATE_VERSION, or INVALID_REQUEST where no level is stored.
         """
 
     async def producer_id_block(self) -> range:

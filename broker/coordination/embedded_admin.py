@@ -22,6 +22,11 @@ from broker.coordination.coordinator import (
     Configs,
     NewTopic,
 )
+from broker.coordination.features import (
+    FeatureUpdate,
+    FinalizedFeatures,
+    check_update,
+)
 from broker.coordination.registry_writes import RegistryWrites
 from broker.coordination.turns import Turns
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -73,6 +78,12 @@ class EmbeddedAdmin:
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
         """The access control lists, by pattern."""
         return self._writes.state.acls
+
+    @property
+    def finalized_features(self) -> FinalizedFeatures:
+        """The stored levels; the epoch is the generation, which every change raises."""
+        state = self._writes.state
+        return FinalizedFeatures(epoch=state.generation, levels=state.features)
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
@@ -286,6 +297,24 @@ class EmbeddedAdmin:
             return dict.fromkeys(changes, error)
         self._replicas.broker.acls_changed(altered)
         return {}
+
+    async def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, validates_only: bool
+    ) -> None:
+        """Finalize levels in one change; 0 is stored as no level."""
+
+        def decide() -> Change | None:
+            present = self._writes.state.features
+            for name, update in updates.items():
+                check_update(name, update, present.get(name, 0))
+            changed = {
+                name: update.level or None
+                for name, update in updates.items()
+                if update.level != present.get(name, 0)
+            }
+            return Change(features=changed) if changed and not validates_only else None
+
+        await self._writes.write(decide)
 
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
         """Create replicas one by one, then publish them; the lock is held."""

@@ -1,4 +1,4 @@
-"""The embedded coordinator's durable state: topics, configs, epochs, producer ids.
+"""The embedded coordinator's durable state: topics, configs, epochs, features.
 
 The same file in every log directory (registry_file.py), so that the loss of any one of
 them loses none of it. A change counts the generation up and is added to each copy; the
@@ -22,6 +22,7 @@ from functools import partial
 from logging import getLogger
 
 from broker.coordination.cluster_state import Change, ClusterState, write_change
+from broker.coordination.features import newest_levels
 from broker.coordination.registry_file import FILE_NAME, RegistryFile, line
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage, join
@@ -40,7 +41,8 @@ class Registry:
         self._files = {each: RegistryFile(storage, each) for each in log_dirs.all}
         # Counts attempts, so that no two states are ever written under one number.
         self._generation = 0
-        self.state = ClusterState()
+        # Of a new cluster. One from before features has level 0 of each, as in Kafka.
+        self.state = ClusterState(features=newest_levels())
 
     def load(self) -> None:
         """Take the newest copy; raise `MalformedCheckpoint` or `ConfigError`.

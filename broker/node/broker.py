@@ -265,6 +265,9 @@ class Broker:
             )
             or config[TRANSACTION_STATE_LOG_NUM_PARTITIONS],
             clock=self._clock,
+            transaction_version=lambda: (
+                self.coordinator.admin.finalized_features.transaction_version
+            ),
             on_earlier_deadline=timer_moved,
         )
         connect_markers(

@@ -56,6 +56,7 @@ def start_transactions(
     *,
     partitions: int,
     clock: Clock,
+    transaction_version: Callable[[], int],
     on_earlier_deadline: Callable[[], None],
 ) -> TransactionCoordinator:
     """Return the coordinator of a broker that leads nothing yet.
@@ -76,6 +77,7 @@ def start_transactions(
         transaction_config(config, partitions),
         log=log,
         clock=clock,
+        transaction_version=transaction_version,
         on_earlier_deadline=on_earlier_deadline,
     )
 

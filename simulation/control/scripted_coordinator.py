@@ -15,6 +15,11 @@ from broker.coordination.coordinator import (
     Coordinator,
     NewTopic,
 )
+from broker.coordination.features import (
+    NO_FEATURES,
+    FeatureUpdate,
+    FinalizedFeatures,
+)
 from broker.coordination.single_node import SingleNodeController, SingleNodeMembership
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
@@ -99,6 +104,17 @@ class ScriptedAdmin:
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
         """The access control lists: the script has none."""
         return {}
+
+    @property
+    def finalized_features(self) -> FinalizedFeatures:
+        """The finalized levels: the script has none."""
+        return NO_FEATURES
+
+    async def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, validates_only: bool
+    ) -> None:
+        """Refuse."""
+        raise _refused()
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]

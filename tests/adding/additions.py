@@ -67,31 +67,31 @@ def said(title: str) -> set[str]:
 ADDITIONS = (
     Addition(
         title="An API of Kafka",
-        name="update_features",
+        name="unregister_broker",
         files=(
-            "broker/protocol/messages/update_features.py",
-            "broker/apis/update_features.py",
+            "broker/protocol/messages/unregister_broker.py",
+            "broker/apis/unregister_broker.py",
         ),
         lines=(
             Line(
                 "experiments/design/request_shapes.py",
-                "from broker.protocol.messages.update_features import (\n"
-                "    UpdateFeaturesRequest,\n)\n",
+                "from broker.protocol.messages.unregister_broker import (\n"
+                "    UnregisterBrokerRequest,\n)\n",
                 "from broker.protocol.schemas.leader_and_isr import",
             ),
             Line(
                 "experiments/design/request_shapes.py",
                 "@dataclass(frozen=True, slots=True, kw_only=True)\n"
-                "class UpdateFeaturesShape(RequestShape):\n"
-                '    """UPDATE_FEATURES, without any feature."""\n\n'
-                "    def body(self, on: Occasion) -> UpdateFeaturesRequest:\n"
+                "class UnregisterBrokerShape(RequestShape):\n"
+                '    """UNREGISTER_BROKER, without any broker."""\n\n'
+                "    def body(self, on: Occasion) -> UnregisterBrokerRequest:\n"
                 '        """Return a request that changes nothing."""\n'
-                "        return UpdateFeaturesRequest(feature_updates=())\n\n\n",
+                "        return UnregisterBrokerRequest(broker_id=-1)\n\n\n",
                 "SHAPES: Final",
             ),
             Line(
                 "experiments/design/request_shapes.py",
-                "ApiKey.UPDATE_FEATURES: UpdateFeaturesShape,\n        ",
+                "ApiKey.UNREGISTER_BROKER: UnregisterBrokerShape,\n        ",
                 "ApiKey.PRODUCE: ProduceShape",
             ),
         ),

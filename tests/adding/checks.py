@@ -34,10 +34,10 @@ baseline = "fifo"
 duration_s = 0.1
 
 [[workload.traffic]]
-name = "updates"
+name = "departures"
 connections = 8
 arrivals = { kind = "poisson", rate_per_s = 2000.0 }
-request = { api = "update-features" }
+request = { api = "unregister-broker" }
 service = { kind = "constant", mean_us = 100.0 }
 
 [[arms]]
@@ -62,11 +62,11 @@ def test_the_api_is_reported_and_answered() -> None:
         stream = world.connect()
         name = {"client_software_name": "a", "client_software_version": "1"}
         listed = await ask(stream, ApiKey.API_VERSIONS, 3, **name)
-        return listed, await ask(stream, ApiKey.UPDATE_FEATURES, 0)
+        return listed, await ask(stream, ApiKey.UNREGISTER_BROKER, 0, broker_id=7)
 
     listed, answered = in_world(scenario, SETTINGS, application=kafka)
-    assert ApiKey.UPDATE_FEATURES in {row.api_key for row in listed.api_keys}
-    assert answered.error_code is ErrorCode.none
+    assert ApiKey.UNREGISTER_BROKER in {row.api_key for row in listed.api_keys}
+    assert answered.error_code is ErrorCode.broker_id_not_registered
 
 
 def test_the_policy_keeps_the_laws() -> None:

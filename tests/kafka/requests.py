@@ -29,6 +29,8 @@ LAST_IN_3_9: Final = {
     ApiKey.LIST_CONFIG_RESOURCES: 0,
     ApiKey.END_TXN: 4,
     ApiKey.TXN_OFFSET_COMMIT: 4,
+    # Kafka 3.9 has no level of transaction.version to compare.
+    ApiKey.UPDATE_FEATURES: -1,
 }
 
 

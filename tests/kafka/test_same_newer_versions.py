@@ -22,12 +22,14 @@ from tests.kafka.requests import (
 )
 from tests.kafka.test_same_groups import join, partitions, ready, sync
 from tests.kafka.test_same_records import fetch, produce
-from tests.kafka.test_same_transactions import added, begun, completed
+from tests.kafka.test_same_transactions import MINUTE, added, begun, completed
 
 pytestmark = pytest.mark.kafka
 
 _TRANSACTIONAL = 16
 CHANGED_DEFAULT = "message.timestamp.after.max.ms"
+FEATURE = "transaction.version"
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
 PATTERNS = (
     *(None, "", "listed-.*", "listed", "(?i)listed.*", ".*", "(?s).*", r"[^\pL]*"),
     *(r"\pL", r"\p{Greek}", r"listed-\d", "listed-[[:digit:]]", "other|é", "^other$"),
@@ -72,6 +74,8 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         batches,
         implicit_additions,
         defaults,
+        features,
+        fences,
     ):
         newer.compare(talk)
     wanted = {
@@ -457,3 +461,79 @@ def implicit_additions(peer: Peer) -> None:
         send(epoch, 2, version)
         commit(epoch)
         fetch(peer, name, isolation_level=1)
+
+
+def level(peer: Peer) -> int:
+    """Return the finalized level of transaction.version, 0 for none."""
+    settle(peer)
+    answer = peer.ask(
+        ApiKey.API_VERSIONS, 4, client_software_name="a", client_software_version="1"
+    )
+    assert answer.finalized_features_epoch >= 0
+    (supported,) = [it for it in answer.supported_features if it.name == FEATURE]
+    assert (supported.min_version, supported.max_version) == (0, 2)
+    found = [it for it in answer.finalized_features if it.name == FEATURE]
+    assert all(it.min_version_level == it.max_version_level for it in found)
+    return found[0].max_version_level if found else 0
+
+
+def features(peer: Peer) -> None:
+    def update(version: int, *rows: tuple[str, int, int], validates: bool) -> None:
+        peer.send(
+            ApiKey.UPDATE_FEATURES,
+            version,
+            validate_only=validates,
+            feature_updates=[
+                {"feature": name, "max_version_level": level, "upgrade_type": kind}
+                for name, level, kind in rows
+            ],
+        )
+        peer.note(FEATURE, level(peer))
+
+    for version in newer_versions(ApiKey.UPDATE_FEATURES):
+        kinds = (UPGRADE, SAFE, UNSAFE, 0, 4) if version else (UPGRADE,)
+        for kind in kinds:
+            for wanted in (2, 3, 1, -1, 0, 2):
+                for validates in (True, False) if version else (False,):
+                    update(version, (FEATURE, wanted, kind), validates=validates)
+        for wanted in (0, 1, -1):
+            update(version, ("unheard-of", wanted, UPGRADE), validates=False)
+        update(version, validates=False)
+        down, unknown = (FEATURE, 1, SAFE), ("unheard-of", 1, UPGRADE)
+        for rows in ((down, unknown), (unknown, down), ((FEATURE, 7, UPGRADE), down)):
+            update(version, *rows, validates=False)
+        update(version, (FEATURE, 2, UPGRADE), validates=False)
+
+
+def fences(peer: Peer) -> None:
+    """Fences of an open transaction at each level, and the fenced producer's ways."""
+    name = topic(peer, "fenced")
+    for wanted, kind in ((0, SAFE), (1, UPGRADE), (2, UPGRADE)):
+        row = {"feature": FEATURE, "max_version_level": wanted, "upgrade_type": kind}
+        peer.send(ApiKey.UPDATE_FEATURES, 2, feature_updates=[row])
+        peer.note(FEATURE, level(peer))
+        for number, way in enumerate(("init", "abort", "commit", "add")):
+            transactional_id = f"fenced-{wanted}-{way}"
+            producer_id, epoch = begun(peer, transactional_id)
+            owner: dict[str, Any] = {
+                "transactional_id": transactional_id,
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+            }
+            nobody = {"producer_id": -1, "producer_epoch": -1}
+            init = {**owner, "transaction_timeout": MINUTE}
+            peer.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, **added(3, owner, name))
+            peer.send(ApiKey.INIT_PRODUCER_ID, 5, **{**init, **nobody})
+            completed(peer, transactional_id)
+            if number == 0:
+                peer.send(ApiKey.INIT_PRODUCER_ID, 5, **init)
+            elif number == 3:
+                peer.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, **added(3, owner, name))
+            else:
+                peer.send(ApiKey.END_TXN, 5, **owner, committed=way == "commit")
+            answer = peer.ask(
+                ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[transactional_id]
+            )
+            (state,) = answer.transaction_states
+            peer.note(way, (state.transaction_state, state.producer_epoch - epoch))
+            peer.send(ApiKey.INIT_PRODUCER_ID, 5, **{**init, **nobody})

@@ -25,6 +25,11 @@ from broker.coordination.coordinator import (
     Configs,
     NewTopic,
 )
+from broker.coordination.features import (
+    NO_FEATURES,
+    FeatureUpdate,
+    FinalizedFeatures,
+)
 from broker.coordination.zookeeper import topic_writes
 from broker.coordination.zookeeper.configs import broker_entity
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
@@ -80,6 +85,11 @@ class ZooKeeperAdmin:
         """The access control lists, by pattern; none without an authorizer."""
         acls = self._member.acls
         return {} if acls is None else acls.entries
+
+    @property
+    def finalized_features(self) -> FinalizedFeatures:
+        """None, as in Kafka 3.9, whose brokers may be members."""
+        return NO_FEATURES
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
         """Return a topic's own configs; None if it is unknown."""
@@ -191,6 +201,15 @@ class ZooKeeperAdmin:
         done = await self._waits.write(write)
         self._member.broker.quotas_changed([entity])
         return done
+
+    async def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, validates_only: bool
+    ) -> None:
+        """Refuse: Kafka 3.9 supports no feature under ZooKeeper."""
+        if updates:
+            raise KafkaError(
+                ErrorCode.invalid_request, "no feature is supported under ZooKeeper"
+            )
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]

@@ -36,6 +36,7 @@ _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-consumer-perf-test": _TOOLS + "ConsumerPerformance",
     "kafka-delete-records": _TOOLS + "DeleteRecordsCommand",
     "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-features": _TOOLS + "FeatureCommand",
     "kafka-get-offsets": _TOOLS + "GetOffsetShell",
     "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
     "kafka-log-dirs": _TOOLS + "LogDirsCommand",

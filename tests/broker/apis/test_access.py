@@ -414,6 +414,7 @@ CASES = [
     case(K.CREATE_PARTITIONS, Op.ALTER, T, topics=[{"name": "t", "count": 3}]),
     case(K.DELETE_GROUPS, Op.DELETE, G, groups_names=["g"]),
     case(K.ELECT_LEADERS, Op.ALTER, C),
+    case(K.UPDATE_FEATURES, Op.ALTER, C),
     case(K.ALTER_PARTITION_REASSIGNMENTS, Op.ALTER, C),
     case(K.LIST_PARTITION_REASSIGNMENTS, Op.DESCRIBE, C),
     case(K.LIST_CONFIG_RESOURCES, Op.DESCRIBE_CONFIGS, C),

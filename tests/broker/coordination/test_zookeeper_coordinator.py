@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from broker.coordination.features import (
+    NO_FEATURES,
+    TRANSACTION_VERSION,
+    FeatureUpdate,
+)
+from broker.protocol.errors import ErrorCode
 from tests.broker.coordination.contract_coordinator import (
     CoordinatorContract,
+    Place,
     Scenario,
+    refused,
+    served,
 )
 from tests.broker.coordination.member_place import MemberPlace
 from tests.broker.zookeeper.zoo import Zoo, with_zoo
@@ -19,6 +28,20 @@ class TestMemberThatLeaves(CoordinatorContract):
             await scenario(place)
 
         with_zoo(in_zoo)
+
+    def test_no_feature_is_finalized_under_zookeeper(self) -> None:
+        async def scenario(place: Place) -> None:
+            async with place.life() as coordinator:
+                admin = coordinator.admin
+                assert admin.finalized_features == NO_FEATURES
+                for validates in (True, False):
+                    updates = {TRANSACTION_VERSION: FeatureUpdate(2, 1)}
+                    verb = admin.update_features(updates, validates_only=validates)
+                    await refused(ErrorCode.invalid_request, verb)
+                await served(admin.update_features({}, validates_only=False))
+                assert admin.finalized_features.transaction_version == 0
+
+        self.run(scenario)
 
 
 class TestMemberThatCrashes(TestMemberThatLeaves):

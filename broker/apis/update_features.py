@@ -1,0 +1,91 @@
+"""UpdateFeatures (57): finalize levels of features (KIP-584).
+
+Versions: 0-2.
+
+Behaviour: the controller decides, others answer NOT_CONTROLLER. All updates are made,
+durably, or none. INVALID_UPDATE_VERSION is answered for a level or a feature that is
+not supported, for an upgrade type that there is not, for a lower level without a
+downgrade, and for a higher one by a downgrade. Of several updates of a feature the last
+counts. No downgrade of ``transaction.version`` loses data, so that a safe one is an
+unsafe one.
+
+Version notes: v0 cannot downgrade, v1 takes the upgrade type and can be made to
+validate only, v2 answers no rows. An error is one of the whole request, in any version.
+
+Left out: features other than ``transaction.version``, ``metadata.version`` among them.
+Under ZooKeeper any update is INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.common.access import on_cluster
+from broker.apis.common.api import Api
+from broker.authorization.acls import AclOperation
+from broker.coordination.features import SUPPORTED, FeatureUpdate, check_update
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
+from planes.slices import in_steps
+
+_ROWS_UNTIL: Final = 1
+# Kafka's text for no error in a row.
+_NO_ERROR: Final = "NONE"
+
+
+async def handle(
+    request: Request, body: UpdateFeaturesRequest, broker: Broker
+) -> UpdateFeaturesResponse:
+    """Make all updates, or none."""
+    try:
+        broker.coordinator.controller.check_is_controller()
+        updates = await _supported(body)
+        await broker.coordinator.admin.update_features(
+            updates, validates_only=body.validate_only
+        )
+    except KafkaError as refused:
+        return UpdateFeaturesResponse(
+            error_code=refused.code,
+            error_message=f"No feature is updated: {refused.message}",
+        )
+    rows: list[UpdatableFeatureResult] = []
+    if request.api_version <= _ROWS_UNTIL:
+        rows = [
+            UpdatableFeatureResult(
+                feature=update.feature,
+                error_code=ErrorCode.none,
+                error_message=_NO_ERROR,
+            )
+            async for update in in_steps(body.feature_updates)
+        ]
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.none, error_message=None, results=rows
+    )
+
+
+async def _supported(body: UpdateFeaturesRequest) -> dict[str, FeatureUpdate]:
+    """Return the update of each feature; raise for one that is not supported."""
+    updates: dict[str, FeatureUpdate] = {}
+    async for row in in_steps(body.feature_updates):
+        update = FeatureUpdate(row.max_version_level, row.upgrade_type)
+        if row.feature not in SUPPORTED:
+            check_update(row.feature, update, present=0)
+        updates[row.feature] = update
+    return updates
+
+
+API: Final = Api(
+    key=ApiKey.UPDATE_FEATURES,
+    versions=(0, 2),
+    request_class=ADMIN,
+    handle=handle,
+    access=on_cluster(AclOperation.ALTER),
+)
