@@ -11,7 +11,7 @@ from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.elections import ElectionType
 from broker.coordination.coordinator import BrokerRack, CoordinatedBroker
-from broker.observation.metric import Metric
+from broker.observation.metric import PIECE, Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
@@ -68,8 +68,20 @@ class SingleNodeMembership(ABC):
         return
 
     def metrics(self) -> Iterator[Metric | None]:
-        """There is nothing to say of the cluster that its broker does not say."""
-        yield from ()
+        """Iterate over Kafka's gauges of a controller that alerts refer to."""
+        offline = 0
+        for number, topic in enumerate(self.broker.metadata_cache.view().topics(), 1):
+            states = topic.partitions.values()
+            offline += sum(state.leader == NO_LEADER for state in states)
+            if not number % PIECE:
+                yield None
+        counts = {"activecontrollercount": 1, "offlinepartitionscount": offline}
+        for name, value in counts.items():
+            yield Metric(
+                name=f"kafka_controller_kafkacontroller_{name}",
+                kind="gauge",
+                value=value,
+            )
 
     async def learn_topics(self, names: Iterable[str]) -> None:
         """Do nothing: this broker knows all topics."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.disk.failures import LogStorageError, LogUnavailable
-from broker.disk.storage import File, Storage
+from broker.disk.storage import File, Storage, Volume
 
 
 class ClosableStorage:
@@ -95,3 +95,8 @@ class ClosableStorage:
         """Make the names in a directory durable."""
         self.check_open()
         self.disk.sync_directory(path)
+
+    def volume(self, directory: str) -> Volume:
+        """Return the sizes of the file system that holds a directory."""
+        self.check_open()
+        return self.disk.volume(directory)

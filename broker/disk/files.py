@@ -15,6 +15,7 @@ import os
 from collections.abc import Sequence
 from stat import S_ISDIR
 
+from broker.disk.storage import Volume
 from broker.protocol.buffer import Buffer
 
 _PERMISSIONS = 0o644
@@ -121,3 +122,8 @@ class RealStorage:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def volume(self, directory: str) -> Volume:
+        """Return the sizes of the file system that holds a directory."""
+        found = os.statvfs(directory)
+        return Volume(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

@@ -20,6 +20,7 @@ from posixpath import dirname
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from broker.disk.storage import Volume
 from broker.protocol.buffer import Buffer
 
 _DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
@@ -218,6 +219,9 @@ class MemoryFile:
         self._node.sync()
 
 
+_UNBOUNDED: Final = 1 << 40
+
+
 class MemoryStorage:
     """Directories and files in memory; see the module."""
 
@@ -314,6 +318,12 @@ class MemoryStorage:
             return
         if self._used_bytes() + growth_bytes > self.capacity_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def volume(self, directory: str) -> Volume:
+        """Return the capacity and what is left of it; 1 TiB where it is unbounded."""
+        self._must_exist(directory)
+        total_bytes = _UNBOUNDED if self.capacity_bytes is None else self.capacity_bytes
+        return Volume(total_bytes, max(total_bytes - self._used_bytes(), 0))
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""

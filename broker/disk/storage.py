@@ -14,7 +14,7 @@ with its last reference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.protocol.buffer import Buffer
 
@@ -42,6 +42,13 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Make the content durable."""
+
+
+class Volume(NamedTuple):
+    """The size of a file system, and the bytes that its user may still write."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 class Storage(Protocol):
@@ -76,6 +83,9 @@ class Storage(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
+
+    def volume(self, directory: str) -> Volume:
+        """Return the sizes of the file system that holds a directory."""
 
 
 class FileSlice:

@@ -37,6 +37,7 @@ from broker.groups.state.messages import (
 from broker.groups.state.transitions import GroupState
 from broker.observation.metric import PIECE
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import NS_PER_MS, Effects, Instant
 from broker.shards.shard import Shard
 from broker.shards.shard_log import ShardLog
@@ -364,6 +365,23 @@ class GroupCoordinator:
             partition_loads=self._shards.partition_loads,
             counters=self._shards.counters,
         )
+
+    def committed(self) -> Iterator[tuple[str, TopicPartition, int] | None]:
+        """Iterate over groups, partitions and their committed offsets.
+
+        None: others may run before the next. A group that comes or goes meanwhile may
+        be missing.
+        """
+        number = 0
+        for shard in tuple(self._shards.by_partition.values()):
+            for group in tuple(shard.by_id.values()):
+                for partition in tuple(group.offsets):
+                    commit = group.offsets.get(partition)
+                    if commit is not None:
+                        yield group.group_id, partition, commit.offset
+                    number += 1
+                    if not number % PIECE:
+                        yield None
 
     def check(self) -> None:
         """Assert every invariant of groups and timers."""

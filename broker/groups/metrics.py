@@ -6,11 +6,12 @@ rates of ``group-coordinator-metrics``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker.groups.coordinator import GroupCoordinator
 from broker.observation.metric import Metric
+from broker.protocol.topic_partition import TopicPartition
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
@@ -40,4 +41,34 @@ def group_metrics(coordinator: GroupCoordinator) -> Iterator[Metric | None]:
     for name, value in totals.items():
         yield Metric(
             name=_COORDINATOR + name, kind="counter", value=value, suffix="_total"
+        )
+
+
+def group_lag_metrics(
+    coordinator: GroupCoordinator, end_offset: Callable[[TopicPartition], int | None]
+) -> Iterator[Metric | None]:
+    """Iterate over the lag of each group that has its coordinator here.
+
+    Kafka's brokers have no such metric; the names are those of the usual exporter.
+    ``end_offset`` is the first offset that consumers cannot read yet; None where this
+    broker has no replica, and then there is no lag of it.
+    """
+    for commit in coordinator.committed():
+        if commit is None:
+            yield None
+            continue
+        group_id, partition, offset = commit
+        end = end_offset(partition)
+        if end is None:
+            continue
+        labels = {
+            "consumergroup": group_id,
+            "topic": partition.topic,
+            "partition": str(partition.partition),
+        }
+        yield Metric(
+            name="kafka_consumergroup_lag",
+            kind="gauge",
+            value=max(end - offset, 0),
+            labels=labels,
         )

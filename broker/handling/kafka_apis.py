@@ -19,7 +19,7 @@ from broker.apis.common.log_steps import preemptibly
 from broker.apis.common.waiting import ConnectionGone
 from broker.cluster.metrics import quota_metrics, replica_metrics
 from broker.config import Listener
-from broker.groups.metrics import group_metrics
+from broker.groups.metrics import group_lag_metrics, group_metrics
 from broker.handling.error_answer import error_answer, refuse, whole_error
 from broker.handling.failures import Failures
 from broker.handling.registry import APIS
@@ -202,9 +202,11 @@ class KafkaApis:
         yield from isr_metrics(self.broker.replication.proposals)
         yield from self.broker.replication.supervisor.metrics()
         yield from self.broker.coordinator.membership.metrics()
-        yield from log_dir_metrics(self.broker.log_dirs)
+        yield from log_dir_metrics(self.broker.logs, self.broker.storage)
+        yield from self.broker.flush_times.metrics()
         yield from duty_metrics((*self.broker.duties, self.broker.upkeep_duty))
         yield from group_metrics(self.broker.groups)
+        yield from group_lag_metrics(self.broker.groups, replicas.high_watermark)
         yield from transaction_metrics(self.broker.transactions)
         yield from self.broker.calls.supervisor.metrics()
         yield from self.failures.metrics()

@@ -19,6 +19,7 @@ from broker.disk.closable_storage import ClosableStorage
 from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.disk.storage import File, Storage
 from broker.log.epochs import LeaderEpochs
+from broker.log.flush_times import FlushTimes
 from broker.log.segments.segment import Segment
 from broker.log.steps import BlockingCall
 
@@ -54,9 +55,20 @@ class Syncs(NamedTuple):
     offset: int
     generation: int
     names: int
+    times: FlushTimes | None
+    # Has the duration once they have run.
+    took_ns: list[int]
 
     def run(self) -> None:
         """Sync files, then names. Touches no log: may run in another thread."""
+        if self.times is None:
+            self._sync()
+            return
+        begun_ns = self.times.now_ns()
+        self._sync()
+        self.took_ns.append(self.times.now_ns() - begun_ns)
+
+    def _sync(self) -> None:
         if self.epochs is not None:
             try:
                 self.epochs()
@@ -87,6 +99,7 @@ class Durability:
         "_storage",
         "_unflushed",
         "closed",
+        "flush_times",
         "generation",
         "mendable",
         "out_of_service",
@@ -118,6 +131,8 @@ class Durability:
         self._names = int(names_changed)
         self._names_synced = 0
         self._home_is_durable = False
+        # Counts flushes, if anybody asks.
+        self.flush_times: FlushTimes | None = None
         # Why nothing is taken any more, once a flush has failed.
         self.out_of_service: str | None = None
         # It failed for want of space.
@@ -226,6 +241,8 @@ class Durability:
             offset,
             self.generation,
             self._names,
+            self.flush_times,
+            [],
         )
 
     def _changed_directories(self) -> Sequence[str]:
@@ -240,6 +257,9 @@ class Durability:
 
     def done(self, syncs: Syncs) -> None:
         """Move the recovery point to where the syncs brought it."""
+        if syncs.times is not None:
+            for took_ns in syncs.took_ns:
+                syncs.times.add(took_ns)
         if syncs.directories:
             self._names_synced = syncs.names
             self._home_is_durable = True

@@ -40,6 +40,7 @@ from broker.disk.directory_locks import DirectoryLocks
 from broker.disk.identity import claim, draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
+from broker.log.flush_times import FlushTimes
 from broker.log.steps import Steps, run
 from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.periodic_task import Calls, CallsHere
@@ -113,6 +114,7 @@ class Broker:
         self.now_ms = now_ms
         self.blocking = blocking
         self.flush = SharedFlush(now_ms, blocking)
+        self.flush_times = FlushTimes(now_ns)
         self.hosts = Hosts(look_up)
         self.alterations = Alterations(config, coordinator.admin, self.hosts)
         self.cluster_id: str | None = None
@@ -120,7 +122,7 @@ class Broker:
         # Called with the configuration whenever it has changed.
         self.config_listeners: list[Callable[[BrokerConfig], None]] = []
         self._static_config = config
-        self._storage = storage
+        self.storage = storage
         self._locks = DirectoryLocks(storage, log_dirs)
         self.rng = rng
         self._settings = TopicSettings(
@@ -173,7 +175,7 @@ class Broker:
         """Check the owner of the directories, and load the alterations."""
         self._locks.take()
         self.cluster_id = claim(
-            self._storage,
+            self.storage,
             self.log_dirs,
             self._static_config.node_id,
             lambda: draw_uuid(self.rng),
@@ -291,11 +293,12 @@ class Broker:
         self.log_dirs.on_failure = timer_moved
         self.logs = LogManager(
             self.log_dirs,
-            self._storage,
+            self.storage,
             config_of=self._settings.log_config,
             now_ms=self.now_ms,
             report=tell_loss,
             on_gone=self._settings.forget,
+            flush_times=self.flush_times,
         )
         self.advertised = tuple(listeners)
         endpoints = {each.name: (each.host, each.port) for each in listeners}

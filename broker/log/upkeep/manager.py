@@ -27,6 +27,7 @@ from broker.disk.partition_metadata import read_topic_id, write_topic_id
 from broker.disk.pending_removals import PendingRemovals, remove_all
 from broker.disk.storage import Storage, join, write_atomically
 from broker.log import flushing
+from broker.log.flush_times import FlushTimes
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import BlockingCall, Steps, run
@@ -73,6 +74,7 @@ class LogManager:
         now_ms: Callable[[], int],
         report: Report = lambda loss: None,
         on_gone: Callable[[str], None] = lambda topic: None,
+        flush_times: FlushTimes | None = None,
     ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         # The partitions of each topic, and how many logs a directory has.
@@ -80,10 +82,11 @@ class LogManager:
         self._in_directory: Counter[str] = Counter()
         # High watermarks as they were written last, of the logs found at the start.
         self.high_watermarks: dict[TopicPartition, int] = {}
-        self._log_dirs = log_dirs
+        self.log_dirs = log_dirs
         self.storage = storage
         self._config_of = config_of
         self.now_ms = now_ms
+        self._flush_times = flush_times
         self._report = report
         # Called with a topic that has no log here any more.
         self._on_gone = on_gone
@@ -104,7 +107,7 @@ class LogManager:
         if two have the same partition.
         """
         openings = []
-        for directory in self._log_dirs.online:
+        for directory in self.log_dirs.online:
             with self._or_offline(directory):
                 openings.append(
                     Opening(directory, self.storage, self._files, self.doomed)
@@ -133,7 +136,7 @@ class LogManager:
         try:
             yield
         except OSError as error:
-            self._log_dirs.take_offline(directory, error)
+            self.log_dirs.take_offline(directory, error)
             self.close_directory(directory)
 
     def close(
@@ -149,7 +152,7 @@ class LogManager:
         """
         failed: dict[str, Exception] = {
             directory: OSError(f"{directory} is offline: {reason}")
-            for directory, reason in self._log_dirs.offline.items()
+            for directory, reason in self.log_dirs.offline.items()
         }
 
         def settle(log: Log) -> None:
@@ -163,7 +166,7 @@ class LogManager:
         for log in self.logs.values():
             log.close(f"{log.directory}: the broker is stopping")
         files = run(gather(self.logs, high_watermark))
-        for directory in self._log_dirs.online:
+        for directory in self.log_dirs.online:
             try:
                 self._files.writing(
                     directory, files.get(directory, no_files()), self._files.view()
@@ -180,7 +183,7 @@ class LogManager:
     def _sync_homes(self) -> dict[str, Exception]:
         """Sync once what each log would sync again; return what failed."""
         failed: dict[str, Exception] = {}
-        for directory in self._log_dirs.online:
+        for directory in self.log_dirs.online:
             try:
                 self.storage.sync_directory(directory)
             except OSError as error:
@@ -204,8 +207,8 @@ class LogManager:
         """
         log = self.logs.get(key)
         if log is None:
-            offline = self._log_dirs.offline
-            if not self._log_dirs.online or (offline and not is_new):
+            offline = self.log_dirs.offline
+            if not self.log_dirs.online or (offline and not is_new):
                 raise LogUnavailable(f"offline: {', '.join(offline)}")
             home = self._emptiest()
             topic, partition = key
@@ -230,7 +233,7 @@ class LogManager:
 
     def may_be_offline(self, key: TopicPartition) -> bool:
         """Return whether an unknown log may be in an offline directory."""
-        return key not in self.logs and bool(self._log_dirs.offline)
+        return key not in self.logs and bool(self.log_dirs.offline)
 
     def topic_id(self, key: TopicPartition) -> UUID | None:
         """Return the topic id that the partition's log was created under."""
@@ -261,7 +264,7 @@ class LogManager:
 
     def syncing_names(self) -> Steps[None]:
         """Make durable which logs there are; raise OSError."""
-        for directory in tuple(self._log_dirs.online):
+        for directory in tuple(self.log_dirs.online):
             with self._reporting(directory):
                 yield partial(self.storage.sync_directory, directory)
         yield from self.forgetting_gone()
@@ -274,7 +277,7 @@ class LogManager:
         gone = frozenset(self._gone)
         if not gone:
             return
-        for directory in tuple(self._log_dirs.online):
+        for directory in tuple(self.log_dirs.online):
             with self._reporting(directory):
                 yield partial(self._files.forget, directory, gone)
         self._gone -= gone
@@ -284,7 +287,7 @@ class LogManager:
         lost = [key for key, log in self.logs.items() if log.home == directory]
         for key in lost:
             log = self._take(key)
-            log.close(f"{directory} is offline: {self._log_dirs.offline[directory]}")
+            log.close(f"{directory} is offline: {self.log_dirs.offline[directory]}")
         return lost
 
     def set_aside(self, key: TopicPartition) -> str:
@@ -328,7 +331,7 @@ class LogManager:
         refused: OSError | None = None
         view = self._files.view()
         files = yield from gather(self.logs, high_watermark)
-        for directory in self._log_dirs.online:
+        for directory in self.log_dirs.online:
             content = files.get(directory, no_files())
             try:
                 with self._reporting(directory):
@@ -385,7 +388,7 @@ class LogManager:
 
         Paths in an offline directory wait for the next start.
         """
-        for home in self._log_dirs.online:
+        for home in self.log_dirs.online:
             if path.startswith(f"{home}/"):
                 with self._reporting(home):
                     yield partial(remove_all, self.storage, path)
@@ -398,15 +401,16 @@ class LogManager:
         try:
             yield
         except OSError as error:
-            self._log_dirs.failed(directory, error)
+            self.log_dirs.failed(directory, error)
             raise
 
     def _note(self, failure: LogStorageError) -> None:
-        self._log_dirs.failed(failure.log_dir, failure.error)
+        self.log_dirs.failed(failure.log_dir, failure.error)
 
     def _add(self, key: TopicPartition, log: Log) -> None:
         topic, index = key
         self.logs[key] = log
+        log.durability.flush_times = self._flush_times
         self._indexes.setdefault(topic, set()).add(index)
         self._in_directory[log.home] += 1
 
@@ -422,4 +426,4 @@ class LogManager:
 
     def _emptiest(self) -> str:
         """Return the directory in service with the fewest logs."""
-        return min(self._log_dirs.online, key=lambda each: self._in_directory[each])
+        return min(self.log_dirs.online, key=lambda each: self._in_directory[each])

@@ -175,7 +175,7 @@ class TestClosableStorage(StorageContract):
         file = storage.open(join(home, "a"), create=True)
         storage.close("gone")
         calls = [name for name in vars(Storage) if not name.startswith("_")]
-        assert len(calls) == 9
+        assert len(calls) == 10
         for name in calls:
             call = getattr(storage, name)
             arguments = ["x"] * sum(

@@ -5,17 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from broker.network.memory_pool import MemoryPool
 from broker.observation import metrics
-from broker.observation.metrics.collector import Collector, Sources
-from broker.observation.metrics.request_metrics import RequestMetrics
-from broker.protocol.api_keys import ApiKey
-from tests.broker.apis.requests import SECONDS_30, new_topic
-from tests.broker.metrics.text import exposition
-from tests.virtual.kafka import SETTINGS, ask, kafka
-from tests.virtual.world import in_world
+from tests.broker.metrics.scraped_broker import labels_served
 
 DASHBOARD = json.loads((Path(metrics.__file__).parent / "dashboard.json").read_text())
 # Added by Prometheus, not by the broker.
@@ -39,34 +31,7 @@ def queries():
 
 @pytest.fixture(scope="module")
 def labels():
-    """The labels of each sample that a broker with two planes and a group shows."""
-
-    async def scenario(world):
-        stream = world.connect()
-        topics = [new_topic("t", 1)]
-        await ask(stream, ApiKey.CREATE_TOPICS, 5, topics=topics, timeout=SECONDS_30)
-        metrics = RequestMetrics()
-        for request in world.observer.requests:
-            metrics.observe(request)
-        collector = Collector(
-            Sources(
-                requests=metrics,
-                channels=tuple(world.server.request_channels.values()),
-                processors=world.server.processors,
-                pool=MemoryPool(1_000),
-                now_ns=world.clock.now_ns,
-                more=(world.application.metrics,),
-            )
-        )
-        found = {}
-        text = exposition(collector.collect())
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                found.setdefault(sample.name, set()).update(sample.labels)
-        return found
-
-    settings = {**SETTINGS, "doorkeeper.scheduler": "planes"}
-    return in_world(scenario, settings, application=kafka)
+    return labels_served()
 
 
 def test_every_metric_that_is_asked_for_is_there(labels):
