@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.live.broker_process import BrokerProcess
 pytestmark = pytest.mark.kafka
 
 COUNT = 2000
+# Numbers of states in the log.
+EMPTY, PREPARE_COMMIT, COMMITTED = 0, 2, 4
 
 
 def produce(tools: Tools, name: str) -> None:
@@ -116,3 +119,29 @@ def test_java_producers_follow_the_finalized_level(
     refused = features("upgrade", "--feature", "transaction.version=3")
     assert refused.status != 0
     assert "transaction.version" in refused.out + refused.err
+
+
+def test_kafka_reads_the_records_of_the_second_protocol(
+    programs_of: Callable[[str], KafkaPrograms], broker: BrokerProcess, tmp_path: Path
+) -> None:
+    # Kafka 4.4 has this tool under another name.
+    tools = Tools(programs_of(VERSIONS[1]), broker, tmp_path / "data")
+    tools.create("t", 3)
+    produce(tools, "tx")
+    last = epoch(broker.port, "tx")
+    broker.stop()
+    logs = tools.files("__transaction_state-*/*.log")
+    (log,) = [path for path in logs if path.stat().st_size]
+    ran = tools.offline(
+        "kafka-dump-log", "--transaction-log-decoder", "--files", str(log)
+    )
+    found = [json.loads(each) for each in re.findall(r"payload: (.*)", ran.out)]
+    assert {each["version"] for each in found} == {"1"}
+    begun, *values = [each["data"] for each in found]
+    assert (begun["transactionStatus"], begun["producerEpoch"]) == (EMPTY, 0)
+    assert {each["clientTransactionVersion"] for each in values} == {2}
+    # Each outcome raises the epoch, and its completion keeps it.
+    prepared = [each for each in values if each["transactionStatus"] == PREPARE_COMMIT]
+    assert [each["producerEpoch"] for each in prepared] == list(range(1, last + 1))
+    completed = [each for each in values if each["transactionStatus"] == COMMITTED]
+    assert [each["producerEpoch"] for each in completed] == list(range(1, last + 1))
