@@ -1,11 +1,11 @@
 """The administration client: a cluster's brokers, topics, configs, disks and groups.
 
-The reading half of Kafka's ``Admin``. Each call is one request to one broker, and
-returns the rows of its answer. The caller combines the answers of several brokers: a
-broker that does not answer then hides nothing of the others.
+Kafka's ``Admin``; the changes are in `admin_changes`. Each call is one request to one
+broker, and returns the rows of its answer. The caller combines the answers of several
+brokers: a broker that does not answer then hides nothing of the others.
 
-No call creates anything: topics are not auto-created, and groups are asked of the
-broker that lists them. Looking for the coordinator of a group would create
+No reading call creates anything: topics are not auto-created, and groups are asked of
+the broker that lists them. Looking for the coordinator of a group would create
 ``__consumer_offsets``.
 
 A broker that does not serve an API answers UNSUPPORTED_VERSION.
@@ -22,16 +22,17 @@ import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
+from broker.client.admin_changes import BROKER, AdminChanges
+from broker.client.admin_routing import BrokerDescription
 from broker.client.background import background
-from broker.client.config import COMMON, ClientConfig, parse_bootstrap, read_settings
-from broker.client.failures import check, disconnected
+from broker.client.config import COMMON, read_settings
+from broker.client.failures import check
 from broker.client.login import logged_in
-from broker.client.network_client import Address, Connect, NetworkClient, connect_tcp
+from broker.client.network_client import Connect, connect_tcp
 from broker.client.partitions import by_topic
 from broker.client.tls import secured
-from broker.client.versions import SPOKEN_BY_ADMINS
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.describe_cluster import DescribeClusterRequest
 from broker.protocol.messages.describe_configs import (
@@ -65,13 +66,7 @@ from broker.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from broker.protocol.messages.message import AnyRequest, AnyResponse
-from broker.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
+from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponsePartition,
@@ -80,24 +75,8 @@ from broker.protocol.topic_partition import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-TOPIC: Final = 2
-BROKER: Final = 4
 _QUORUM: Final = "__cluster_metadata"
 _NO_OFFSET: Final = -1
-# Another broker may answer where this one is away.
-_AWAY: Final = (ErrorCode.network_exception, ErrorCode.request_timed_out)
-
-R = TypeVar("R", bound=AnyResponse)
-
-
-class BrokerDescription(NamedTuple):
-    """A broker. One that is fenced is registered with the controller and not alive."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None
-    is_fenced: bool = False
 
 
 class ClusterDescription(NamedTuple):
@@ -134,17 +113,8 @@ async def open_admin(
         yield admin
 
 
-class KafkaAdmin:
+class KafkaAdmin(AdminChanges):
     """Asks brokers; made by `open_admin`. Every call raises `KafkaError`."""
-
-    def __init__(
-        self, config: ClientConfig, bootstrap: str, connect: Connect, rng: random.Random
-    ) -> None:
-        self.client = NetworkClient(config, connect, rng, SPOKEN_BY_ADMINS)
-        self._bootstrap = [Address(*each) for each in parse_bootstrap(bootstrap)]
-        self._brokers: dict[int, Address] = {}
-        # The broker that answered last, asked first.
-        self._last: Address | None = None
 
     # ---- the cluster ----------------------------------------------------------------
 
@@ -210,19 +180,6 @@ class KafkaAdmin:
         """Return topics by name, or all; each has an error code of its own."""
         answer = await self._metadata(None if names is None else list(names))
         return answer.topics
-
-    async def _metadata(self, names: list[str] | None) -> MetadataResponse:
-        topics = (
-            None if names is None else [MetadataRequestTopic(name=it) for it in names]
-        )
-        answer = await self._anywhere(
-            MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        )
-        self._take(
-            BrokerDescription(it.node_id, it.host, it.port, it.rack)
-            for it in answer.brokers
-        )
-        return answer
 
     async def describe_configs(
         self, resource_type: int, name: str
@@ -319,41 +276,6 @@ class KafkaAdmin:
             for it in topic.partitions
             if it.committed_offset != _NO_OFFSET
         }
-
-    # ---- brokers --------------------------------------------------------------------
-
-    def _take(self, brokers: Iterable[BrokerDescription]) -> None:
-        self._brokers = {
-            it.id: Address(it.host, it.port) for it in brokers if not it.is_fenced
-        }
-
-    async def _at(self, broker_id: int, request: AnyRequest[R]) -> R:
-        """Ask one broker, whose address is looked up if it is not known."""
-        if broker_id not in self._brokers:
-            await self._metadata([])
-        address = self._brokers.get(broker_id)
-        if address is None:
-            raise disconnected(f"broker {broker_id} is not alive")
-        return await self.client.call(address, request)
-
-    async def _anywhere(self, request: AnyRequest[R]) -> R:
-        """Ask one broker after the other until one answers."""
-        last = [] if self._last is None else [self._last]
-        failure = disconnected("there is no broker to ask")
-        # Each once: a broker is often a bootstrap server, too.
-        for address in dict.fromkeys(
-            [*last, *self._brokers.values(), *self._bootstrap]
-        ):
-            try:
-                answer = await self.client.call(address, request)
-            except KafkaError as error:
-                if error.code not in _AWAY:
-                    raise
-                failure = error
-            else:
-                self._last = address
-                return answer
-        raise failure
 
 
 def by_leader(

@@ -60,6 +60,15 @@ SPOKEN_BY_ADMINS: Final[Versions] = MappingProxyType(
         ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
         ApiKey.DESCRIBE_QUORUM: (0, 2),
         ApiKey.DESCRIBE_CLUSTER: (0, 2),
+        # The broker's default numbers of partitions and replicas need the fourth.
+        ApiKey.CREATE_TOPICS: (4, 7),
+        ApiKey.DELETE_TOPICS: (1, 5),
+        ApiKey.CREATE_PARTITIONS: (0, 3),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+        # The first knows no unclean election.
+        ApiKey.ELECT_LEADERS: (1, 2),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     }
 )
 HANDSHAKE: Final = ApiVersionsRequest(

@@ -17,7 +17,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from broker.client.admin import BROKER, LATEST, TOPIC, KafkaAdmin, open_admin
+from broker.client.admin import LATEST, KafkaAdmin, open_admin
+from broker.client.admin_changes import BROKER, TOPIC
 from broker.client.consumer.consumer import open_consumer
 from broker.client.producer.producer import open_producer
 from broker.protocol.topic_partition import TopicPartition
