@@ -32,10 +32,20 @@ from doorkeeper.shared import CONFIG_FILE, failing, refusing
     show_default=True,
     help="0: any that is free.",
 )
+@click.option(
+    "--allow-changes",
+    is_flag=True,
+    help="Offer changes too; each is confirmed, and logged on standard error.",
+)
 def console(
-    clusters: tuple[str, ...], command_config: Path | None, host: str, port: int
+    clusters: tuple[str, ...],
+    command_config: Path | None,
+    host: str,
+    port: int,
+    *,
+    allow_changes: bool,
 ) -> None:
-    """Show clusters as web pages, read-only, until SIGTERM or Ctrl-C.
+    """Show clusters as web pages, read-only by default, until SIGTERM or Ctrl-C.
 
     Works with any Kafka cluster. Prints the address when it is ready.
     """
@@ -48,4 +58,6 @@ def console(
         settings = {} if command_config is None else read_properties(command_config)
         with failing(OSError):
             listener = web_server.bound(address, port)
-        web_server.run(listener, clusters, settings, click.echo)
+        web_server.run(
+            listener, clusters, settings, click.echo, allow_changes=allow_changes
+        )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from logging import getLogger
 from types import MappingProxyType
 from typing import Final
+from urllib.parse import parse_qsl
 
 import trio
 from starlette.applications import Starlette
@@ -13,34 +16,54 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from broker.observation.logs import fields
 from broker.protocol.errors import KafkaError
+from doorkeeper.web_console.actions import ACTIONS
+from doorkeeper.web_console.change import Action, Change, Form, Outcome, Refused
 from doorkeeper.web_console.cluster_view import ClusterView
 from doorkeeper.web_console.guard import LOOPBACK_NAMES, Guard
 from doorkeeper.web_console.pages import PAGES, SOURCES, Content, NoSuchPage, reason
-from doorkeeper.web_console.rendering import TEMPLATES, Exact, environment
+from doorkeeper.web_console.rendering import TEMPLATES, Exact, environment, link
+from doorkeeper.web_console.sessions import Sessions
+
+logger = getLogger(__name__)
 
 # Time for all that a page asks its cluster.
 LIMIT_S: Final = 10.0
 # Pages that ask clusters at the same time; further ones wait, within their limit.
 _AT_ONCE: Final = 8
 _REFRESH_S: Final = 10
-_NOT_FOUND, _BAD_GATEWAY, _TIMEOUT = 404, 502, 504
+_FORM_BYTES_MAX: Final = 2 << 20
+_FORM_FIELDS_MAX: Final = 20
+_FORM_TYPE: Final = "application/x-www-form-urlencoded"
+_BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _TOO_LARGE = 400, 403, 404, 413
+_BAD_GATEWAY, _TIMEOUT = 502, 504
+
+
+class _BadForm(Exception):
+    """A body that is no form, or too large."""
 
 
 class Console:
     """Answers requests about some clusters."""
 
-    def __init__(self, views: Sequence[ClusterView]) -> None:
+    def __init__(
+        self, views: Sequence[ClusterView], *, allow_changes: bool = False
+    ) -> None:
         self._views = views
+        self._allow_changes = allow_changes
+        self._sessions = Sessions()
         self._environment = environment()
         self._turns = trio.CapacityLimiter(_AT_ONCE)
         self._style = (TEMPLATES / "console.css").read_text(encoding="utf-8")
 
     def app(self, hosts: frozenset[str] = LOOPBACK_NAMES) -> ASGIApp:
         """Return the application, which answers requests for ``hosts``."""
+        change = "/clusters/{number:int}/change/{action}"
         routes = [
             Route("/", self._home),
             Route("/console.css", self._stylesheet),
+            Route(change, self._change, methods=["GET", "POST"]),
             Route("/clusters/{number:int}/{page}", self._page),
         ]
         missing = {_NOT_FOUND: self._missing}
@@ -71,8 +94,95 @@ class Console:
             except KafkaError as error:
                 return self._problem(request, _BAD_GATEWAY, reason(error), number)
             return self._render(name, request, number, content=content)
-        why = f"the cluster has not answered within {LIMIT_S:.0f} s"
-        return self._problem(request, _TIMEOUT, why, number)
+        return self._problem(request, _TIMEOUT, _SILENT, number)
+
+    # ---- changes --------------------------------------------------------------------
+
+    async def _change(self, request: Request) -> Response:
+        """Show a form, what its values would change, or what they have changed."""
+        number, name = request.path_params["number"], request.path_params["action"]
+        if number >= len(self._views) or name not in ACTIONS:
+            return self._problem(request, _NOT_FOUND, "there is no such page")
+        if not self._allow_changes:
+            why = "this console is read-only: it was started without --allow-changes"
+            return self._problem(request, _FORBIDDEN, why, number)
+        if request.method != "POST":
+            given: Mapping[str, str] = request.query_params
+            return await self._prepare(request, number, ACTIONS[name], given)
+        try:
+            given = await _form_of(request)
+        except _BadForm as error:
+            return self._problem(request, _TOO_LARGE, str(error), number)
+        if not self._sessions.owns(request, given.get("token", "")):
+            why = "the form is not of this session: go back, and load its page again"
+            return self._problem(request, _FORBIDDEN, why, number)
+        return await self._prepare(request, number, ACTIONS[name], given, is_asked=True)
+
+    async def _prepare(
+        self,
+        request: Request,
+        number: int,
+        action: Action,
+        given: Mapping[str, str],
+        *,
+        is_asked: bool = False,
+    ) -> Response:
+        """Describe a change, and make it if it ``is_asked`` for."""
+        view = self._views[number]
+        change: Change | None = None
+        outcome: Outcome | None = None
+        refused = ""
+        values = {it.name: given.get(it.name, "") for it in action.fields}
+        try:
+            form = Form(action.fields, given)
+            values = form.values
+            if is_asked or "preview" in given:
+                with trio.fail_after(LIMIT_S):
+                    async with self._turns:
+                        change = await action.prepare(view, form)
+                        values = {**values, **change.computed}
+                        if is_asked:
+                            outcome = await self._carry_out(request, view, change)
+        except (Refused, NoSuchPage) as error:
+            refused = str(error)
+        except KafkaError as error:
+            refused = reason(error)
+        except trio.TooSlowError:
+            refused = _SILENT
+        content = {
+            "action": action,
+            "values": {key: Exact(it) for key, it in values.items()},
+            "change": change,
+            "outcome": outcome,
+            "refused": refused,
+            "back": action.page if action.page in _LISTS else "cluster",
+        }
+        status = _BAD_REQUEST if refused else 200
+        return self._render("change", request, number, status, content)
+
+    async def _carry_out(
+        self, request: Request, view: ClusterView, change: Change
+    ) -> Outcome:
+        """Make a change; log it before, and its outcome after."""
+        told = {
+            "client": request.client.host if request.client else "",
+            "cluster": view.name,
+            "commands": "; ".join(change.commands),
+        }
+        logger.info("change is carried out", extra=fields(**told, **change.files))
+        outcome = "unknown: it was cut off"
+        try:
+            found = await change.carry_out()
+            outcome = "; ".join((*found.done, *found.failed))
+        except (Refused, KafkaError) as error:
+            outcome = f"failed: {error}"
+            raise
+        finally:
+            logger.info("change has ended", extra=fields(**told, outcome=outcome))
+            view.forget()
+        return found
+
+    # ---- answers --------------------------------------------------------------------
 
     def _problem(
         self, request: Request, status: int, why: str, number: int | None = None
@@ -88,6 +198,7 @@ class Console:
         content: Content = MappingProxyType({}),
     ) -> Response:
         query = {key: Exact(it) for key, it in request.query_params.items()}
+        session = self._sessions.of(request)
         template = self._environment.get_template(f"{name}.html.j2")
         text = template.render(
             views=self._views,
@@ -98,6 +209,56 @@ class Console:
             sources=SOURCES,
             reason=reason,
             status=status,
+            offered=self._offered(name, number, query),
+            token=self._sessions.token(session),
             **content,
         )
-        return HTMLResponse(text, status_code=status)
+        response = HTMLResponse(text, status_code=status)
+        if self._allow_changes:
+            self._sessions.keep(request, response, session)
+        return response
+
+    def _offered(
+        self, page: str, number: int | None, query: Mapping[str, str]
+    ) -> list[tuple[str, str]]:
+        """Return titles and addresses of the changes that a page offers."""
+        if not self._allow_changes:
+            return []
+        return [
+            (
+                action.title,
+                link(
+                    f"/clusters/{number}/change/{name}",
+                    {field: query.get(key) for field, key in action.given.items()},
+                ),
+            )
+            for name, action in ACTIONS.items()
+            if action.page == page
+        ]
+
+
+# Pages that show without a query.
+_LISTS: Final = ("cluster", "topics", "groups", "reassignments")
+_SILENT: Final = f"the cluster has not answered within {LIMIT_S:.0f} s"
+
+
+async def _form_of(request: Request) -> Mapping[str, str]:
+    """Return the fields of a form, the first of each name; raises `_BadForm`."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _FORM_TYPE:
+        raise _BadForm("the request carries no form")
+    body = b""
+    async with aclosing(request.stream()) as stream:
+        async for chunk in stream:
+            body += chunk
+            if len(body) > _FORM_BYTES_MAX:
+                raise _BadForm("the form is too large")
+    try:
+        pairs = parse_qsl(
+            body.decode("latin-1"),
+            keep_blank_values=True,
+            max_num_fields=_FORM_FIELDS_MAX,
+        )
+    except ValueError as error:
+        raise _BadForm("the form has too many fields") from error
+    return dict(reversed(pairs))

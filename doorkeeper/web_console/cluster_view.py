@@ -41,6 +41,10 @@ class Kept(Generic[_T]):
         self._found: tuple[float, _T] | None = None
         self._lock = trio.Lock()
 
+    def forget(self) -> None:
+        """Ask anew next time."""
+        self._found = None
+
     async def get(self) -> _T:
         """Return the answer; raises `KafkaError`."""
         async with self._lock:
@@ -144,6 +148,11 @@ class ClusterView:
     async def groups(self) -> Groups:
         """Return the groups of all brokers, sorted by name."""
         return await self._groups.get()
+
+    def forget(self) -> None:
+        """Read everything anew, after a change."""
+        for it in (self._cluster, self._topics, self._disks, self._groups):
+            it.forget()
 
     async def offsets(
         self, partitions: Iterable[TopicPartition], timestamp: int

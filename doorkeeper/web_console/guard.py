@@ -2,7 +2,9 @@
 
 A page of any web site can let a browser ask 127.0.0.1, under a name of its own that it
 has moved there (DNS rebinding). The browser then sends that name as Host, and the
-answer is refused. The headers forbid scripts, frames, other sites' use, and copies.
+answer is refused. A page can also send a form here: its browser then names the page's
+Origin, and only a form of the console's own is accepted. The headers forbid scripts,
+frames, other sites' use, and copies.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
+_FORBIDDEN: Final = 403
 _MISDIRECTED: Final = 421
+_READING: Final = ("GET", "HEAD")
 _HEADERS: Final = (
     (
         "content-security-policy",
@@ -24,7 +28,8 @@ _HEADERS: Final = (
         "base-uri 'none'; frame-ancestors 'none'",
     ),
     ("x-content-type-options", "nosniff"),
-    ("referrer-policy", "no-referrer"),
+    # Under "no-referrer" browsers send "null" as the Origin of a form.
+    ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
     ("cache-control", "no-store"),
@@ -51,9 +56,11 @@ class Guard:
                     headers[name] = value
             await send(message)
 
-        app = self._app
-        if not self._is_expected(Headers(scope=scope).getlist("host")):
+        app, headers = self._app, Headers(scope=scope)
+        if not self._is_expected(headers.getlist("host")):
             app = PlainTextResponse("unknown Host\n", status_code=_MISDIRECTED)
+        elif scope["method"] not in _READING and not _is_own_form(headers):
+            app = PlainTextResponse("unknown Origin\n", status_code=_FORBIDDEN)
         await app(scope, receive, send_guarded)
 
     def _is_expected(self, hosts: list[str]) -> bool:
@@ -61,3 +68,8 @@ class Guard:
             return False
         found = _HOST.fullmatch(hosts[0].lower())
         return found is not None and found.group(1) in self._hosts
+
+
+def _is_own_form(headers: Headers) -> bool:
+    host = headers["host"].lower()
+    return headers.getlist("origin") in ([f"http://{host}"], [f"https://{host}"])

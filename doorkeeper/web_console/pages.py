@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
-from broker.client.admin import BROKER, LATEST, TOPIC
+from broker.client.admin import LATEST
+from broker.client.admin_changes import BROKER, TOPIC
 from broker.client.consumer.consumer_protocol import decode_assignment
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.describe_configs import DescribeConfigsResourceResult
@@ -29,6 +30,7 @@ from doorkeeper.web_console.cluster_view import (
 )
 from doorkeeper.web_console.lag_history import chart
 from doorkeeper.web_console.newest_records import PARTITIONS_MAX, newest_records
+from doorkeeper.web_console.reassignment import throttles
 from doorkeeper.web_console.record_text import FORMS, shown
 
 _T = TypeVar("_T")
@@ -326,6 +328,36 @@ def _owners(
     return owners, unreadable
 
 
+# ---- reassignments ------------------------------------------------------------------
+
+
+class MoveRow(NamedTuple):
+    """A partition that moves; ``share`` is copied already, None if not known."""
+
+    partition: TopicPartition
+    replicas: Sequence[int]
+    adding: Sequence[int]
+    removing: Sequence[int]
+    share: float | None
+
+
+async def reassignments_page(view: ClusterView, query: Query) -> Content:
+    """Partitions that move, and throttles."""
+    moving = await view.admin.list_reassignments()
+    disks = await view.disks()
+    rates, failed = await throttles(view)
+    rows = []
+    for it, row in sorted(moving.items()):
+        sizes = disks.sizes.get(it.topic, {}).get(it.partition, {})
+        whole = max(sizes.values(), default=0) * len(row.adding_replicas)
+        copied = sum(sizes.get(node, 0) for node in row.adding_replicas)
+        share = copied / whole if whole else None
+        rows.append(
+            MoveRow(it, row.replicas, row.adding_replicas, row.removing_replicas, share)
+        )
+    return {"moves": page_of(rows, query), "throttles": rates, "failed": failed}
+
+
 # ---- all of them --------------------------------------------------------------------
 
 
@@ -346,6 +378,7 @@ PAGES: Final[Mapping[str, Callable[[ClusterView, Query], Awaitable[Content]]]] =
             "records": records_page,
             "groups": groups_page,
             "group": group_page,
+            "reassignments": reassignments_page,
         }
     )
 )

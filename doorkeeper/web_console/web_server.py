@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,8 @@ from hypercorn.trio import serve
 from hypercorn.typing import ASGIFramework
 
 from broker.client.admin import open_admin
+from broker.client.background import background
+from broker.observation.logs import TextFormatter
 from broker.protocol.errors import ConfigError
 from doorkeeper.web_console.app import Console
 from doorkeeper.web_console.cluster_view import ClusterView
@@ -60,12 +63,24 @@ def run(
     clusters: Sequence[str],
     settings: Mapping[str, str],
     report: Callable[[str], object],
+    *,
+    allow_changes: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT; a second signal ends the process at once.
 
     ``clusters`` are bootstrap addresses. Raises `ConfigError`.
     """
-    trio.run(_run, listener, clusters, settings, report)
+    _log_changes()
+    trio.run(_run, listener, clusters, settings, report, allow_changes)
+
+
+def _log_changes() -> None:
+    """Write a line for each change to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(TextFormatter())
+    log = logging.getLogger(__package__)
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
 
 
 async def _run(
@@ -73,6 +88,7 @@ async def _run(
     clusters: Sequence[str],
     settings: Mapping[str, str],
     report: Callable[[str], object],
+    allow_changes: bool,
 ) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -82,8 +98,11 @@ async def _run(
             keys: dict[str, Any] = {**_CLIENT_SETTINGS, **settings}
             admin = await stack.enter_async_context(open_admin(bootstrap, **keys))
             views.append(ClusterView(bootstrap, admin))
+        histories = [it.keep_history for it in views]
+        await stack.enter_async_context(background(*histories))
         # ASGI's types have two authors.
-        app: Any = Console(views).app(LOOPBACK_NAMES | {shown})
+        console = Console(views, allow_changes=allow_changes)
+        app: Any = console.app(LOOPBACK_NAMES | {shown})
         await _serve(
             app, listener, lambda: report(f"console on http://{shown}:{port}/")
         )

@@ -8,22 +8,28 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import pytest
+import trio
 
 from broker.client.admin import (
-    BROKER,
     EARLIEST,
     LATEST,
-    TOPIC,
     KafkaAdmin,
     by_leader,
     open_admin,
 )
+from broker.client.admin_changes import BROKER, TOPIC
 from broker.client.consumer.commits import OffsetAndMetadata
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.topic_partition import TopicPartition
 from tests.virtual.members import Members, in_sync, numbers, send, with_members
+from tests.web_console.fake_kafka import FakeKafka
 
 T = TypeVar("T")
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -193,3 +199,32 @@ def test_a_cluster_that_is_away_is_an_error() -> None:
             assert raised.value.code is ErrorCode.network_exception
 
     with_members(scenario)
+
+
+@pytest.mark.parametrize(("moves", "asked"), [(0, 1), (3, 4), (9, 4)])
+async def test_a_change_goes_to_the_next_controller_three_times(
+    moves: int, asked: int, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = [ErrorCode.not_controller] * moves + [ErrorCode.none]
+    received: list[str] = []
+
+    def delete(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        received.extend(request.topic_names)
+        code = codes[len(received) - 1]
+        row = DeletableTopicResult(name="t", error_code=code)
+        return DeleteTopicsResponse(responses=[row])
+
+    async with trio.open_nursery() as nursery:
+        kafka = FakeKafka(nursery, lambda name: name)
+        monkeypatch.setattr(kafka, "_delete_topics", delete)
+        async with open_admin("fake:1", connect=kafka.connect) as admin:
+            if moves < asked:
+                await admin.delete_topic("t")
+            else:
+                with pytest.raises(KafkaError) as raised:
+                    await admin.delete_topic("t")
+                assert raised.value.code is ErrorCode.not_controller
+        nursery.cancel_scope.cancel()
+    assert received == ["t"] * asked
+    # The controller is looked up for each.
+    assert kafka.calls.count(ApiKey.METADATA) >= asked

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.types import ASGIApp
 
 # Elements without an end.
 _VOID = frozenset({"meta", "link", "input", "br", "rect"})
+FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass
@@ -46,6 +48,11 @@ class ParsedPage(HTMLParser):
         self.words: list[str] = []
         # Values by label, at the head of the page.
         self.facts: dict[str, str] = {}
+        # Values of the fields of each form, by name.
+        self.forms: list[dict[str, str]] = []
+        # Texts of preformatted elements.
+        self.blocks: list[str] = []
+        self._field = ""
         self._label = ""
         self._open: list[str] = []
 
@@ -64,6 +71,13 @@ class ParsedPage(HTMLParser):
         found = dict(attrs)
         if "points" in found:
             self.lines.append(found["points"] or "")
+        if tag == "form":
+            self.forms.append({})
+        if tag in ("input", "select", "textarea"):
+            self._field = found["name"] or ""
+            self.forms[-1][self._field] = found.get("value") or ""
+        if tag == "pre":
+            self.blocks.append("")
         if tag == "a":
             self.links.append(found["href"] or "")
         if tag == "tr":
@@ -86,6 +100,11 @@ class ParsedPage(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Take text."""
+        if self._open[-1:] == ["pre"]:
+            self.blocks[-1] += data
+        if self._open[-1:] == ["textarea"]:
+            # A line break at the start is not part of it.
+            self.forms[-1][self._field] += data.removeprefix("\n")
         if not data.strip():
             return
         self.words.append(data.strip())
@@ -103,10 +122,16 @@ async def get(
     *,
     host: str | None = "localhost:8080",
     method: str = "GET",
+    body: bytes = b"",
+    **headers_given: str,
 ) -> Answer:
-    """Send one request."""
+    """Send one request; headers are keywords."""
     parts = urlsplit(target)
     headers = [] if host is None else [(b"host", host.encode())]
+    headers += [
+        (name.replace("_", "-").encode(), value.encode())
+        for name, value in headers_given.items()
+    ]
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -125,7 +150,7 @@ async def get(
     answer = Answer()
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -138,3 +163,28 @@ async def get(
 
     await app(scope, receive, send)
     return answer
+
+
+async def post(
+    app: ASGIApp,
+    target: str,
+    form: Mapping[str, str],
+    *,
+    origin: str | None = "http://localhost:8080",
+    cookie: str | None = None,
+    kind: str = FORM,
+) -> Answer:
+    """Send a form, as a browser does that has received ``cookie``."""
+    given = {"origin": origin, "cookie": cookie, "content_type": kind}
+    headers = {name: value for name, value in given.items() if value is not None}
+    body = urlencode(form).encode()
+    return await get(app, target, method="POST", body=body, **headers)
+
+
+async def carry_out(app: ASGIApp, action: str, **values: str) -> Answer:
+    """Fill in a form, confirm its preview, and return the page after."""
+    target = f"/clusters/0/change/{action}"
+    shown = await get(app, f"{target}?{urlencode({'preview': 1, **values})}")
+    assert shown.status == 200, shown.page.words
+    cookie = shown.headers["set-cookie"].partition(";")[0]
+    return await post(app, target, shown.page.forms[-1], cookie=cookie)

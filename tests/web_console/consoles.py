@@ -20,14 +20,19 @@ from tests.web_console.fake_kafka import FakeKafka
 
 @asynccontextmanager
 async def console_of(
-    bootstrap: str, connect: Connect, *, keep_history: bool = False, **settings: Any
+    bootstrap: str,
+    connect: Connect,
+    *,
+    keep_history: bool = False,
+    allow_changes: bool = False,
+    **settings: Any,
 ) -> AsyncIterator[ASGIApp]:
     """Yield the application for one cluster."""
     opened = open_admin(bootstrap, connect=connect, rng=random.Random(5), **settings)
     async with opened as admin:
         view = ClusterView(bootstrap, admin)
         async with background(*([view.keep_history] if keep_history else [])):
-            yield Console([view]).app()
+            yield Console([view], allow_changes=allow_changes).app()
 
 
 @asynccontextmanager

@@ -14,7 +14,24 @@ from trio.testing import memory_stream_pair
 from broker.client.consumer.consumer_protocol import encode_assignment
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from broker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from broker.protocol.messages.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from broker.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from broker.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
 from broker.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterResponse,
@@ -35,10 +52,19 @@ from broker.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from broker.protocol.messages.elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from broker.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
+)
+from broker.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
 )
 from broker.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from broker.protocol.messages.list_offsets import (
@@ -46,11 +72,21 @@ from broker.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from broker.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from broker.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from broker.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
 )
 from broker.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
@@ -62,7 +98,7 @@ from broker.protocol.wire.codec import decode, encode
 from broker.protocol.wire.header import parse_request_header
 from tests.broker.log.witness import batch
 
-NONE = ErrorCode.none
+NONE, REFUSED = ErrorCode.none, ErrorCode.policy_violation
 END = 7
 VERSIONS = {
     ApiKey.FETCH: (4, 12),
@@ -75,6 +111,17 @@ VERSIONS = {
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.DESCRIBE_CLUSTER: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+}
+# Changes, which it refuses.
+CHANGING = {
+    ApiKey.OFFSET_COMMIT: (5, 8),
+    ApiKey.CREATE_TOPICS: (4, 7),
+    ApiKey.DELETE_TOPICS: (1, 5),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.ELECT_LEADERS: (1, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 0),
 }
 
 
@@ -88,11 +135,13 @@ class FakeKafka:
         self._text = text
         first = text("topic")
         self.topics = [first, *(f"{first}-{it:04}" for it in range(1, topics))]
-        self.versions = dict(VERSIONS)
+        self.versions = {**VERSIONS, **CHANGING}
         self.calls: list[ApiKey] = []
         # Connections are accepted, and nothing is answered.
         self.is_silent = False
         self.is_reachable = True
+        # A partition moves.
+        self.is_moving = True
 
     async def connect(self, host: str, port: int) -> Any:
         """Connect to it."""
@@ -184,13 +233,21 @@ class FakeKafka:
             is_sensitive=True,
             synonyms=[],
         )
+        throttle = DescribeConfigsResourceResult(
+            name="leader.replication.throttled.rate",
+            value=self._text("1000"),
+            read_only=False,
+            config_source=2,
+            is_sensitive=False,
+            synonyms=[],
+        )
         (asked,) = request.resources
         result = DescribeConfigsResult(
             error_code=NONE,
             error_message=None,
             resource_type=asked.resource_type,
             resource_name=asked.resource_name,
-            configs=[config, secret],
+            configs=[config, secret, throttle],
         )
         return DescribeConfigsResponse(results=[result])
 
@@ -288,3 +345,85 @@ class FakeKafka:
         return FetchResponse(
             responses=[FetchableTopicResponse(topic=topic.topic, partitions=[row])]
         )
+
+    # ---- changes, all refused -------------------------------------------------------
+
+    def _create_topics(self, request: Any) -> Any:
+        rows = [
+            CreatableTopicResult(
+                name=it.name, error_code=REFUSED, error_message=self._text("message")
+            )
+            for it in request.topics
+        ]
+        return CreateTopicsResponse(topics=rows)
+
+    def _delete_topics(self, request: Any) -> Any:
+        rows = [
+            DeletableTopicResult(
+                name=it, error_code=REFUSED, error_message=self._text("message")
+            )
+            for it in request.topic_names
+        ]
+        return DeleteTopicsResponse(responses=rows)
+
+    def _create_partitions(self, request: Any) -> Any:
+        rows = [
+            CreatePartitionsTopicResult(
+                name=it.name, error_code=REFUSED, error_message=self._text("message")
+            )
+            for it in request.topics
+        ]
+        return CreatePartitionsResponse(results=rows)
+
+    def _incremental_alter_configs(self, request: Any) -> Any:
+        rows = [
+            AlterConfigsResourceResponse(
+                error_code=REFUSED,
+                error_message=self._text("message"),
+                resource_type=it.resource_type,
+                resource_name=it.resource_name,
+            )
+            for it in request.resources
+        ]
+        return IncrementalAlterConfigsResponse(responses=rows)
+
+    def _elect_leaders(self, request: Any) -> Any:
+        row = PartitionResult(
+            partition_id=0, error_code=REFUSED, error_message=self._text("message")
+        )
+        found = ReplicaElectionResult(topic=self.topics[0], partition_result=[row])
+        return ElectLeadersResponse(replica_election_results=[found])
+
+    def _alter_partition_reassignments(self, request: Any) -> Any:
+        row = ReassignablePartitionResponse(
+            partition_index=0, error_code=REFUSED, error_message=self._text("message")
+        )
+        found = ReassignableTopicResponse(name=self.topics[0], partitions=[row])
+        return AlterPartitionReassignmentsResponse(
+            error_code=NONE, error_message=None, responses=[found]
+        )
+
+    def _list_partition_reassignments(self, request: Any) -> Any:
+        row = OngoingPartitionReassignment(
+            partition_index=0, replicas=[0, 1], adding_replicas=[1]
+        )
+        found = OngoingTopicReassignment(name=self.topics[0], partitions=[row])
+        topics = [found] if self.is_moving else []
+        return ListPartitionReassignmentsResponse(
+            error_code=NONE, error_message=None, topics=topics
+        )
+
+    def _offset_commit(self, request: Any) -> Any:
+        topics = [
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=it.partition_index, error_code=REFUSED
+                    )
+                    for it in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return OffsetCommitResponse(topics=topics)

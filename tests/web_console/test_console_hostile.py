@@ -29,7 +29,10 @@ HOSTILE = {
     "long": "<b>" * 5_000,
     "quoted": "`${alert(1)}`\n\tx",
 }
-TARGETS = ("cluster", "broker", "topics", "topic", "records", "groups", "group")
+TARGETS = (
+    *("cluster", "broker", "topics", "topic", "records", "groups", "group"),
+    "reassignments",
+)
 
 
 def addresses(topic: str, group: str) -> dict[str, str]:
@@ -175,7 +178,7 @@ async def test_only_loopback_names_are_answered(
     ("target", "host", "method", "status"),
     [
         ("/clusters/0/cluster", "localhost", "GET", 200),
-        ("/clusters/0/cluster", "localhost", "POST", 405),
+        ("/clusters/0/cluster", "localhost", "POST", 403),
         ("/nothing", "localhost", "GET", 404),
         ("/", "localhost", "GET", 307),
         ("/", "evil.example", "GET", 421),

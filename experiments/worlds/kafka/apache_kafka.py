@@ -74,6 +74,8 @@ def java() -> Path:
 
 def class_of(program: str, version: str) -> str:
     """Return the class that the shell script ``program`` of a version starts."""
+    if program == "kafka-configs" and version >= "4.4":
+        return _TOOLS + "ConfigCommand"
     known = _CLASSES[program]
     return known[version >= "4"] if isinstance(known, tuple) else known
 
