@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -24,13 +25,19 @@ from doorkeeper.shared import CONFIG_FILE, failing, refusing
     type=CONFIG_FILE,
     help="Kafka's client.properties, for TLS and SASL; of all clusters.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="An IP address.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
     default=8080,
     show_default=True,
     help="0: any that is free.",
+)
+@click.option(
+    "--password-file",
+    type=CONFIG_FILE,
+    help="Ask for the password in this file's first line; needed beyond loopback. Or "
+    "set DOORKEEPER_CONSOLE_PASSWORD.",
 )
 @click.option(
     "--allow-changes",
@@ -42,6 +49,7 @@ def console(
     command_config: Path | None,
     host: str,
     port: int,
+    password_file: Path | None,
     *,
     allow_changes: bool,
 ) -> None:
@@ -54,10 +62,18 @@ def console(
     from doorkeeper.web_console import web_server
 
     with refusing(ConfigError):
-        address = web_server.loopback(host)
+        with failing(OSError, UnicodeError):
+            password = web_server.read_password(password_file, os.environ)
+        has_login = password is not None
+        address = web_server.listening_address(host, has_login=has_login)
         settings = {} if command_config is None else read_properties(command_config)
         with failing(OSError):
             listener = web_server.bound(address, port)
         web_server.run(
-            listener, clusters, settings, click.echo, allow_changes=allow_changes
+            listener,
+            clusters,
+            settings,
+            click.echo,
+            allow_changes=allow_changes,
+            password=password,
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from logging import getLogger
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
 import trio
@@ -22,6 +22,7 @@ from doorkeeper.web_console.actions import ACTIONS
 from doorkeeper.web_console.change import Action, Change, Form, Outcome, Refused
 from doorkeeper.web_console.cluster_view import ClusterView
 from doorkeeper.web_console.guard import LOOPBACK_NAMES, Guard
+from doorkeeper.web_console.login import Password, TooManyAttempts
 from doorkeeper.web_console.pages import PAGES, SOURCES, Content, NoSuchPage, reason
 from doorkeeper.web_console.rendering import TEMPLATES, Exact, environment, link
 from doorkeeper.web_console.sessions import Sessions
@@ -38,6 +39,8 @@ _FORM_FIELDS_MAX: Final = 20
 _FORM_TYPE: Final = "application/x-www-form-urlencoded"
 _BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _TOO_LARGE = 400, 403, 404, 413
 _BAD_GATEWAY, _TIMEOUT = 502, 504
+_SEE_OTHER, _TOO_MANY = 303, 429
+_Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class _BadForm(Exception):
@@ -48,23 +51,30 @@ class Console:
     """Answers requests about some clusters."""
 
     def __init__(
-        self, views: Sequence[ClusterView], *, allow_changes: bool = False
+        self,
+        views: Sequence[ClusterView],
+        *,
+        allow_changes: bool = False,
+        password: Password | None = None,
     ) -> None:
         self._views = views
         self._allow_changes = allow_changes
-        self._sessions = Sessions()
+        self._password = password
+        self._sessions = Sessions(has_login=password is not None)
         self._environment = environment()
         self._turns = trio.CapacityLimiter(_AT_ONCE)
         self._style = (TEMPLATES / "console.css").read_text(encoding="utf-8")
 
-    def app(self, hosts: frozenset[str] = LOOPBACK_NAMES) -> ASGIApp:
-        """Return the application, which answers requests for ``hosts``."""
+    def app(self, hosts: frozenset[str] | None = LOOPBACK_NAMES) -> ASGIApp:
+        """Return the application, which answers requests for ``hosts``, or for any."""
         change = "/clusters/{number:int}/change/{action}"
         routes = [
-            Route("/", self._home),
+            Route("/", self._inside(self._home)),
             Route("/console.css", self._stylesheet),
-            Route(change, self._change, methods=["GET", "POST"]),
-            Route("/clusters/{number:int}/{page}", self._page),
+            Route("/login", self._login, methods=["GET", "POST"]),
+            Route("/logout", self._logout, methods=["POST"]),
+            Route(change, self._inside(self._change), methods=["GET", "POST"]),
+            Route("/clusters/{number:int}/{page}", self._inside(self._page)),
         ]
         missing = {_NOT_FOUND: self._missing}
         return Guard(Starlette(routes=routes, exception_handlers=missing), hosts)
@@ -96,6 +106,63 @@ class Console:
             return self._render(name, request, number, content=content)
         return self._problem(request, _TIMEOUT, _SILENT, number)
 
+    # ---- the login ------------------------------------------------------------------
+
+    def _inside(self, answer: _Answer) -> _Answer:
+        """Return ``answer`` for open sessions, and the login's address for others."""
+
+        async def checked(request: Request) -> Response:
+            if self._sessions.is_open(request):
+                return await answer(request)
+            return RedirectResponse("/login", _SEE_OTHER)
+
+        return checked
+
+    async def _login(self, request: Request) -> Response:
+        if self._password is None:
+            return RedirectResponse("/", _SEE_OTHER)
+        if request.method != "POST":
+            return self._render("login", request, content={"why": ""})
+        given = await self._own_form(request)
+        if isinstance(given, Response):
+            return given
+        address = request.client.host if request.client else ""
+        try:
+            is_right = self._password.is_right(given.get("password", ""), address)
+        except TooManyAttempts:
+            logger.warning("logins are refused", extra=fields(client=address))
+            content = {"why": "too many attempts have failed: try again in a minute"}
+            return self._render("login", request, None, _TOO_MANY, content)
+        if not is_right:
+            logger.warning("login has failed", extra=fields(client=address))
+            content = {"why": "this is not the password"}
+            return self._render("login", request, None, _FORBIDDEN, content)
+        logger.info("logged in", extra=fields(client=address))
+        response = RedirectResponse("/", _SEE_OTHER)
+        self._sessions.end(request)
+        self._sessions.keep(request, response, self._sessions.open())
+        return response
+
+    async def _logout(self, request: Request) -> Response:
+        given = await self._own_form(request)
+        if isinstance(given, Response):
+            return given
+        self._sessions.end(request)
+        return RedirectResponse("/login", _SEE_OTHER)
+
+    async def _own_form(
+        self, request: Request, number: int | None = None
+    ) -> Mapping[str, str] | Response:
+        """Return the fields of a form of the request's session, or a refusal."""
+        try:
+            given = await _form_of(request)
+        except _BadForm as error:
+            return self._problem(request, _TOO_LARGE, str(error), number)
+        if not self._sessions.owns(request, given.get("token", "")):
+            why = "the form is not of this session: go back, and load its page again"
+            return self._problem(request, _FORBIDDEN, why, number)
+        return given
+
     # ---- changes --------------------------------------------------------------------
 
     async def _change(self, request: Request) -> Response:
@@ -109,14 +176,10 @@ class Console:
         if request.method != "POST":
             given: Mapping[str, str] = request.query_params
             return await self._prepare(request, number, ACTIONS[name], given)
-        try:
-            given = await _form_of(request)
-        except _BadForm as error:
-            return self._problem(request, _TOO_LARGE, str(error), number)
-        if not self._sessions.owns(request, given.get("token", "")):
-            why = "the form is not of this session: go back, and load its page again"
-            return self._problem(request, _FORBIDDEN, why, number)
-        return await self._prepare(request, number, ACTIONS[name], given, is_asked=True)
+        form = await self._own_form(request, number)
+        if isinstance(form, Response):
+            return form
+        return await self._prepare(request, number, ACTIONS[name], form, is_asked=True)
 
     async def _prepare(
         self,
@@ -211,10 +274,11 @@ class Console:
             status=status,
             offered=self._offered(name, number, query),
             token=self._sessions.token(session),
+            has_logout=self._sessions.has_login and name != "login",
             **content,
         )
         response = HTMLResponse(text, status_code=status)
-        if self._allow_changes:
+        if self._allow_changes or self._sessions.has_login:
             self._sessions.keep(request, response, session)
         return response
 

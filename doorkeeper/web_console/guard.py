@@ -37,9 +37,13 @@ _HEADERS: Final = (
 
 
 class Guard:
-    """Answers requests for ``hosts`` only, and adds the headers to every answer."""
+    """Answers requests for ``hosts`` only, and adds the headers to every answer.
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+    None: for any host, which needs a login. A browser keeps the cookie of a session
+    for the name that it logged in under, so another name shows nothing.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
         self._app = app
         self._hosts = hosts
 
@@ -67,7 +71,9 @@ class Guard:
         if len(hosts) != 1:
             return False
         found = _HOST.fullmatch(hosts[0].lower())
-        return found is not None and found.group(1) in self._hosts
+        if found is None:
+            return False
+        return self._hosts is None or found.group(1) in self._hosts
 
 
 def _is_own_form(headers: Headers) -> bool:

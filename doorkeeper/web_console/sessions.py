@@ -3,6 +3,9 @@
 A session is a random name in a cookie. A form carries its token, an HMAC of that name,
 so another site, which cannot read pages, can send no form (CSRF). SameSite keeps the
 cookie from other sites' requests besides, and `guard` compares the Origin.
+
+With a login a session is open once the password was given with it, under a new name:
+a name that another has put into the browser opens nothing.
 """
 
 from __future__ import annotations
@@ -13,22 +16,52 @@ import re
 import secrets
 from typing import Final
 
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
+# Time without a request after which an open session ends.
+IDLE_S: Final = 43_200.0
+_OPEN_MAX: Final = 100
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 class Sessions:
     """The sessions of one process; they end with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_login: bool = False) -> None:
+        self.has_login = has_login
         self._secret = secrets.token_bytes(32)
+        # Instants of the newest request of each open session, oldest first.
+        self._open: dict[str, float] = {}
 
     def of(self, request: Request) -> str:
         """Return the session of a request, a new one if it has none."""
         found = request.cookies.get(_cookie(request), "")
         return found if _ID.fullmatch(found) else secrets.token_urlsafe(32)
+
+    def is_open(self, request: Request) -> bool:
+        """Return whether a request may see pages."""
+        if not self.has_login:
+            return True
+        session, now_s = self.of(request), trio.current_time()
+        newest_s = self._open.pop(session, None)
+        if newest_s is None or newest_s <= now_s - IDLE_S:
+            return False
+        self._open[session] = now_s
+        return True
+
+    def open(self) -> str:
+        """Open a session, in place of the oldest one if there are many."""
+        session = secrets.token_urlsafe(32)
+        self._open[session] = trio.current_time()
+        if len(self._open) > _OPEN_MAX:
+            del self._open[next(iter(self._open))]
+        return session
+
+    def end(self, request: Request) -> None:
+        """Close the session of a request."""
+        self._open.pop(self.of(request), None)
 
     def token(self, session: str) -> str:
         """Return the token of a session's forms."""

@@ -1,4 +1,4 @@
-"""The console as a process: Hypercorn on a loopback address, until a signal."""
+"""The console as a process: Hypercorn on one address, until a signal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, Final
 
 import trio
@@ -22,7 +23,9 @@ from broker.protocol.errors import ConfigError
 from doorkeeper.web_console.app import Console
 from doorkeeper.web_console.cluster_view import ClusterView
 from doorkeeper.web_console.guard import LOOPBACK_NAMES
+from doorkeeper.web_console.login import LENGTH_MIN, Password
 
+PASSWORD_VARIABLE: Final = "DOORKEEPER_CONSOLE_PASSWORD"
 _BACKLOG: Final = 100
 _GRACE_S: Final = 3.0
 # Of the clients: a broker that is away is given up within the limit of a page.
@@ -34,20 +37,39 @@ _CLIENT_SETTINGS: Final[Mapping[str, object]] = {
 }
 
 
-def loopback(host: str) -> str:
-    """Return the address of a loopback host; raises `ConfigError` for others."""
+def listening_address(host: str, *, has_login: bool) -> str:
+    """Return the address of a host; raises `ConfigError` for names.
+
+    Addresses beyond loopback need a login.
+    """
     if host == "localhost":
         return "127.0.0.1"
     try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
+        found = ipaddress.ip_address(host)
     except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        expected = (
-            "a loopback address: the console has no login, and listens on no other"
-        )
+        raise ConfigError("--host", host, "an IP address, or localhost") from None
+    if not (found.is_loopback or has_login):
+        expected = "a loopback address: others need a login (--password-file)"
         raise ConfigError("--host", host, expected)
     return host
+
+
+def read_password(file: Path | None, environ: Mapping[str, str]) -> Password | None:
+    """Return the password of a file's first line, or of the environment.
+
+    None without either. Raises `ConfigError` if it is too short, and `OSError`.
+    """
+    name, given = "--password-file", environ.get(PASSWORD_VARIABLE)
+    if file is not None:
+        given = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+    elif given is None:
+        return None
+    else:
+        name = PASSWORD_VARIABLE
+    if len(given) < LENGTH_MIN:
+        # Not the value: it is a secret.
+        raise ConfigError(name, "(hidden)", f"at least {LENGTH_MIN} characters")
+    return Password(given)
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -65,13 +87,14 @@ def run(
     report: Callable[[str], object],
     *,
     allow_changes: bool = False,
+    password: Password | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; a second signal ends the process at once.
 
     ``clusters`` are bootstrap addresses. Raises `ConfigError`.
     """
     _log_changes()
-    trio.run(_run, listener, clusters, settings, report, allow_changes)
+    trio.run(_run, listener, clusters, settings, report, allow_changes, password)
 
 
 def _log_changes() -> None:
@@ -89,6 +112,7 @@ async def _run(
     settings: Mapping[str, str],
     report: Callable[[str], object],
     allow_changes: bool,
+    password: Password | None,
 ) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -101,8 +125,9 @@ async def _run(
         histories = [it.keep_history for it in views]
         await stack.enter_async_context(background(*histories))
         # ASGI's types have two authors.
-        console = Console(views, allow_changes=allow_changes)
-        app: Any = console.app(LOOPBACK_NAMES | {shown})
+        console = Console(views, allow_changes=allow_changes, password=password)
+        is_loopback = ipaddress.ip_address(host).is_loopback
+        app: Any = console.app(LOOPBACK_NAMES | {shown} if is_loopback else None)
         await _serve(
             app, listener, lambda: report(f"console on http://{shown}:{port}/")
         )

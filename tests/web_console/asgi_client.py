@@ -123,6 +123,7 @@ async def get(
     host: str | None = "localhost:8080",
     method: str = "GET",
     body: bytes = b"",
+    address: str = "127.0.0.1",
     **headers_given: str,
 ) -> Answer:
     """Send one request; headers are keywords."""
@@ -143,7 +144,7 @@ async def get(
         "query_string": parts.query.encode(),
         "root_path": "",
         "headers": headers,
-        "client": ("127.0.0.1", 1),
+        "client": (address, 1),
         "server": ("127.0.0.1", 8080),
         "state": {},
     }
@@ -173,12 +174,13 @@ async def post(
     origin: str | None = "http://localhost:8080",
     cookie: str | None = None,
     kind: str = FORM,
+    address: str = "127.0.0.1",
 ) -> Answer:
     """Send a form, as a browser does that has received ``cookie``."""
     given = {"origin": origin, "cookie": cookie, "content_type": kind}
     headers = {name: value for name, value in given.items() if value is not None}
     body = urlencode(form).encode()
-    return await get(app, target, method="POST", body=body, **headers)
+    return await get(app, target, method="POST", body=body, address=address, **headers)
 
 
 async def carry_out(app: ASGIApp, action: str, **values: str) -> Answer:

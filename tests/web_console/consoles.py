@@ -15,6 +15,8 @@ from broker.client.background import background
 from broker.client.network_client import Connect
 from doorkeeper.web_console.app import Console
 from doorkeeper.web_console.cluster_view import ClusterView
+from doorkeeper.web_console.guard import LOOPBACK_NAMES
+from doorkeeper.web_console.login import Password
 from tests.web_console.fake_kafka import FakeKafka
 
 
@@ -25,6 +27,7 @@ async def console_of(
     *,
     keep_history: bool = False,
     allow_changes: bool = False,
+    password: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[ASGIApp]:
     """Yield the application for one cluster."""
@@ -32,7 +35,9 @@ async def console_of(
     async with opened as admin:
         view = ClusterView(bootstrap, admin)
         async with background(*([view.keep_history] if keep_history else [])):
-            yield Console([view], allow_changes=allow_changes).app()
+            kept = None if password is None else Password(password)
+            console = Console([view], allow_changes=allow_changes, password=kept)
+            yield console.app(LOOPBACK_NAMES if kept is None else None)
 
 
 @asynccontextmanager

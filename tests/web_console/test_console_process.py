@@ -53,9 +53,10 @@ def test_a_console_serves_two_clusters_until_sigterm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--host", "0.0.0.0"), "the console has no login"),
-        (("--host", "::"), "the console has no login"),
-        (("--host", "example.org"), "the console has no login"),
+        (("--host", "0.0.0.0"), "others need a login"),
+        (("--host", "::"), "others need a login"),
+        (("--host", "example.org"), "an IP address, or localhost"),
+        (("--password-file", "/dev/null"), "at least 8 characters"),
         (("--bootstrap", "nonsense"), "bootstrap.servers"),
     ],
 )
