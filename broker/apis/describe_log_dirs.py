@@ -4,14 +4,13 @@ Versions: 1-5.
 
 Behaviour: every directory of ``log.dirs``, with the partitions that are asked for
 (null: all). A directory without any of them is listed too, without topics; so is one
-that is offline, with KAFKA_STORAGE_ERROR (KIP-112).
+that is offline, with KAFKA_STORAGE_ERROR (KIP-112). Sizes of its volume are -1 then.
 
 Version notes: v2 is flexible, v3 adds an error of the whole, v4 sizes of volumes
 (KIP-827), v5 cordoned directories (KIP-1066).
 
-Left out: volume sizes, which are -1, the protocol's value for unknown; future replicas,
-since replicas are not moved between directories; ``cordoned.log.dirs``, so no directory
-is cordoned.
+Left out: future replicas, since replicas are not moved between directories;
+``cordoned.log.dirs``, so no directory is cordoned.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from broker.apis.common.access import on_cluster
 from broker.apis.common.api import Api
 from broker.apis.common.collecting import in_order
 from broker.authorization.acls import AclOperation
+from broker.disk.storage import Volume
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -36,6 +36,8 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import Pace, in_steps, preempt
+
+_UNKNOWN: Final = Volume(-1, -1)
 
 
 async def handle(
@@ -76,18 +78,26 @@ async def _row(
                 is_future_key=False,
             )
         )
+    is_offline = directory in broker.log_dirs.offline
+    volume = _UNKNOWN if is_offline else _volume(directory, broker)
     return DescribeLogDirsResult(
-        error_code=ErrorCode.kafka_storage_error
-        if directory in broker.log_dirs.offline
-        else ErrorCode.none,
+        error_code=ErrorCode.kafka_storage_error if is_offline else ErrorCode.none,
         log_dir=directory,
         topics=[
             DescribeLogDirsTopic(name=name, partitions=found)
             for name, found in topics.items()
         ],
-        total_bytes=-1,
-        usable_bytes=-1,
+        total_bytes=volume.total_bytes,
+        usable_bytes=volume.usable_bytes,
     )
+
+
+def _volume(directory: str, broker: Broker) -> Volume:
+    try:
+        return broker.storage.volume(directory)
+    except OSError:
+        # The next access to a file there decides whether it is offline.
+        return _UNKNOWN
 
 
 API: Final = Api(

@@ -144,6 +144,8 @@ class Peer:
             return known.setdefault(value, f"{field} {len(known) + 1}")
         if field in _TEXTS and value:
             return "a text"
+        if field == "usable_bytes" and value > 0:
+            return "a size"
         if field == "log_append_time" and value is not None:
             return "a time"
         return _scalar(value)

@@ -82,6 +82,15 @@ def test_lag_of_many_partitions_lets_others_run_in_between() -> None:
     assert longest <= 32
 
 
+def described(world: World) -> dict[str, tuple[int, int, int]]:
+    """Return the error and the sizes of each volume, as clients receive them."""
+    answer = world.send(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
+    return {
+        row.log_dir: (row.error_code, row.total_bytes, row.usable_bytes)
+        for row in answer.results
+    }
+
+
 def test_sizes_of_directories_are_those_of_their_logs() -> None:
     world = World({"log.dirs": "/a,/b"})
     for name in ("t", "u", "v"):
@@ -97,6 +106,7 @@ def test_sizes_of_directories_are_those_of_their_logs() -> None:
         assert found["doorkeeper_log_volume_total_bytes", label] == 1 << 40
         usable = found["doorkeeper_log_volume_usable_bytes", label]
         assert 0 < usable < 1 << 40
+        assert described(world)[home] == (0, 1 << 40, usable)
         assert found["kafka_log_logmanager_logdirectoryoffline", label] == 0
 
 
@@ -115,6 +125,7 @@ def test_an_offline_directory_has_no_sizes_and_its_partitions_no_leader() -> Non
     assert found[(offline,)] == len(in_a) > 0
     assert ("doorkeeper_log_directory_bytes", ("logDirectory", "/a")) not in found
     assert ("doorkeeper_log_directory_bytes", ("logDirectory", "/b")) in found
+    assert described(world)["/a"] == (ErrorCode.kafka_storage_error, -1, -1)
 
 
 def test_each_flush_is_counted_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
