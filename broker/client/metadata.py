@@ -70,7 +70,6 @@ class Metadata:
         self._refusal: KafkaError | None = None
         self._topics: set[str] = set()
         self._failures = 0
-        self._refusal = None
         self._answered_s = float("-inf")
         self._stale = Signal()
         self.changes = Changes()
