@@ -88,12 +88,12 @@ class BrokerSection(Section):
 
 
 class Limits(Section):
-    """When a run is over, and when a round is discarded.
+    """When a run is over, and when it is discarded.
 
-    A round is discarded, with the runs of all arms, if the generator took up requests
-    later than ``lateness_p99_ms``; a round of a session also if the generator was
-    without its CPU for that long at once. The round is then replayed, up to ``retries``
-    times. Nothing that a broker did discards a run. ``timeout_ms`` is the client's
+    A run is discarded if the generator took up requests later than ``lateness_p99_ms``;
+    a run of a session also if the generator was without its CPU for that long at once.
+    It is then repeated, up to ``retries`` times; in vain, the round is discarded for
+    all arms. Nothing that a broker did discards a run. ``timeout_ms`` is the client's
     ``request.timeout.ms``; ``drain_s`` is how long a run waits for answers after the
     last arrival. Where loads are shares of a machine, the lateness and ``drain_s`` are
     in nominal time, as the load is.

@@ -4,9 +4,9 @@ A *session* of an experiment with ``[sessions]`` keeps the processes of all arms
 for all its rounds, where the world measures a machine. Everywhere else each run has its
 own processes, or none, and a block is a session of one round.
 
-A round is discarded if the generator was late, or without its CPU, in the run of any
-arm: the runs of all arms are then marked, and the round is replayed (`Rounds`). In
-computed worlds there is no such generator.
+A run whose generator was late, or without its CPU, is discarded and repeated at once
+(`Rounds`). If none of its tries is undisturbed the round is discarded: the runs of all
+arms. In computed worlds there is no such generator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,43 +62,39 @@ Started = Callable[[Trial], None]
 class Rounds:
     """The rounds that were run, and which of their runs are discarded.
 
-    ``tries`` is how often a round is run at most.
+    ``tries`` is how often a run is tried at most. Repeating the disturbed run alone
+    keeps the arms of a round within seconds. If the whole round were repeated, ten arms
+    of which each is disturbed once in three runs would need 58 rounds for one.
     """
 
     tries: int
     discarded: dict[str, str] = field(default_factory=dict)
-    _tried: Counter[str] = field(default_factory=Counter)
 
     def run(self, trials: Sequence[Trial], run: Callable[[Trial], _Verdict]) -> None:
-        """Run a round until its generator was on time and no run failed.
-
-        A run that failed is repeated by itself: its failure discards no other run.
-        """
-        standing: dict[str, Trial] = {}
-        pending = list(trials)
-        for _ in range(self.tries):
-            failed, fault = [], ""
-            for trial in pending:
-                number = trial.attempt + self._tried[trial.stem]
-                self._tried[trial.stem] += 1
-                tried = standing[trial.stem] = replace(trial, attempt=number)
+        """Run a round, each arm until its generator was on time and it did not fail."""
+        standing: list[Trial] = []
+        for trial in trials:
+            fault = ""
+            for again in range(self.tries):
+                tried = replace(trial, attempt=trial.attempt + again)
                 verdict = run(tried)
-                if verdict.generator:
-                    fault = f"{DISCARDED}: {verdict.generator} (arm {trial.arm.name})"
-                    break
-                if verdict.failed:
-                    failed.append(trial)
+                fault = verdict.generator and (
+                    f"{DISCARDED}: {verdict.generator} (arm {trial.arm.name})"
+                )
+                if fault:
+                    self.discarded[tried.run_id] = fault
+                else:
+                    standing.append(tried)
+                    if not verdict.failed:
+                        break
             if fault:
-                self.discarded |= {it.run_id: fault for it in standing.values()}
-                standing.clear()
-            pending = list(trials) if fault else failed
-            if not pending:
+                self.discarded |= {it.run_id: fault for it in standing}
                 return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verdict:
-    """Why the generator discards the round of a run, if so; whether the run failed."""
+    """Why the generator discards a run, if so; whether the run failed."""
 
     generator: str = ""
     failed: bool = False
@@ -294,7 +289,7 @@ def _runner(world: str) -> UnitRunner:
 
 
 def _marked(outcome: Outcome, rounds: Rounds) -> Outcome:
-    """Return an outcome that does not count if its round was discarded.
+    """Return an outcome that does not count if it or its round was discarded.
 
     A run that failed for another reason states that first.
     """

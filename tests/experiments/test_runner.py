@@ -295,7 +295,7 @@ def late(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
     return result
 
 
-def test_a_round_with_a_late_run_is_kept_discarded_and_replayed(tmp_path: Path) -> None:
+def test_a_late_run_is_kept_discarded_and_repeated(tmp_path: Path) -> None:
     missing = run(tmp_path, FakeWorld(late))
     runs = manifest(tmp_path)["runs"]
     of_block = [each for each in runs if each["block"] == 1]
@@ -305,7 +305,6 @@ def test_a_round_with_a_late_run_is_kept_discarded_and_replayed(tmp_path: Path) 
         ("b001-wfq-t1", True),
     ]
     why = "discarded: generator late: p99 3.00 ms > 1 ms (arm wfq)"
-    # The runs before it go with it, and all arms are replayed.
     assert {each["reason"] for each in of_block if not each["valid"]} <= {
         why,
         "broker ended with 3",
