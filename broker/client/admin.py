@@ -82,8 +82,8 @@ _NO_OFFSET: Final = -1
 class ClusterDescription(NamedTuple):
     """A cluster; ``controller_id`` is -1 if there is none or it is not known.
 
-    With ``has_quorum`` the controller is the leader of a KRaft quorum, which need not
-    be one of the brokers.
+    With ``has_quorum`` the controller is the leader of a metadata quorum. Under KRaft
+    it need not be one of the brokers. A single Doorkeeper leads a quorum of its own.
     """
 
     cluster_id: str | None
@@ -155,7 +155,7 @@ class KafkaAdmin(AdminChanges):
         )
 
     async def _quorum_leader(self) -> int | None:
-        """Return the leader of the KRaft quorum, None where there is no quorum.
+        """Return the leader of the metadata quorum, None where there is no quorum.
 
         Under KRaft the controller that Metadata and DescribeCluster name is any broker
         that is alive (``KRaftMetadataCache.getRandomAliveBroker``).
@@ -168,6 +168,8 @@ class KafkaAdmin(AdminChanges):
             if error.code is ErrorCode.unsupported_version:
                 return None
             raise
+        if answer.error_code is ErrorCode.unsupported_version:
+            return None
         found = [it.leader_id for topic in answer.topics for it in topic.partitions]
         is_answered = answer.error_code is ErrorCode.none
         return found[0] if is_answered and found else -1

@@ -58,6 +58,17 @@ class BrokerRack(NamedTuple):
     rack: str | None = None
 
 
+class Quorum(NamedTuple):
+    """The metadata quorum of a cluster of one: its only voter is the leader.
+
+    ``epoch`` grows with each start, ``end_offset`` with each stored change.
+    """
+
+    leader: int
+    epoch: int
+    end_offset: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
     """A topic to create, checked already; ``assignment`` is replicas by partition."""
@@ -319,6 +330,9 @@ class ControllerApi(Protocol):
 
     def check_is_controller(self) -> None:
         """Raise NOT_CONTROLLER unless this broker decides for the cluster."""
+
+    def quorum(self) -> Quorum:
+        """Return the metadata quorum; raise UNSUPPORTED_VERSION if there is none."""
 
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int

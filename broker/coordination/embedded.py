@@ -141,6 +141,11 @@ class EmbeddedMembership(SingleNodeMembership):
         """The number of starts of this broker."""
         return self._registry.state.broker_epoch
 
+    @property
+    def generation(self) -> int:
+        """The number of changes of the registry."""
+        return self._registry.state.generation
+
     def open(self, broker: CoordinatedBroker) -> None:
         """Lead everything, as a controller does at a start."""
         self.broker = self.replicas.broker = broker

@@ -10,7 +10,7 @@ from uuid import UUID
 from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.elections import ElectionType
-from broker.coordination.coordinator import BrokerRack, CoordinatedBroker
+from broker.coordination.coordinator import BrokerRack, CoordinatedBroker, Quorum
 from broker.observation.metric import PIECE, Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
@@ -30,6 +30,11 @@ class SingleNodeMembership(ABC):
     @abstractmethod
     def broker_epoch(self) -> int:
         """The epoch of the broker's present life."""
+
+    @property
+    def generation(self) -> int:
+        """The number of changes stored: none."""
+        return 0
 
     async def present_epoch(self) -> int:
         """Return it: it is there from the start."""
@@ -97,6 +102,13 @@ class SingleNodeController:
     def check_is_controller(self) -> None:
         """There is no other."""
         return
+
+    def quorum(self) -> Quorum:
+        """Return this broker as its only voter; each start is an epoch."""
+        membership = self._membership
+        return Quorum(
+            membership.broker_id, membership.broker_epoch, membership.generation
+        )
 
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int

@@ -13,6 +13,20 @@ from tests.kafka.conftest import Tools
 pytestmark = pytest.mark.kafka
 
 
+def test_kafka_metadata_quorum_describes_the_only_voter(tools: Tools) -> None:
+    command = ("kafka-metadata-quorum", "--bootstrap-server", tools.bootstrap)
+    told = tools.offline(*command, "describe", "--status").lines
+    found = dict(re.split(r":\s+", line, maxsplit=1) for line in told)
+    assert found["LeaderId"] == "0"
+    assert int(found["LeaderEpoch"]) > 0
+    assert int(found["HighWatermark"]) > 0
+    assert found["MaxFollowerLag"] == "0"
+    assert '"id": 0' in found["CurrentVoters"] or found["CurrentVoters"] == "[0]"
+    assert found["CurrentObservers"] == "[]"
+    told = tools.offline(*command, "describe", "--replication").lines
+    assert [line.split()[-1] for line in told] == ["Status", "Leader"]
+
+
 def test_kafka_topics_creates_describes_grows_and_deletes(tools: Tools) -> None:
     create = ("kafka-topics", "--create", "--topic", "life")
     told = tools(*create, "--partitions", "3", "--config", "retention.ms=100000")

@@ -189,6 +189,29 @@ def test_create_partitions(peer: Peer) -> None:
 
 
 @same_answers
+def test_describe_quorum(peer: Peer) -> None:
+    for version in versions(ApiKey.DESCRIBE_QUORUM):
+        for wanted in (
+            [("__cluster_metadata", [0])],
+            [("__cluster_metadata", [1])],
+            [("__cluster_metadata", [0, 1])],
+            [("__cluster_metadata", [0, 0])],
+            [("__cluster_metadata", []), ("described", [0, 5])],
+            [("__cluster_metadata", [0]), ("__cluster_metadata", [0])],
+            [("", [-1])],
+            [],
+        ):
+            topics = [
+                {
+                    "topic_name": name,
+                    "partitions": [{"partition_index": index} for index in indexes],
+                }
+                for name, indexes in wanted
+            ]
+            peer.send(ApiKey.DESCRIBE_QUORUM, version, topics=topics)
+
+
+@same_answers
 def test_delete_topics(peer: Peer) -> None:
     for version in versions(ApiKey.DELETE_TOPICS):
         topic(peer, f"gone-{version}")

@@ -76,6 +76,7 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         defaults,
         features,
         fences,
+        described_quorum,
     ):
         newer.compare(talk)
     wanted = {
@@ -357,6 +358,14 @@ def defaults(peer: Peer) -> None:
         )
     ]
     peer.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources, include_synonyms=True)
+
+
+def described_quorum(peer: Peer) -> None:
+    for version in (0, 1, 2):
+        for indexes in ([0], [1], [0, 1]):
+            partitions = [{"partition_index": index} for index in indexes]
+            wanted = {"topic_name": "__cluster_metadata", "partitions": partitions}
+            peer.send(ApiKey.DESCRIBE_QUORUM, version, topics=[wanted])
 
 
 def listed_transactions(peer: Peer) -> None:

@@ -43,6 +43,15 @@ def test_a_deleted_topic_is_gone_everywhere_and_may_come_again() -> None:
     with_members(scenario)
 
 
+def test_there_is_no_quorum_under_zookeeper() -> None:
+    async def scenario(members: Members) -> None:
+        for broker in members.alive:
+            answered = await members.ask(broker, ApiKey.DESCRIBE_QUORUM, 2, topics=[])
+            assert answered.error_code is ErrorCode.unsupported_version
+
+    with_members(scenario)
+
+
 def test_a_topic_is_deleted_from_a_broker_that_was_away() -> None:
     async def scenario(members: Members) -> None:
         await members.create("t")

@@ -19,6 +19,7 @@ from broker.controller.controller import KafkaController
 from broker.controller.decisions import Decisions
 from broker.controller.elections import ElectionType
 from broker.coordination.controller_events import ControllerState
+from broker.coordination.coordinator import Quorum
 from broker.coordination.zookeeper.governing import Governing
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.known_topics import known_leader
@@ -40,6 +41,13 @@ class ZooKeeperController:
     def check_is_controller(self) -> None:
         """Raise NOT_CONTROLLER unless this broker is."""
         self._governing()
+
+    def quorum(self) -> Quorum:
+        """Refuse: ZooKeeper elects the controller."""
+        raise KafkaError(
+            ErrorCode.unsupported_version,
+            "The cluster is under ZooKeeper and has no metadata quorum.",
+        )
 
     def _governing(self) -> Governing:
         governing = self._member.governing

@@ -40,6 +40,7 @@ _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-get-offsets": _TOOLS + "GetOffsetShell",
     "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
     "kafka-log-dirs": _TOOLS + "LogDirsCommand",
+    "kafka-metadata-quorum": _TOOLS + "MetadataQuorumCommand",
     "kafka-producer-perf-test": _TOOLS + "ProducerPerformance",
     "kafka-reassign-partitions": _TOOLS + "reassign.ReassignPartitionsCommand",
     "kafka-server-start": "kafka.Kafka",

@@ -102,6 +102,11 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": [0, 9]}]},
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
     ApiKey.LIST_CONFIG_RESOURCES: {"resource_types": [2, 4]},
+    ApiKey.DESCRIBE_QUORUM: {
+        "topics": [
+            {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+        ]
+    },
     ApiKey.DESCRIBE_CLUSTER: {"endpoint_type": 1},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"response_partition_limit": 10},
 }
