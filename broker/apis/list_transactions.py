@@ -19,7 +19,6 @@ from typing import Final
 
 from broker.apis.common.access import Check, allowed, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.patterns import full_matcher
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -29,6 +28,7 @@ from broker.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from broker.protocol.patterns import full_matcher
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from broker.transactions.transaction import Transaction
