@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Sequence
 from typing import Final
+from uuid import UUID
 
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.wire.varint import decode_varint
+from broker.protocol.wire.varint import decode_varint, encode_varint
 
 # Rewritten records have a version whose lengths are 16 bits.
 _STRING_BYTES_MAX: Final = 32_767
@@ -24,15 +26,47 @@ def classic_string(text: str | None) -> bytes:
     return struct.pack(">h", len(data)) + data
 
 
+def compact_bytes(data: bytes | None) -> bytes:
+    """Return bytes as flexible versions write them."""
+    return b"\0" if data is None else encode_varint(len(data) + 1) + data
+
+
+def compact_string(text: str | None) -> bytes:
+    """Return a string as flexible versions write it."""
+    return compact_bytes(None if text is None else text.encode())
+
+
+def compact_array(items: Sequence[bytes]) -> bytes:
+    """Return an array of written items as flexible versions write it."""
+    return encode_varint(len(items) + 1) + b"".join(items)
+
+
+def compact_int32s(numbers: Sequence[int]) -> bytes:
+    """Return an array of numbers as flexible versions write it."""
+    packed = struct.pack(f">{len(numbers)}i", *numbers)
+    return encode_varint(len(numbers) + 1) + packed
+
+
+def tagged_fields(fields: Iterable[tuple[int, bytes]] = ()) -> bytes:
+    """Return tagged fields, in the order of their tags."""
+    written = [
+        encode_varint(tag) + encode_varint(len(data)) + data for tag, data in fields
+    ]
+    return encode_varint(len(written)) + b"".join(written)
+
+
 class RecordReader:
-    """Reads fields, classic or compact as the value's version says."""
+    """Reads fields, classic or compact as the value's version says.
+
+    ``flexible``: of a tagged field, whose struct is compact and has no version.
+    """
 
     __slots__ = ("_at", "_data", "_flexible")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, *, flexible: bool = False) -> None:
         self._data = data
         self._at = 0
-        self._flexible = False
+        self._flexible = flexible
 
     def value_version(self, newest: int, flexible_from: int) -> int:
         """Return the version, which decides about the form of what follows."""
@@ -78,6 +112,15 @@ class RecordReader:
             return self._take(size).decode()
         except UnicodeDecodeError as fault:
             raise UnreadableRecord(str(fault)) from fault
+
+    def uuid(self) -> UUID:
+        """Return an id."""
+        return UUID(bytes=self._take(16))
+
+    def int32s(self) -> tuple[int, ...]:
+        """Return an array of numbers of 32 bits that must not be null."""
+        count = self.length()
+        return struct.unpack(f">{count}i", self._take(4 * count))
 
     def blob(self) -> bytes:
         """Return bytes."""

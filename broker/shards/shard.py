@@ -7,12 +7,15 @@ broker that leads the partition coordinates its objects.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Generic, TypeAlias, TypeVar
 
 E = TypeVar("E")
+R = TypeVar("R")
 
 Steps: TypeAlias = Iterator[None]
+# Steps with a result.
+InSteps: TypeAlias = Generator[None, None, R]
 
 
 class Shard(Generic[E]):

@@ -94,6 +94,10 @@ class Shards(Generic[E]):
                 self.unsettled.append(answers)
                 self._on_unsettled()
 
+    def wake(self) -> None:
+        """Wake the caller of `settle_some`, who also does other work."""
+        self._on_unsettled()
+
     def settle_some(self) -> bool:
         """Give some of the answers that are left; False if there are none."""
         if not self.unsettled:
