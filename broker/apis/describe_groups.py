@@ -3,7 +3,8 @@
 Versions: 0-6.
 
 Behaviour:
-- A group that is not there is described as Dead, without an error before v6.
+- A group that is not there, or is a consumer group (KIP-848), is described as Dead,
+  without an error before v6.
 - Metadata and protocol are told of a stable group only.
 - A request can be preempted between two groups.
 
@@ -65,14 +66,18 @@ async def _describe(request: Request, group_id: str, broker: Broker) -> Describe
         group = broker.groups.describe(group_id)
     except KafkaError as refused:
         return _row(group_id, error=refused.code)
-    if group is None and request.api_version >= _NOT_FOUND_SINCE:
+    if not isinstance(group, Group) and request.api_version >= _NOT_FOUND_SINCE:
         return _row(
             group_id,
             error=ErrorCode.group_id_not_found,
-            message=f"Group {group_id} not found.",
+            message=(
+                f"Group {group_id} not found."
+                if group is None
+                else f"Group {group_id} is not a classic group."
+            ),
             state=GroupState.DEAD.value,
         )
-    if group is None:
+    if not isinstance(group, Group):
         return _row(group_id, state=GroupState.DEAD.value)
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return _row(

@@ -7,7 +7,7 @@ Behaviour:
   ``__consumer_offsets`` are being read.
 
 Version notes:
-- v3 is flexible; v4 filters by state (KIP-518), v5 by type (KIP-848): all are classic.
+- v3 is flexible; v4 filters by state (KIP-518), v5 by type (KIP-848).
 
 Left out: nothing.
 """
@@ -20,7 +20,6 @@ from typing import Final
 from broker.apis.common.access import Check, allowed, allowed_on_cluster, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.groups.coordinator import CLASSIC
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -44,19 +43,18 @@ async def handle(
     shows_all = allowed_on_cluster(
         request, broker, AclOperation.DESCRIBE, logs_denial=False
     )
-    if types and CLASSIC not in types:
-        groups = iter(())
     return ListGroupsResponse(
         error_code=error,
         groups=[
             ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
+                group_state=group.state_name,
+                group_type=group.kind,
             )
             async for group in in_steps(groups)
-            if (not states or group.state.value.lower() in states)
+            if (not states or group.state_name.lower() in states)
+            and (not types or group.kind in types)
             and (
                 shows_all
                 or allowed(

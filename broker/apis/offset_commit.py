@@ -12,10 +12,10 @@ Behaviour:
 Version notes:
 - v2 to v4 carry a retention of their own (removed by KIP-211); v6 leader epochs
   (KIP-320); v7 static members (KIP-345); v8 is flexible; v9 says GROUP_ID_NOT_FOUND
-  where earlier ones say ILLEGAL_GENERATION (KIP-848); v10 names topics by id.
+  where earlier ones say ILLEGAL_GENERATION, and has the epochs of members of consumer
+  groups (KIP-848); v10 names topics by id.
 
-Left out: v0 (kept in ZooKeeper) and v1; member epochs of the new consumer protocol
-(KIP-848).
+Left out: v0 (kept in ZooKeeper) and v1.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from broker.requests.classifier import GROUP
 from broker.requests.request import Request
 from planes.slices import Pace, preempt
 
-_MISSING_GROUP_SINCE: Final = 9
+_MEMBER_EPOCHS_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 10
 # Offsets written and answered in one step.
 _OFFSETS_PER_BATCH: Final = 128
@@ -105,9 +105,11 @@ async def _commit(
     positions: dict[TopicPartition, Position],
 ) -> Outcomes:
     """Return what became of partitions that exist."""
+    knows_epochs = request.api_version >= _MEMBER_EPOCHS_SINCE
     missing = ErrorCode.illegal_generation
-    if request.api_version >= _MISSING_GROUP_SINCE:
+    if knows_epochs:
         missing = ErrorCode.group_id_not_found
+    known = {name: broker.metadata_cache.topic(name) for name, _ in positions}
     commit = CommitRequest(
         group_id=body.group_id,
         member_id=body.member_id,
@@ -116,6 +118,12 @@ async def _commit(
         retention_ms=to_ms(body.retention_time),
         positions=positions,
         missing_group_error=missing,
+        knows_member_epochs=knows_epochs,
+        topic_ids={
+            name: topic.topic_id
+            for name, topic in known.items()
+            if topic is not None and topic.topic_id is not None
+        },
     )
     try:
         waiting = broker.groups.offsets.commit(commit)

@@ -11,11 +11,11 @@ Version notes:
 - Before v2 an error of the group stands at each partition; from v2 on null topics mean
   all; v5 carries leader epochs (KIP-320); v6 is flexible; v7 can ask for stable
   offsets, which a commit under way makes UNSTABLE_OFFSET_COMMIT (KIP-447); v8 asks for
-  many groups at once (KIP-709); v10 names topics by id, unknown ones getting
+  many groups at once (KIP-709); v9 names the member, whose epoch is checked in consumer
+  groups (KIP-848); v10 names topics by id, unknown ones getting
   UNKNOWN_TOPIC_ID.
 
-Left out: v0 (kept in ZooKeeper); member epochs of the new consumer protocol (v9,
-KIP-848), which classic groups do not check.
+Left out: v0 (kept in ZooKeeper).
 """
 
 from __future__ import annotations
@@ -94,7 +94,12 @@ async def _of_group(
     request: Request, broker: Broker, group: OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponseGroup:
     error, fetched = await _fetch(
-        request, broker, group.group_id, await _targets(group.topics), stable
+        request,
+        broker,
+        group.group_id,
+        await _targets(group.topics),
+        stable,
+        (group.member_id, group.member_epoch),
     )
     topics = await by_topic(fetched.items(), _row_of_many)
     return OffsetFetchResponseGroup(
@@ -135,7 +140,10 @@ async def _of_group_by_ids(
             ids[name] = topic.topic_id
             async for index in pace.over(topic.partition_indexes):
                 targets[TopicPartition(name, index)] = None
-    error, fetched = await _fetch(request, broker, group.group_id, targets, stable)
+    member = (group.member_id, group.member_epoch)
+    error, fetched = await _fetch(
+        request, broker, group.group_id, targets, stable, member
+    )
     if error is not ErrorCode.none:
         return OffsetFetchResponseGroup(
             group_id=group.group_id, topics=(), error_code=error
@@ -157,8 +165,12 @@ async def _fetch(
     group_id: str,
     named: Iterable[TopicPartition] | None,
     stable: bool,
+    member: tuple[str | None, int] = (None, -1),
 ) -> tuple[ErrorCode, Fetched]:
-    """Return the error of the group, or its offsets; ``named`` None: all of them."""
+    """Return the error of the group, or its offsets; ``named`` None: all of them.
+
+    ``member`` is the sender in a consumer group, with its epoch.
+    """
     if not allowed(
         request, broker, AclOperation.DESCRIBE, ResourceType.GROUP, group_id
     ):
@@ -173,11 +185,13 @@ async def _fetch(
         else:
             targets = iter(named)
         while some := tuple(islice(targets, OFFSETS_PER_STEP)):
-            fetched |= offsets.fetch(group_id, some, require_stable=stable)
+            fetched |= offsets.fetch(
+                group_id, some, require_stable=stable, member=member
+            )
             await preempt()
         if not fetched:
             # The group's own error, if there is one.
-            fetched = offsets.fetch(group_id, (), require_stable=stable)
+            fetched = offsets.fetch(group_id, (), require_stable=stable, member=member)
     except KafkaError as refused:
         return refused.code, {}
     if broker.authorizer is not None:

@@ -8,6 +8,7 @@ Names, defaults and ranges are those of Kafka's ``ServerConfigs``,
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from broker.protocol.config_key import (
@@ -19,6 +20,7 @@ from broker.protocol.config_key import (
     long,
     optional_integer,
     optional_text,
+    text,
     words,
 )
 
@@ -244,6 +246,61 @@ GROUP_INITIAL_REBALANCE_DELAY_MS: Final = integer(
 )
 GROUP_MAX_SIZE: Final = integer(
     "group.max.size", INT_MAX, "The most members of a group.", low=1
+)
+GROUP_CONSUMER_SESSION_TIMEOUT_MS: Final = integer(
+    "group.consumer.session.timeout.ms",
+    45_000,
+    "The session of members of consumer groups.",
+    low=1,
+)
+GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: Final = integer(
+    "group.consumer.heartbeat.interval.ms",
+    5_000,
+    "The interval at which members of consumer groups are to send heartbeats.",
+    low=1,
+)
+GROUP_CONSUMER_MAX_SIZE: Final = integer(
+    "group.consumer.max.size", INT_MAX, "The most members of a consumer group.", low=1
+)
+# Kafka's classes, as its older releases have them in their files.
+ASSIGNOR_CLASSES: Final = MappingProxyType(
+    {
+        "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    }
+)
+GROUP_CONSUMER_ASSIGNORS: Final = words(
+    "group.consumer.assignors",
+    ("uniform", "range"),
+    "The assignors of consumer groups; the first is the default.",
+    choices=("uniform", "range", *ASSIGNOR_CLASSES),
+)
+GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = replace(
+    integer(
+        "group.consumer.assignment.interval.ms",
+        1_000,
+        "The shortest time between two assignments of a consumer group.",
+        low=0,
+    ),
+    internal=True,
+)
+GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: Final = replace(
+    integer(
+        "group.consumer.regex.refresh.interval.ms",
+        600_000,
+        "The longest time between two searches for the topics of regular expressions.",
+        low=10_000,
+    ),
+    internal=True,
+)
+GROUP_CONSUMER_MIGRATION_POLICY: Final = replace(
+    text(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "The kinds of groups with members that may turn into the other kind.",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    ),
+    internal=True,
 )
 OFFSET_METADATA_MAX_BYTES: Final = integer(
     "offset.metadata.max.bytes", 4096, "The largest metadata of a committed offset."

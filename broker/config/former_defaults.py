@@ -9,6 +9,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from broker.config.cluster import (
+    ASSIGNOR_CLASSES,
+    GROUP_CONSUMER_ASSIGNORS,
+    GROUP_CONSUMER_MIGRATION_POLICY,
+)
 from broker.config.storage import (
     LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     NUM_RECOVERY_THREADS_PER_DATA_DIR,
@@ -22,6 +27,8 @@ FORMER_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             {
                 LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS.name: LONG_MAX,
                 NUM_RECOVERY_THREADS_PER_DATA_DIR.name: 1,
+                GROUP_CONSUMER_ASSIGNORS.name: tuple(ASSIGNOR_CLASSES),
+                GROUP_CONSUMER_MIGRATION_POLICY.name: "disabled",
             }
         ),
         "4.4": MappingProxyType({}),

@@ -72,11 +72,8 @@ _FAMILIES: Final = {
         replica.selector.class telemetry.max.bytes
         """,
     "groups of the newer protocols (KIP-848, share and streams groups)": """
-        group.consumer.assignors group.consumer.heartbeat.interval.ms
         group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
-        group.consumer.max.size group.consumer.migration.policy*
         group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
-        group.consumer.regex.refresh.interval.ms* group.consumer.session.timeout.ms
         group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes*
         group.coordinator.new.enable* group.coordinator.rebalance.protocols
         group.coordinator.threads group.share.assignors*

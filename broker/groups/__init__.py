@@ -1,4 +1,4 @@
-"""Consumer groups, the classic protocol: a pure core and its coordinator.
+"""Groups of the classic and the consumer protocol: a pure core and its coordinator.
 
 ``state`` holds a group as values, its state machine as a table, and Kafka's format of
 its records; ``joining``, ``rebalance``, ``membership`` and ``commits`` act on a group

@@ -8,22 +8,23 @@ log. Whether the topics exist is the caller's to check (``KafkaApis`` does it to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
+from uuid import UUID
 
+from broker.groups.consumer.consumer_group import ConsumerGroup
 from broker.groups.group_shards import GroupShards
 from broker.groups.membership import Membership
+from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.group import Group
-from broker.groups.state.messages import CONSUMER_PROTOCOL_TYPE, OffsetCommit
+from broker.groups.state.messages import OffsetCommit
 from broker.groups.state.records import (
     OffsetKey,
-    group_tombstone,
     offset_record,
     offset_tombstone,
 )
-from broker.groups.state.transitions import Event, GroupState
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Effects, Instant, InTransaction, Write
@@ -57,6 +58,9 @@ class CommitRequest:
     positions: Mapping[TopicPartition, Position]
     # v9 and later: GROUP_ID_NOT_FOUND.
     missing_group_error: ErrorCode = ErrorCode.illegal_generation
+    # v9 and later: ``generation`` may be a member epoch.
+    knows_member_epochs: bool = True
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +101,13 @@ class Commits:
             if request.generation >= 0:
                 raise KafkaError(request.missing_group_error)
             group = self._shards.find_or_new(request.group_id)
-        self._membership.validate_commit(
-            group, request.member_id, request.instance_id, request.generation, now
-        )
+        if isinstance(group, ConsumerGroup):
+            group.validate_commit(request)
+        else:
+            assert isinstance(group, Group), group
+            self._membership.validate_commit(
+                group, request.member_id, request.instance_id, request.generation, now
+            )
         expire_ms = -1
         if request.retention_ms != -1:
             expire_ms = now.wall_ms + request.retention_ms
@@ -116,16 +124,20 @@ class Commits:
             if request.generation >= 0:
                 raise KafkaError(ErrorCode.illegal_generation)
             group = self._shards.find_or_new(request.group_id)
-        self._membership.validate_transactional_commit(
-            group, request.member_id, request.instance_id, request.generation
-        )
+        if isinstance(group, ConsumerGroup):
+            group.validate_transactional_commit(request)
+        else:
+            assert isinstance(group, Group), group
+            self._membership.validate_transactional_commit(
+                group, request.member_id, request.instance_id, request.generation
+            )
         now_ms = self._shards.clock().wall_ms
         sorted_out = self._sort_out(request.positions, now_ms, -1)
         return self._commit(group, *sorted_out, request.transaction)
 
     def _commit(
         self,
-        group: Group,
+        group: AnyGroup,
         outcomes: dict[TopicPartition, ErrorCode],
         commits: Mapping[TopicPartition, OffsetCommit],
         transaction: InTransaction | None,
@@ -164,7 +176,7 @@ class Commits:
 
     def _append(
         self,
-        group: Group,
+        group: AnyGroup,
         commits: Mapping[TopicPartition, OffsetCommit],
         outcomes: dict[TopicPartition, ErrorCode],
         waiting: Waiting[Outcomes],
@@ -198,12 +210,12 @@ class Commits:
 
     def _note_open(
         self,
-        group: Group,
+        group: AnyGroup,
         producer_id: int,
         target: TopicPartition,
         commit: OffsetCommit,
     ) -> None:
-        if not self._shards.has(group.group_id, group):
+        if not self._shards.holds(group):
             # Of another term, too.
             return
         group.offsets.transactions.add(producer_id, target, commit)
@@ -229,19 +241,29 @@ class Commits:
                 number += 1
                 if not number % OFFSETS_PER_STEP:
                     yield
-                    if not self._shards.has(group_id, group):
+                    if not self._shards.holds(group):
                         return
             self._shards.drop_if_unused(group)
 
     # ---- fetch ------------------------------------------------------------------
 
     def fetch(
-        self, group_id: str, targets: Iterable[TopicPartition], *, require_stable: bool
+        self,
+        group_id: str,
+        targets: Iterable[TopicPartition],
+        *,
+        require_stable: bool,
+        member: tuple[str | None, int] = (None, -1),
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return the committed offsets of some partitions, in the order asked for."""
+        """Return the committed offsets of some partitions, in the order asked for.
+
+        ``member`` is a member of a consumer group and its epoch, which must be current.
+        """
         group = self._shards.find(group_id)
         if group is None:
             return dict.fromkeys(targets, FetchedOffset())
+        if isinstance(group, ConsumerGroup):
+            group.validate_fetch(*member)
         return {target: _fetched(group, target, require_stable) for target in targets}
 
     def pages(self, group_id: str) -> Iterator[Sequence[TopicPartition]]:
@@ -257,11 +279,9 @@ class Commits:
     ) -> Waiting[Outcomes]:
         """Delete offsets of topics that no member subscribes to (KIP-496)."""
         group = self._shards.find(group_id)
-        if group is None or group.state is GroupState.DEAD:
+        if group is None:
             raise KafkaError(ErrorCode.group_id_not_found)
-        in_use = group.protocol_type == CONSUMER_PROTOCOL_TYPE
-        if group.state is not GroupState.EMPTY and not in_use:
-            raise KafkaError(ErrorCode.non_empty_group)
+        group.require_deletable_offsets()
         outcomes = {
             target: (
                 ErrorCode.group_subscribed_to_topic
@@ -317,11 +337,11 @@ class Commits:
         self.bury(group, targets, whole=True, then=then)
         return waiting
 
-    def _to_delete(self, group_id: str) -> Group:
+    def _to_delete(self, group_id: str) -> AnyGroup:
         group = self._shards.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.group_id_not_found)
-        group.require(Event.DELETE)
+        group.require_deletable()
         return group
 
     def delete_topics(self, targets: Sequence[TopicPartition]) -> Iterator[int | None]:
@@ -338,7 +358,7 @@ class Commits:
         yield from self.delete_topics_of(targets, self._shards.all())
 
     def delete_topics_of(
-        self, targets: Sequence[TopicPartition], groups: Iterable[Group]
+        self, targets: Sequence[TopicPartition], groups: Iterable[AnyGroup]
     ) -> Iterator[int | None]:
         """Do the same for some groups.
 
@@ -365,7 +385,7 @@ class Commits:
                     self.bury(group, stored, whole=False)
                     yield self._shards.partition(group.group_id)
 
-    def expiring(self, group: Group) -> Iterator[int]:
+    def expiring(self, group: AnyGroup) -> Iterator[int]:
         """Delete offsets whose time is over, and the group if nothing is left.
 
         Yields after each step the number of offsets that it looked at.
@@ -377,14 +397,12 @@ class Commits:
         if self._shards.has(group.group_id, group) and group.is_unused():
             self._expire(group, ())
 
-    def _expire(self, group: Group, targets: Sequence[TopicPartition]) -> None:
+    def _expire(self, group: AnyGroup, targets: Sequence[TopicPartition]) -> None:
         """Delete those of some offsets whose time is over."""
         config, now = self._shards.config, self._shards.clock()
         overdue: list[TopicPartition] = []
-        if _may_expire(group):
-            empty_since_ms = None
-            if group.protocol_type is not None and group.state is GroupState.EMPTY:
-                empty_since_ms = group.since_ms if group.since_ms >= 0 else None
+        if group.may_expire():
+            empty_since_ms = group.empty_since_ms()
             overdue = [
                 target
                 for target in targets
@@ -403,7 +421,7 @@ class Commits:
 
     def bury(
         self,
-        group: Group,
+        group: AnyGroup,
         targets: Sequence[TopicPartition],
         *,
         whole: bool,
@@ -420,7 +438,7 @@ class Commits:
             for target in targets
         ]
         if whole:
-            records.append(group_tombstone(group.group_id))
+            records += group.tombstones()
 
         def done(error: ErrorCode, now: Instant) -> Effects:
             effects = Effects()
@@ -429,7 +447,8 @@ class Commits:
                     if group.offsets.get(target) is commit:
                         group.offsets.drop(target)
                 if whole and group.is_unused():
-                    self._membership.end(group, now)
+                    if isinstance(group, Group):
+                        self._membership.end(group, now)
                     self._shards.remove(group.group_id, group)
             if then is not None:
                 then(error, effects)
@@ -439,7 +458,7 @@ class Commits:
 
 
 def _fetched(
-    group: Group, target: TopicPartition, require_stable: bool
+    group: AnyGroup, target: TopicPartition, require_stable: bool
 ) -> FetchedOffset:
     if require_stable and group.offsets.is_pending(target):
         return FetchedOffset(error=ErrorCode.unstable_offset_commit)
@@ -455,11 +474,3 @@ def _pages(
     rest = iter(targets)
     while some := list(islice(rest, OFFSETS_PER_STEP)):
         yield some
-
-
-def _may_expire(group: Group) -> bool:
-    """Return whether the group's state lets offsets expire at all."""
-    if group.protocol_type is None or group.state is GroupState.EMPTY:
-        return True
-    knows_topics = group.topics is not None
-    return group.state is GroupState.STABLE and knows_topics

@@ -18,12 +18,19 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from broker.groups.classic_members import ClassicMembers
 from broker.groups.commits import OFFSETS_PER_STEP, Commits
+from broker.groups.consumer.consumer_group import ConsumerGroup
+from broker.groups.consumer.messages import ConsumerHeartbeat, HeartbeatAnswer
+from broker.groups.consumer.topics import ClusterTopics, NoTopics
+from broker.groups.consumer_heartbeats import Heartbeats
 from broker.groups.group_shards import Counters, GroupShards
 from broker.groups.joining import Joining
 from broker.groups.loading import GroupLoading
 from broker.groups.membership import Membership
+from broker.groups.migration import Migration
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
+from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group, join_refusal
 from broker.groups.state.messages import (
@@ -39,7 +46,7 @@ from broker.observation.metric import PIECE
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import NS_PER_MS, Effects, Instant
-from broker.shards.shard import Shard
+from broker.shards.shard import InSteps, Shard
 from broker.shards.shard_log import ShardLog
 from broker.shards.shards import Clock
 from broker.shards.timers import Timers
@@ -51,7 +58,8 @@ _RETRY_NS = 1000 * NS_PER_MS
 # A step of expiry is counted in offsets that it looks at; a group costs so many.
 _GROUP_AS_OFFSETS: Final = 8
 
-CLASSIC = "classic"
+# Consumer groups are in states of their own.
+CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +68,8 @@ class GroupStatistics:
 
     groups: int
     groups_by_state: dict[GroupState, int]
+    consumer_groups_by_state: dict[str, int]
+    consumer_rebalances: int
     offsets: int
     completed_rebalances: int
     unreadable_batches: int
@@ -80,8 +90,10 @@ class GroupCoordinator:
         log: ShardLog,
         clock: Clock,
         rng: random.Random,
+        topics: ClusterTopics | None = None,
         on_earlier_deadline: Callable[[], None] = lambda: None,
     ) -> None:
+        topics = NoTopics() if topics is None else topics
         self._config = config
         self._clock = clock
         self._on_earlier_deadline = on_earlier_deadline
@@ -89,7 +101,7 @@ class GroupCoordinator:
         self._cleanups = Timers[int](on_earlier_deadline)
         # Groups whose offsets this round has still to examine; and the rest of the
         # first one.
-        self._to_expire: deque[Group] = deque()
+        self._to_expire: deque[AnyGroup] = deque()
         self._expiring: Iterator[int] | None = None
         # Transactions whose offsets are being shown or dropped.
         self._completing: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
@@ -99,10 +111,18 @@ class GroupCoordinator:
         self._joining = Joining(rebalance, rng)
         self._membership = Membership(rebalance)
         self.offsets = Commits(self._shards, self._membership)
+        self._migration = Migration(self._shards, rebalance, topics)
+        self._heartbeats = Heartbeats(
+            self._shards, self._timers, topics, rng, self._migration
+        )
+        self._classic_members = ClassicMembers(
+            self._shards, self._timers, topics, self._heartbeats, self._migration
+        )
         self.loading = GroupLoading(
             self._shards,
             rebalance,
             self._membership,
+            self._heartbeats,
             on_loaded=self._schedule_first_cleanup,
             on_work=on_earlier_deadline,
         )
@@ -134,7 +154,8 @@ class GroupCoordinator:
 
         An unfinished step is always due.
         """
-        if self._shards.unsettled or self._to_expire or self._completing:
+        is_busy = self._shards.unsettled or self._to_expire or self._completing
+        if is_busy or self._heartbeats.running:
             return 0
         due = (self._timers.next_ns(), self._cleanups.next_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
@@ -147,6 +168,9 @@ class GroupCoordinator:
             return True
         now = self._clock()
         key = self._timers.pop_due(now.ns)
+        if key is None and self._heartbeats.running:
+            self._heartbeats.run_some()
+            return True
         if key is not None:
             try:
                 self._expire(key, now)
@@ -196,10 +220,14 @@ class GroupCoordinator:
             return
         group = shard.by_id.get(key.group_id)
         assert group is not None, key
+        if isinstance(group, ConsumerGroup):
+            self._heartbeats.due(group, key)
+            return
+        assert isinstance(group, Group), group
         self._perform(group, self._membership.due(group, key, now))
         self._shards.drop_if_unused(group)
 
-    def _schedule_first_cleanup(self, shard: Shard[Group]) -> None:
+    def _schedule_first_cleanup(self, shard: Shard[AnyGroup]) -> None:
         self._schedule_cleanup(shard.partition)
 
     def _schedule_cleanup(self, partition: int) -> None:
@@ -250,12 +278,15 @@ class GroupCoordinator:
         except KafkaError as refused:
             waiting.settle(join_refusal(request.member_id, refused.code))
             return waiting
+        if isinstance(group, ConsumerGroup):
+            self._classic_members.join(group, request, waiting)
+            return waiting
         effects = self._joining.join(group, request, waiting, self._clock())
         self._perform(group, effects)
         self._shards.drop_if_unused(group)
         return waiting
 
-    def _group_to_join(self, request: JoinRequest) -> Group:
+    def _group_to_join(self, request: JoinRequest) -> Group | ConsumerGroup:
         if not request.group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
         shortest_ms = self._config.group_min_session_timeout_ms
@@ -263,11 +294,27 @@ class GroupCoordinator:
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             raise KafkaError(ErrorCode.invalid_session_timeout)
         group = self._shards.find(request.group_id)
-        if group is not None:
+        if isinstance(group, ConsumerGroup) and not group.members:
+            group = self._emptied(group)
+        if isinstance(group, Group | ConsumerGroup):
             return group
         if request.member_id:
             raise KafkaError(ErrorCode.unknown_member_id)
-        return self._shards.find_or_new(request.group_id)
+        group = self._shards.find_or_new(request.group_id)
+        assert isinstance(group, Group), group
+        return group
+
+    def _emptied(self, group: ConsumerGroup) -> Group:
+        """Put a classic group in the place of an empty consumer group."""
+        classic = self._migration.emptied(group)
+        self._shards.put(classic)
+
+        def then(error: ErrorCode, effects: Effects) -> None:
+            if error is not ErrorCode.none:
+                self._migration.keep_records(group)
+
+        self._heartbeats.write(group, then)
+        return classic
 
     def sync(self, request: SyncRequest) -> Waiting[SyncAnswer]:
         """SyncGroup: answered at once, or when the leader's assignment is stored."""
@@ -276,6 +323,9 @@ class GroupCoordinator:
             group = self._known_group(request.group_id)
         except KafkaError as refused:
             waiting.settle(SyncAnswer(error=refused.code))
+            return waiting
+        if isinstance(group, ConsumerGroup):
+            self._classic_members.sync(group, request, waiting)
             return waiting
         effects = self._membership.sync(group, request, waiting, self._clock())
         self._perform(group, effects)
@@ -291,6 +341,10 @@ class GroupCoordinator:
             if refused.code is ErrorCode.coordinator_load_in_progress:
                 return ErrorCode.none
             return refused.code
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.heartbeat(
+                group, member_id, instance_id, generation
+            )
         now = self._clock()
         return self._membership.heartbeat(
             group, member_id, instance_id, generation, now
@@ -306,26 +360,39 @@ class GroupCoordinator:
             if refused.code is not ErrorCode.unknown_member_id:
                 raise
             return [LeftMember(*leaver, refused.code) for leaver in leavers]
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.leave(group, leavers)
         left, effects = self._membership.leave(group, leavers, self._clock())
         self._perform(group, effects)
         self._shards.drop_if_unused(group)
         return left
 
-    def _known_group(self, group_id: str) -> Group:
+    def consumer_heartbeat(
+        self, request: ConsumerHeartbeat
+    ) -> InSteps[Waiting[HeartbeatAnswer]]:
+        """ConsumerGroupHeartbeat, in steps; raise why it is refused."""
+        return self._heartbeats.heartbeat(request)
+
+    def _known_group(self, group_id: str) -> Group | ConsumerGroup:
         if not group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
         group = self._shards.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.unknown_member_id)
+        assert isinstance(group, Group | ConsumerGroup), group
         return group
 
     # ---- questions --------------------------------------------------------------
 
-    def describe(self, group_id: str) -> Group | None:
+    def describe(self, group_id: str) -> AnyGroup | None:
         """Return the group to read from, None if there is none; raise if not ours."""
         return self._shards.find(group_id)
 
-    def list_groups(self) -> tuple[ErrorCode, Iterator[Group]]:
+    def assignor_of(self, group: ConsumerGroup) -> str:
+        """Return the name of the assignor that a group uses."""
+        return group.preferred_assignor() or self._config.consumer_assignors[0]
+
+    def list_groups(self) -> tuple[ErrorCode, Iterator[AnyGroup]]:
         """Iterate over the groups that are known.
 
         The error is COORDINATOR_LOAD_IN_PROGRESS while some are not known yet.
@@ -348,17 +415,23 @@ class GroupCoordinator:
     def count(self) -> Generator[None, None, GroupStatistics]:
         """Return the same, counted some groups at a time."""
         by_state: Counter[GroupState] = Counter()
+        of_consumers: Counter[str] = Counter()
         groups = offsets = 0
         for shard in tuple(self._shards.by_partition.values()):
             for group in tuple(shard.by_id.values()):
                 groups += 1
-                by_state[group.state] += 1
+                if isinstance(group, Group):
+                    by_state[group.state] += 1
+                else:
+                    of_consumers[group.state_name] += 1
                 offsets += len(group.offsets)
                 if not groups % PIECE:
                     yield None
         return GroupStatistics(
             groups=groups,
             groups_by_state={state: by_state[state] for state in GroupState},
+            consumer_groups_by_state={it: of_consumers[it] for it in CONSUMER_STATES},
+            consumer_rebalances=self._heartbeats.rebalances,
             offsets=offsets,
             completed_rebalances=self._rebalance.completed,
             unreadable_batches=self._shards.log.unreadable_batches,
@@ -394,6 +467,10 @@ class GroupCoordinator:
                 continue
             group = self._shards.by_partition[partition].by_id.get(key.group_id)
             assert group is not None, key
+            if isinstance(group, ConsumerGroup):
+                assert key.member_id in group.members, key
+                continue
+            assert isinstance(group, Group), group
             if key.kind is TimerKind.SESSION:
                 known = (*group.roster.members, *group.roster.pending)
                 assert key.member_id in known, key

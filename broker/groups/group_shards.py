@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group
+from broker.protocol.errors import ErrorCode
+from broker.shards.effects import Effects, Instant, Record, Write
 from broker.shards.shard_log import ShardLog
 from broker.shards.shards import Clock, Shards
 
@@ -20,7 +23,7 @@ class Counters:
     offset_deletions: int = 0
 
 
-class GroupShards(Shards[Group]):
+class GroupShards(Shards[AnyGroup]):
     """Shards by partition of ``__consumer_offsets``."""
 
     def __init__(
@@ -35,18 +38,58 @@ class GroupShards(Shards[Group]):
         self.counters = Counters()
         # By partition: the groups of each producer with an open transaction.
         self.groups_of_producers: dict[int, dict[int, set[str]]] = {}
+        # Records of a group's former kind that could not be written, by its id.
+        self._owed: dict[str, tuple[Record, ...]] = {}
 
-    def find_or_new(self, group_id: str) -> Group:
-        """Return the group, a new empty one if there is none."""
+    def find_or_new(self, group_id: str) -> AnyGroup:
+        """Return the group, a new empty one of classic kind if there is none."""
         groups = self.shard(group_id).by_id
         group = groups.get(group_id)
         if group is None:
             group = groups[group_id] = Group(group_id, self.clock())
         return group
 
-    def drop_if_unused(self, group: Group) -> None:
+    def owe(self, group_id: str, records: tuple[Record, ...]) -> None:
+        """Note records to be written before the next ones of the group."""
+        if records:
+            self._owed[group_id] = self._owed.get(group_id, ()) + records
+
+    def append(self, name: str, write: Write) -> None:
+        """Append a group's records, and those that are owed before."""
+        owed = () if write.transaction is not None else self._owed.pop(name, ())
+        if not owed:
+            super().append(name, write)
+            return
+
+        def done(error: ErrorCode, now: Instant) -> Effects:
+            if error is not ErrorCode.none:
+                self._owed[name] = owed + self._owed.get(name, ())
+            return write.done(error, now)
+
+        super().append(name, Write(owed + write.records, done))
+
+    def forget_owed(self, partition: int) -> None:
+        """Forget what is owed to a partition that is not led here any more."""
+        gone = [name for name in self._owed if self.partition(name) == partition]
+        for name in gone:
+            del self._owed[name]
+
+    def put(self, group: AnyGroup) -> None:
+        """Add a group, or put it in the place of one of another kind."""
+        self.shard(group.group_id).by_id[group.group_id] = group
+
+    def holds(self, group: AnyGroup) -> bool:
+        """Return whether the group's offsets are still ours.
+
+        The group may be of another kind by now, with the same offsets.
+        """
+        shard = self.by_partition.get(self.partition(group.group_id))
+        found = None if shard is None else shard.by_id.get(group.group_id)
+        return found is not None and found.offsets is group.offsets
+
+    def drop_if_unused(self, group: AnyGroup) -> None:
         """Drop a group that was never stored and has no members."""
-        if group.generation == 0 and group.is_unused():
+        if not group.is_stored() and group.is_unused():
             self.remove(group.group_id, group)
 
     def check(self) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker.groups.consumer.consumer_group import ConsumerGroup
+from broker.groups.consumer_heartbeats import Heartbeats
 from broker.groups.group_shards import GroupShards
 from broker.groups.membership import Membership
 from broker.groups.reading import read_groups
 from broker.groups.rebalance import Rebalance
+from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.group import Group
 from broker.groups.state.records import MEMBERS_PER_STEP
 from broker.shards.effects import Effects
@@ -15,7 +18,7 @@ from broker.shards.loading import OBJECTS_PER_STEP, Loading
 from broker.shards.shard import Shard, Steps
 
 
-class GroupLoading(Loading[Group]):
+class GroupLoading(Loading[AnyGroup]):
     """The partitions of ``__consumer_offsets`` that begin and end to be led here."""
 
     _shards: GroupShards
@@ -25,23 +28,29 @@ class GroupLoading(Loading[Group]):
         shards: GroupShards,
         rebalance: Rebalance,
         membership: Membership,
+        heartbeats: Heartbeats,
         *,
-        on_loaded: Callable[[Shard[Group]], None],
+        on_loaded: Callable[[Shard[AnyGroup]], None],
         on_work: Callable[[], None],
     ) -> None:
         super().__init__("groups", shards, on_loaded=on_loaded, on_work=on_work)
         self._rebalance = rebalance
         self._membership = membership
+        self._heartbeats = heartbeats
 
     def resign(self, partition: int) -> None:
         """Stop coordinating a partition's groups."""
         self._shards.groups_of_producers.pop(partition, None)
+        self._shards.forget_owed(partition)
         super().resign(partition)
 
-    def _end(self, group: Group) -> Iterable[Effects]:
+    def _end(self, group: AnyGroup) -> Iterable[Effects]:
+        if isinstance(group, ConsumerGroup):
+            return self._heartbeats.unloading(group)
+        assert isinstance(group, Group), group
         return self._membership.unloading(group, self._shards.clock())
 
-    def _read(self, shard: Shard[Group]) -> Steps:
+    def _read(self, shard: Shard[AnyGroup]) -> Steps:
         shards, partition = self._shards, shard.partition
         groups_of = shards.groups_of_producers[partition] = {}
         replay = shards.log.replay_all(partition)
@@ -51,9 +60,13 @@ class GroupLoading(Loading[Group]):
             if not number % OBJECTS_PER_STEP:
                 yield
 
-    def _revive(self, group: Group) -> Steps:
+    def _revive(self, group: AnyGroup) -> Steps:
         """Begin the sessions of a group's members."""
         now = self._shards.clock()
+        if isinstance(group, ConsumerGroup):
+            yield from self._heartbeats.revive(group, now)
+            return
+        assert isinstance(group, Group), group
         for number, member in enumerate(group.roster, 1):
             self._rebalance.touch(group, member, now)
             if not number % MEMBERS_PER_STEP:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from broker.groups.coordinator import GroupCoordinator
+from broker.groups.coordinator import GroupCoordinator, GroupStatistics
 from broker.observation.metric import Metric
 from broker.protocol.topic_partition import TopicPartition
 
@@ -25,11 +25,26 @@ def group_metrics(coordinator: GroupCoordinator) -> Iterator[Metric | None]:
         gauges[f"numgroups{state.value.lower()}"] = count
     for name, value in gauges.items():
         yield Metric(name=_MANAGER + name, kind="gauge", value=value)
+    for kind, count in _counts_by_protocol(statistics).items():
+        yield Metric(
+            name=_COORDINATOR + "group_count",
+            kind="gauge",
+            value=count,
+            labels={"protocol": kind},
+        )
+    for label, count in statistics.consumer_groups_by_state.items():
+        yield Metric(
+            name=_COORDINATOR + "consumer_group_count",
+            kind="gauge",
+            value=count,
+            labels={"state": label.lower()},
+        )
     totals = {
         "offset_commit_count": statistics.counters.offset_commits,
         "offset_expiration_count": statistics.counters.offset_expirations,
         "offset_deletion_count": statistics.counters.offset_deletions,
         "group_completed_rebalance_count": statistics.completed_rebalances,
+        "consumer_group_rebalance_count": statistics.consumer_rebalances,
         "partition_load_count": statistics.partition_loads,
     }
     yield Metric(
@@ -72,3 +87,8 @@ def group_lag_metrics(
             value=max(end - offset, 0),
             labels=labels,
         )
+
+
+def _counts_by_protocol(statistics: GroupStatistics) -> dict[str, int]:
+    consumers = sum(statistics.consumer_groups_by_state.values())
+    return {"classic": statistics.groups - consumers, "consumer": consumers}

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from logging import getLogger
 from typing import Final, TypeAlias
 
+from broker.groups.consumer.consumer_reading import FoundConsumerGroup
+from broker.groups.consumer.consumer_records import read_consumer_key
+from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.group import Group
 from broker.groups.state.messages import OffsetCommit
 from broker.groups.state.offset_store import Commits, OffsetStore
@@ -57,7 +60,7 @@ _COST_OF_LIST: Final = 3
 
 
 def read_groups(
-    shard: Shard[Group],
+    shard: Shard[AnyGroup],
     replay: Iterator[Replayed],
     clock: Callable[[], Instant],
     groups_of: GroupsOfProducers,
@@ -104,11 +107,14 @@ def read_groups(
     yield from _build(shard, found, clock())
 
 
-def _build(shard: Shard[Group], found: _Found, now: Instant) -> Steps:
+def _build(shard: Shard[AnyGroup], found: _Found, now: Instant) -> Steps:
     for number, (group_id, value) in enumerate(found.groups.items(), 1):
         shard.by_id[group_id] = yield from building_group(group_id, value, now)
         if not number % OBJECTS_PER_STEP:
             yield
+    for group_id, consumers in found.consumer_groups.items():
+        if consumers.exists:
+            shard.by_id[group_id] = yield from consumers.building(group_id)
     number = 0
     for group_id, topics in found.offsets.items():
         store = OffsetStore()
@@ -136,6 +142,7 @@ class _Found:
         "_groups_of",
         "_owns",
         "commits_by_key",
+        "consumer_groups",
         "groups",
         "offsets",
         "transactions",
@@ -148,6 +155,7 @@ class _Found:
         self._groups_of = groups_of
         self.transactions: dict[str, OpenTransactions[OffsetCommit | bytes]] = {}
         self.groups: dict[str, GroupValue] = {}
+        self.consumer_groups: dict[str, FoundConsumerGroup] = {}
         self.offsets: dict[str, dict[str, Commits]] = {}
         self.commits_by_key: dict[bytes, Commits] = {}
 
@@ -158,6 +166,7 @@ class _Found:
         """
         target = read_key(key)
         if target is None:
+            self._take_of_consumers(key, value)
             return
         group_id = target.group_id
         if group_id not in self.offsets and not self._owns(group_id):
@@ -169,6 +178,16 @@ class _Found:
                 self.groups.pop(group_id, None)
             else:
                 self.groups[group_id] = yield from reading_group(value)
+
+    def _take_of_consumers(self, key: bytes, value: bytes | None) -> None:
+        target = read_consumer_key(key)
+        if target is None:
+            return
+        group_id = target.group_id
+        if group_id not in self.consumer_groups and not self._owns(group_id):
+            raise UnreadableRecord(f"group {group_id!r} is another partition's")
+        found = self.consumer_groups.setdefault(group_id, FoundConsumerGroup())
+        found.take(target, value)
 
     def _take_offset(
         self, key: bytes, target: OffsetKey, value: bytes | None, producer_id: int

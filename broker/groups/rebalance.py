@@ -37,6 +37,9 @@ class TimerKind(enum.Enum):
     JOIN = "the join phase is over"
     INITIAL_JOIN = "a new group has waited for more members"
     SYNC = "the sync phase is over"
+    REVOCATION = "a member has not given up its partitions in time"
+    CLASSIC_JOIN = "a member of the classic protocol did not join in time"
+    CLASSIC_SYNC = "a member of the classic protocol did not sync in time"
 
 
 class TimerKey(NamedTuple):

@@ -53,6 +53,7 @@ from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes, SharedFlush
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
 from broker.node.group_coordination import group_duties, start_groups
+from broker.node.group_topics import GroupTopics
 from broker.node.hosts import Hosts, LookUp, look_up_here
 from broker.node.maintenance import Maintenance
 from broker.node.producer_ids import ProducerIds
@@ -218,6 +219,7 @@ class Broker:
             or config[OFFSETS_TOPIC_NUM_PARTITIONS],
             clock=clock,
             rng=self.rng,
+            topics=GroupTopics(self.metadata_cache),
             on_earlier_deadline=timer_moved,
         )
         self.markers = TransactionMarkers(

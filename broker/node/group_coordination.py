@@ -13,6 +13,14 @@ from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.config import (
+    ASSIGNOR_CLASSES,
+    GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_ASSIGNORS,
+    GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_SIZE,
+    GROUP_CONSUMER_MIGRATION_POLICY,
+    GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
+    GROUP_CONSUMER_SESSION_TIMEOUT_MS,
     GROUP_INITIAL_REBALANCE_DELAY_MS,
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
@@ -25,8 +33,9 @@ from broker.config import (
     OFFSETS_TOPIC_COMPRESSION_CODEC,
     BrokerConfig,
 )
+from broker.groups.consumer.topics import ClusterTopics
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.config import GroupConfig
+from broker.groups.state.config import GroupConfig, MigrationPolicy
 from broker.node.background import PlaneDuty
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes
@@ -46,6 +55,7 @@ def start_groups(
     partitions: int,
     clock: Clock,
     rng: random.Random,
+    topics: ClusterTopics,
     on_earlier_deadline: Callable[[], None],
 ) -> GroupCoordinator:
     """Return the coordinator of a broker that leads nothing yet.
@@ -67,6 +77,7 @@ def start_groups(
         log=log,
         clock=clock,
         rng=rng,
+        topics=topics,
         on_earlier_deadline=on_earlier_deadline,
     )
 
@@ -120,4 +131,18 @@ def group_config(config: BrokerConfig, partitions: int) -> GroupConfig:
         offsets_retention_ms=config[OFFSETS_RETENTION_MINUTES] * _MS_PER_MINUTE,
         offsets_retention_check_interval_ms=config[OFFSETS_RETENTION_CHECK_INTERVAL_MS],
         offsets_topic_num_partitions=partitions,
+        consumer_session_timeout_ms=config[GROUP_CONSUMER_SESSION_TIMEOUT_MS],
+        consumer_heartbeat_interval_ms=config[GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
+        consumer_max_size=config[GROUP_CONSUMER_MAX_SIZE],
+        consumer_assignors=tuple(
+            ASSIGNOR_CLASSES.get(name, name)
+            for name in config[GROUP_CONSUMER_ASSIGNORS]
+        ),
+        consumer_assignment_interval_ms=config[GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS],
+        consumer_regex_refresh_interval_ms=config[
+            GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS
+        ],
+        consumer_migration_policy=MigrationPolicy(
+            config[GROUP_CONSUMER_MIGRATION_POLICY].lower()
+        ),
     )

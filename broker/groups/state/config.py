@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
+
+
+class MigrationPolicy(enum.Enum):
+    """The kinds that a group with members may turn into the other."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        """Return whether a classic group may become a consumer group."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        """Return whether a consumer group may become a classic group."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Kafka's ``GroupCoordinatorConfig``, as far as classic groups go; its defaults."""
+    """Kafka's ``GroupCoordinatorConfig``; its defaults."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -19,3 +39,13 @@ class GroupConfig:
     offsets_topic_num_partitions: int = 50
     # Kafka's constant (``classicGroupNewMemberJoinTimeoutMs``); it has no key.
     new_member_join_timeout_ms: int = 300_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = 2**31 - 1
+    # The first is the default.
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_regex_refresh_interval_ms: int = 600_000
+    consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    # Kafka's constant (``REGEX_BATCH_REFRESH_MIN_INTERVAL_MS``).
+    consumer_regex_pause_ms: int = 10_000

@@ -1,14 +1,30 @@
-"""The topics in a consumer's subscription, the only part that a broker reads.
+"""The consumers' own messages in the classic protocol, as far as a broker reads them.
 
 Member metadata is the clients' business (``ConsumerProtocolSubscription``), except that
 a broker must not expire, nor let be deleted, offsets of topics in use. Every version
 begins as version 0 does - a version, then an array of topic names - so that prefix is
 read and the rest ignored, as ``ClassicGroup.computeSubscribedTopics`` does.
+
+In a consumer group the broker assigns for members of the classic protocol: it reads
+their whole subscriptions and writes their assignments (``ConsumerProtocolAssignment``).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+Partitions: TypeAlias = dict[str, frozenset[int]]
+
+
+class Subscription(NamedTuple):
+    """The topics that a member wants, and the partitions that it says it owns."""
+
+    version: int
+    topics: frozenset[str]
+    owned: Partitions
+    rack_id: str | None
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
@@ -18,22 +34,119 @@ def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
     ['a']
     """
     try:
-        return frozenset(_topics(subscription))
+        _, topics = _Fields(subscription).head()
+    except (struct.error, UnicodeDecodeError, ValueError):
+        return None
+    return frozenset(topics)
+
+
+def read_subscription(subscription: bytes) -> Subscription | None:
+    """Return the subscription, None if it does not parse.
+
+    Version 1 adds the partitions owned, 2 their generation, 3 a rack.
+    """
+    fields = _Fields(subscription)
+    try:
+        version, topics = fields.head()
+        fields.skip_bytes()
+        owned = fields.partitions() if version >= 1 else {}
+        if version >= 2:
+            fields.int32()
+        rack_id = fields.nullable_string() if version >= 3 else None
+    except (struct.error, UnicodeDecodeError, ValueError):
+        return None
+    return Subscription(version, frozenset(topics), owned, rack_id or None)
+
+
+def read_assignment(assignment: bytes) -> Partitions | None:
+    """Return the partitions of an assignment, None if it does not parse.
+
+    No bytes are no partitions: the member has not synced.
+    """
+    if not assignment:
+        return {}
+    fields = _Fields(assignment)
+    try:
+        fields.int16()
+        return fields.partitions()
     except (struct.error, UnicodeDecodeError, ValueError):
         return None
 
 
-def _topics(subscription: bytes) -> list[str]:
-    version, count = struct.unpack_from(">hi", subscription)
-    if version < 0 or count < 0 or count > len(subscription):
-        raise ValueError(f"expected a subscription, found version {version}")
-    at = 6
-    topics = []
-    for _ in range(count):
-        (size,) = struct.unpack_from(">h", subscription, at)
-        end = at + 2 + size
-        if size < 0 or end > len(subscription):
-            raise ValueError(f"expected a topic name, found size {size}")
-        topics.append(subscription[at + 2 : end].decode())
-        at = end
-    return topics
+def assignment_bytes(version: int, partitions: Mapping[str, Sequence[int]]) -> bytes:
+    """Return an assignment as bytes; all versions are alike.
+
+    >>> assignment_bytes(1, {"a": [0, 2]}).hex()
+    '000100000001000161000000020000000000000002ffffffff'
+    """
+    parts = [struct.pack(">hi", version, len(partitions))]
+    for topic, indexes in partitions.items():
+        name = topic.encode()
+        parts.append(struct.pack(">h", len(name)) + name)
+        parts.append(struct.pack(f">i{len(indexes)}i", len(indexes), *indexes))
+    # No user data.
+    parts.append(struct.pack(">i", -1))
+    return b"".join(parts)
+
+
+class _Fields:
+    """Reads fields; raises an error of ``struct``, or ValueError, at nonsense."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def head(self) -> tuple[int, list[str]]:
+        version = self.int16()
+        if version < 0:
+            raise ValueError(f"expected a subscription, found version {version}")
+        return version, [self.string() for _ in range(self.count())]
+
+    def int16(self) -> int:
+        return self._number(">h", 2)
+
+    def int32(self) -> int:
+        return self._number(">i", 4)
+
+    def _number(self, form: str, size: int) -> int:
+        (number,) = struct.unpack_from(form, self._data, self._at)
+        self._at += size
+        return int(number)
+
+    def count(self) -> int:
+        count = self.int32()
+        if not 0 <= count <= len(self._data):
+            raise ValueError(f"expected an array, found length {count}")
+        return count
+
+    def nullable_string(self) -> str | None:
+        size = self.int16()
+        return None if size == -1 else self._take(size).decode()
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise ValueError("expected a string, found null")
+        return text
+
+    def skip_bytes(self) -> None:
+        size = self.int32()
+        if size != -1:
+            self._take(size)
+
+    def partitions(self) -> Partitions:
+        found: Partitions = {}
+        for _ in range(self.count()):
+            topic = self.string()
+            count = self.count()
+            indexes = struct.unpack_from(f">{count}i", self._data, self._at)
+            self._at += 4 * count
+            found[topic] = found.get(topic, frozenset()).union(indexes)
+        return found
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._data):
+            raise ValueError(f"expected {size} bytes, found {len(self._data)}")
+        taken, self._at = self._data[self._at : end], end
+        return taken

@@ -7,15 +7,17 @@ protocol type and without members only stores offsets (Kafka's "simple group").
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import ClassVar, Final
 
+from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.messages import (
     CONSUMER_PROTOCOL_TYPE,
     GroupProtocol,
     JoinAnswer,
     SyncAnswer,
 )
-from broker.groups.state.offset_store import OffsetStore
+from broker.groups.state.records import group_tombstone
 from broker.groups.state.roster import Member, Roster
 from broker.groups.state.transitions import (
     BEFORE,
@@ -26,20 +28,18 @@ from broker.groups.state.transitions import (
     step,
 )
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.shards.effects import Instant
+from broker.shards.effects import Instant, Record
 
 _INT32_MAX: Final = 2**31 - 1
 
 
-class Group:
+class Group(AnyGroup):
     """The state of one group; ``since_ms`` is the wall clock of its last move."""
 
     __slots__ = (
         "generation",
-        "group_id",
         "initial_remaining_ms",
         "new_member_added",
-        "offsets",
         "previous",
         "protocol_name",
         "protocol_type",
@@ -49,8 +49,10 @@ class Group:
         "topics",
     )
 
+    kind: ClassVar[str] = "classic"
+
     def __init__(self, group_id: str, now: Instant) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.state = GroupState.EMPTY
         self.previous = GroupState.DEAD
         self.generation = 0
@@ -58,7 +60,6 @@ class Group:
         self.protocol_name: str | None = None
         self.since_ms = now.wall_ms
         self.roster = Roster()
-        self.offsets = OffsetStore()
         # Topics that the members subscribe to; None: not known to the broker.
         self.topics: frozenset[str] | None = None
         # A group's first rebalance is put off while members keep coming.
@@ -111,6 +112,15 @@ class Group:
 
     # ---- questions --------------------------------------------------------------
 
+    @property
+    def state_name(self) -> str:
+        """Kafka's name of the state."""
+        return self.state.value
+
+    def is_stored(self) -> bool:
+        """Return whether the log may hold a generation."""
+        return self.generation != 0
+
     def step(self, event: Event) -> Step:
         """Look up what ``event`` leads to in the present state."""
         return step(event, self.state)
@@ -146,9 +156,32 @@ class Group:
             and not self.offsets.any_pending()
         )
 
-    def is_unused(self) -> bool:
-        """Return whether nothing would be lost with the group."""
-        return self.nobody_there() and not len(self.offsets)
+    def require_deletable(self) -> None:
+        """Raise why the group cannot be deleted."""
+        self.require(Event.DELETE)
+
+    def require_deletable_offsets(self) -> None:
+        """Raise why none of the group's offsets can be deleted (KIP-496)."""
+        if self.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        is_consumer = self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        if self.state is not GroupState.EMPTY and not is_consumer:
+            raise KafkaError(ErrorCode.non_empty_group)
+
+    def may_expire(self) -> bool:
+        """Return whether the group's state lets offsets expire at all."""
+        if self.protocol_type is None or self.state is GroupState.EMPTY:
+            return True
+        return self.state is GroupState.STABLE and self.topics is not None
+
+    def empty_since_ms(self) -> int | None:
+        """Return when the time of offsets begins; None: with each commit."""
+        is_empty = self.protocol_type is not None and self.state is GroupState.EMPTY
+        return self.since_ms if is_empty and self.since_ms >= 0 else None
+
+    def tombstones(self) -> Iterable[Record]:
+        """Return the record that deletes the group."""
+        return (group_tombstone(self.group_id),)
 
     def join_answer(
         self, member: Member, *, skip_assignment: bool = False

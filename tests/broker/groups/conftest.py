@@ -7,10 +7,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from broker.groups.commits import CommitRequest, Outcomes, Position
+from broker.groups.consumer.consumer_group import ConsumerGroup
+from broker.groups.consumer.messages import ConsumerHeartbeat, HeartbeatAnswer
+from broker.groups.consumer.topic_hashes import topic_hash
+from broker.groups.consumer.topics import KnownTopic
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group
@@ -104,22 +109,61 @@ class MemoryGroupLog:
             yield ()
 
 
+class MemoryTopics:
+    """The topics of a cluster, as a test creates them."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.ids: dict[str, UUID] = {}
+        self.counts: dict[str, int] = {}
+
+    def create(self, name: str, partitions: int) -> UUID:
+        """Create a topic, or add partitions to it; return its id."""
+        self.version += 1
+        self.counts[name] = partitions
+        number = len(self.ids) + self.version
+        return self.ids.setdefault(name, UUID(int=number, version=4))
+
+    def delete(self, name: str) -> None:
+        self.version += 1
+        del self.counts[name], self.ids[name]
+
+    def find(self, name: str) -> KnownTopic | None:
+        topic_id = self.ids.get(name)
+        if topic_id is None:
+            return None
+        count = self.counts[name]
+        return KnownTopic(topic_id, count, topic_hash(topic_id, name, [()] * count))
+
+    def name(self, topic_id: UUID) -> str | None:
+        names = [name for name, known in self.ids.items() if known == topic_id]
+        return names[0] if names else None
+
+    def names(self) -> Iterator[str]:
+        return iter(tuple(self.ids))
+
+
 class GroupWorld:
     """The coordinator, its log and the time; one group unless a test names others."""
 
     group_id = "g"
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: object) -> None:
         settings = {"offsets_topic_num_partitions": 4} | settings
-        self.config = replace(GroupConfig(), **settings)
+        self.config = replace(GroupConfig(), **settings)  # type: ignore[arg-type]  # keywords are the test's
         self.log = MemoryGroupLog()
+        self.topics = MemoryTopics()
         self.now_ms = 0
         self.start()
 
     def start(self) -> None:
         """Start a coordinator anew over the same log, as after a restart."""
         self.coordinator = GroupCoordinator(
-            self.config, log=self.log, clock=self.instant, rng=random.Random(7)
+            self.config,
+            log=self.log,
+            clock=self.instant,
+            rng=random.Random(7),
+            topics=self.topics,
         )
         for partition in range(self.config.offsets_topic_num_partitions):
             self.coordinator.elect(partition)
@@ -146,8 +190,41 @@ class GroupWorld:
     @property
     def group(self) -> Group:
         group = self.coordinator.describe(self.group_id)
-        assert group is not None
+        assert isinstance(group, Group), group
         return group
+
+    @property
+    def consumers(self) -> ConsumerGroup:
+        group = self.coordinator.describe(self.group_id)
+        assert isinstance(group, ConsumerGroup), group
+        return group
+
+    def beat(
+        self, member_id: str, epoch: int = 0, **fields: object
+    ) -> Waiting[HeartbeatAnswer]:
+        """Send ConsumerGroupHeartbeat; one that joins subscribes to topic t."""
+        given: dict[str, object] = {
+            "group_id": self.group_id,
+            "member_id": member_id,
+            "epoch": epoch,
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+        }
+        if epoch == 0:
+            given |= {
+                "rebalance_timeout_ms": 60_000,
+                "topics": frozenset({"t"}),
+                "owned": {},
+            }
+        steps = self.coordinator.consumer_heartbeat(
+            ConsumerHeartbeat(**(given | fields))  # type: ignore[arg-type]  # keywords are the test's
+        )
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                waiting: Waiting[HeartbeatAnswer] = done.value
+                return waiting
 
     @property
     def state(self) -> str:

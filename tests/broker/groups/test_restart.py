@@ -157,7 +157,7 @@ def test_a_record_that_cannot_be_read_costs_nothing_else(world, caplog) -> None:
         Record(b"\0\1\0", b""),
         Record(record.key, b"\0\7"),
         record,
-        Record(b"\0\3\0\1x", b"of another protocol"),
+        Record(b"\0\13\0\1x", b"of a share group"),
     ]
     world.start()
     assert world.fetched() == {T0: 1}

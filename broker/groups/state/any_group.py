@@ -1,0 +1,72 @@
+"""Groups of every protocol: an id, offsets, and the conditions of their end.
+
+Kafka: the interface ``Group``. A shard of ``__consumer_offsets`` holds groups of both
+kinds under one set of ids.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
+
+from broker.groups.state.offset_store import OffsetStore
+from broker.shards.effects import Record
+
+
+class AnyGroup(ABC):
+    """One group. ``kind`` is Kafka's name of its protocol."""
+
+    __slots__ = ("group_id", "offsets")
+
+    kind: ClassVar[str]
+    protocol_type: str | None
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.offsets = OffsetStore()
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """Kafka's name of the state."""
+
+    @abstractmethod
+    def is_stored(self) -> bool:
+        """Return whether the log may hold a record of the group itself."""
+
+    @abstractmethod
+    def nobody_there(self) -> bool:
+        """Return whether no member exists, joins or commits."""
+
+    @abstractmethod
+    def subscribes_to(self, topic: str) -> bool:
+        """Return whether members may use the topic."""
+
+    @abstractmethod
+    def require_deletable(self) -> None:
+        """Raise why the group cannot be deleted."""
+
+    @abstractmethod
+    def require_deletable_offsets(self) -> None:
+        """Raise why none of the group's offsets can be deleted (KIP-496)."""
+
+    @abstractmethod
+    def may_expire(self) -> bool:
+        """Return whether the group's state lets offsets expire at all."""
+
+    @abstractmethod
+    def empty_since_ms(self) -> int | None:
+        """Return when the time of offsets begins; None: with each commit."""
+
+    @abstractmethod
+    def tombstones(self) -> Iterable[Record]:
+        """Return the records that delete the group, its offsets apart."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Assert the invariants."""
+
+    def is_unused(self) -> bool:
+        """Return whether nothing would be lost with the group."""
+        return self.nobody_there() and not len(self.offsets)
