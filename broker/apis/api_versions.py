@@ -15,8 +15,8 @@ Version notes:
 - v1 adds the throttle time; v3 is flexible and takes the client's name and version,
   which must look like names (KIP-511); v4 may list features whose minimum is 0.
 
-Left out: features other than ``transaction.version``; under ZooKeeper none is
-finalized. v5, which checks the cluster
+Left out: features other than ``transaction.version`` and ``group.version``; under
+ZooKeeper none is finalized. v5, which checks the cluster
 and the broker that a client means (KIP-1242); kio, the library of schemas, lacks it.
 """
 

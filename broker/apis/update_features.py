@@ -12,7 +12,8 @@ unsafe one.
 Version notes: v0 cannot downgrade, v1 takes the upgrade type and can be made to
 validate only, v2 answers no rows. An error is one of the whole request, in any version.
 
-Left out: features other than ``transaction.version``, ``metadata.version`` among them.
+Left out: features other than ``transaction.version`` and ``group.version``, and so
+``metadata.version``.
 Under ZooKeeper any update is INVALID_REQUEST.
 """
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from broker.protocol.errors import ErrorCode, KafkaError
 
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 
 
 class Levels(NamedTuple):
@@ -26,7 +27,7 @@ class Levels(NamedTuple):
 
 
 SUPPORTED: Final[Mapping[str, Levels]] = MappingProxyType(
-    {TRANSACTION_VERSION: Levels(0, 2)}
+    {TRANSACTION_VERSION: Levels(0, 2), GROUP_VERSION: Levels(0, 1)}
 )
 
 
@@ -60,6 +61,11 @@ class FinalizedFeatures:
     def transaction_version(self) -> int:
         """The level of ``transaction.version``."""
         return self.levels.get(TRANSACTION_VERSION, 0)
+
+    @property
+    def group_version(self) -> int:
+        """The level of ``group.version``: from 1 on consumer groups are served."""
+        return self.levels.get(GROUP_VERSION, 0)
 
 
 NO_FEATURES: Final = FinalizedFeatures(epoch=-1, levels=MappingProxyType({}))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from broker.apis.common.waiting import parked_for_client
+from broker.node.broker import Broker
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.request import Request
 from broker.shards.waiting import Waiting
@@ -28,6 +30,12 @@ async def answer_to(waiting: Waiting[T], request: Request | None = None) -> T:
         else:
             await parked_for_client(request, waiting.register)
     return waiting.answer()
+
+
+def require_consumer_groups(broker: Broker) -> None:
+    """Raise UNSUPPORTED_VERSION unless the cluster serves consumer groups (KIP-848)."""
+    if not broker.coordinator.admin.finalized_features.group_version:
+        raise KafkaError(ErrorCode.unsupported_version)
 
 
 async def by_topic(

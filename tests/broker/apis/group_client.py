@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from broker.groups.consumer.topics import KnownTopic
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.state.config import GroupConfig
 from broker.handling.registry import APIS
@@ -78,6 +79,22 @@ class InstantLog:
         return iter(())
 
 
+class _Topics:
+    """The topics as consumer groups see them."""
+
+    version = 0
+
+    def find(self, name: str) -> KnownTopic | None:
+        topic_id = TOPIC_IDS.get(name)
+        return None if topic_id is None else KnownTopic(topic_id, 2, topic_id.int)
+
+    def name(self, topic_id: UUID) -> str | None:
+        return {of: name for name, of in TOPIC_IDS.items()}.get(topic_id)
+
+    def names(self) -> Iterator[str]:
+        return iter(TOPIC_IDS)
+
+
 class Client:
     """One broker with topics t and u, and a client that speaks any version."""
 
@@ -90,6 +107,7 @@ class Client:
             log=InstantLog(),
             clock=lambda: Instant(self.now_ns, 1_700_000_000_000),
             rng=random.Random(3),
+            topics=_Topics(),
         )
         groups.elect(0)
         groups.load_all()
@@ -101,6 +119,11 @@ class Client:
             groups=groups,
             metadata_cache=SimpleNamespace(topic=topics.get, name=names.get),
             authorizer=None,
+            coordinator=SimpleNamespace(
+                admin=SimpleNamespace(
+                    finalized_features=SimpleNamespace(group_version=1)
+                )
+            ),
         )
 
     def start(self, key: ApiKey, version: int, **fields: Any) -> _Call:

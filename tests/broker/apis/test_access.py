@@ -207,6 +207,14 @@ ADDED = {
     "v3_and_below_producer_id": 1,
     "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
 }
+BEAT = {
+    "group_id": "g",
+    "member_id": "m",
+    "member_epoch": 0,
+    "rebalance_timeout": SECONDS_30,
+    "subscribed_topic_names": ["t"],
+    "topic_partitions": [],
+}
 OF_BROKER = {**TOPIC, "resource_type": 4, "resource_name": "0"}
 CASES = [
     case(K.PRODUCE, Op.WRITE, T, version=12, **produce_fields({("t", 0): batch(b"a")})),
@@ -282,6 +290,22 @@ CASES = [
         session_timeout=SECONDS_30,
     ),
     case(K.HEARTBEAT, Op.READ, G, group_id="g"),
+    case(K.CONSUMER_GROUP_HEARTBEAT, Op.READ, G, (Op.DESCRIBE, T), **BEAT),
+    case(K.CONSUMER_GROUP_HEARTBEAT, Op.DESCRIBE, T, (Op.READ, G), **BEAT),
+    case(
+        K.CONSUMER_GROUP_DESCRIBE,
+        Op.DESCRIBE,
+        G,
+        (Op.DESCRIBE, T),
+        group_ids=["g"],
+    ),
+    case(
+        K.CONSUMER_GROUP_DESCRIBE,
+        Op.DESCRIBE,
+        T,
+        (Op.DESCRIBE, G),
+        group_ids=["g"],
+    ),
     case(K.LEAVE_GROUP, Op.READ, G, group_id="g"),
     case(K.SYNC_GROUP, Op.READ, G, group_id="g"),
     case(K.DESCRIBE_GROUPS, Op.DESCRIBE, G, groups=["g"]),
@@ -487,6 +511,8 @@ def furnished(tested: Case) -> Guarded:
     world = Guarded()
     if (tested.api, tested.check.operation) not in WITHOUT_TOPIC:
         world.furnish()
+    if tested.api is K.CONSUMER_GROUP_DESCRIBE:
+        world.send(K.CONSUMER_GROUP_HEARTBEAT, 1, **BEAT)
     world.become(ALICE)
     return world
 

@@ -88,6 +88,14 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
     },
     ApiKey.DESCRIBE_PRODUCERS: {"topics": INDEXES},
     ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+        "group_id": "g",
+        "member_id": "m",
+        "rebalance_timeout": SECONDS_30,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    },
+    ApiKey.CONSUMER_GROUP_DESCRIBE: {"group_ids": ["g"]},
     ApiKey.ADD_PARTITIONS_TO_TXN: {
         "v3_and_below_topics": [{"name": "t", "partitions": [0, 9]}],
         "transactions": [{"transactional_id": "x", "topics": [{"name": "t"}]}],

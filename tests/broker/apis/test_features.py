@@ -18,6 +18,7 @@ from tests.broker.apis.transaction_client import SETTINGS, TransactionClient
 NONE, INVALID = ErrorCode.none, ErrorCode.invalid_update_version
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 FEATURE = "transaction.version"
+GROUPS = "group.version"
 
 
 def row(level: int, upgrade_type: int = UPGRADE, name: str = FEATURE) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def level(world: World) -> int:
     }
     low, high = found.pop(FEATURE, (0, 0))
     assert low == high
-    assert not found
+    assert found == {GROUPS: (1, 1)}
     (transaction,) = [world.broker.coordinator.admin.finalized_features]
     assert transaction.transaction_version == high
     return int(high)
@@ -67,16 +68,15 @@ def test_a_new_cluster_has_level_2() -> None:
     world = World()
     assert level(world) == 2
     answer = versions(world)
-    (supported,) = answer.supported_features
-    assert (supported.name, supported.min_version, supported.max_version) == (
-        FEATURE,
-        0,
-        2,
-    )
+    supported = {
+        each.name: (each.min_version, each.max_version)
+        for each in answer.supported_features
+    }
+    assert supported == {FEATURE: (0, 2), GROUPS: (0, 1)}
     # Clients of version 3 cannot read a lowest level of 0 (KAFKA-17492).
     answer = versions(world, 3)
     assert not answer.supported_features
-    assert len(answer.finalized_features) == 1
+    assert len(answer.finalized_features) == 2
 
 
 def test_a_level_is_changed_and_outlives_a_restart() -> None:
@@ -103,7 +103,7 @@ def test_a_level_is_changed_and_outlives_a_restart() -> None:
 
 def test_all_updates_are_made_or_none() -> None:
     world = World()
-    for name in ("metadata.version", "group.version", "", "x"):
+    for name in ("metadata.version", "share.version", "", "x"):
         both = row(1, SAFE), row(0, UPGRADE, name)
         assert update(world, *both) is INVALID
         assert update(world, *reversed(both)) is INVALID

@@ -18,6 +18,7 @@ from broker.coordination.cluster_state import (
     write_state,
 )
 from broker.coordination.features import (
+    GROUP_VERSION,
     SUPPORTED,
     TRANSACTION_VERSION,
     FeatureUpdate,
@@ -54,11 +55,11 @@ def test_a_new_registry_has_the_newest_levels_and_an_older_file_none() -> None:
     storage.make_directory("/data")
     new = Registry(storage, LogDirs(["/data"]))
     new.load()
-    assert new.state.features == {TRANSACTION_VERSION: 2}
+    assert new.state.features == {TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
     new.renew(new.state)
     again = Registry(storage, LogDirs(["/data"]))
     again.load()
-    assert again.state.features == {TRANSACTION_VERSION: 2}
+    assert again.state.features == {TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
     # A file of a broker that knew no features.
     again.renew(ClusterState())
     upgraded = Registry(storage, LogDirs(["/data"]))
