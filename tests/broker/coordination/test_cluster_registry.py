@@ -258,7 +258,7 @@ def test_a_full_disk_does_not_have_it_compacted_again_and_again() -> None:
     assert not registry.is_long
     storage.capacity_bytes = None
     registry.change(create("d", "e", "f", **LONG))
-    registry.change(create("g"))
+    registry.change(create("g", **LONG))
     assert registry.is_long
     run(registry.compaction())
     assert len(loaded(storage.after_kill(), ONE).state.topics) == 7

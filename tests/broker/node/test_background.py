@@ -115,6 +115,7 @@ def test_background_failures_are_a_metric() -> None:
         "Produce purgatory",
         "Fetch purgatory",
         "DeleteRecords purgatory",
+        "AddPartitionsToTxn purgatory",
         "group flushes",
         "groups",
         "group loading",

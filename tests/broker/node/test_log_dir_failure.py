@@ -130,7 +130,8 @@ def test_the_failed_directory_is_told_of_where_operators_look() -> None:
     assert told[GOOD].topics
     metrics = {
         (each.name, each.labels.get("logDirectory")): each.value
-        for each in log_dir_metrics(world.broker.log_dirs)
+        for each in log_dir_metrics(world.broker.logs, world.broker.storage)
+        if each is not None and each.name.startswith("kafka_")
     }
     assert metrics == {
         ("kafka_log_logmanager_offlinelogdirectorycount", None): 1,
