@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 from uuid import UUID
 
 from broker.groups.consumer.assignors import Assignment
@@ -30,6 +31,7 @@ from broker.groups.consumer.consumer_records import (
 from broker.groups.consumer.members import ConsumerMember, Held
 
 _MEMBERS_PER_STEP = 48
+_T = TypeVar("_T")
 
 
 class FoundConsumerGroup:
@@ -68,25 +70,16 @@ class FoundConsumerGroup:
             self._has_topics = value is not None
         elif kind is Kind.TARGET_EPOCH:
             self._target_epoch = None if value is None else read_target_epoch(value)
-        elif value is None:
-            self._of(kind).pop(name, None)
         elif kind is Kind.MEMBER:
-            self._members[name] = read_member(name, value)
+            _put(
+                self._members, name, None if value is None else read_member(name, value)
+            )
         elif kind is Kind.TARGET:
-            self._targets[name] = read_target(value)
+            _put(self._targets, name, None if value is None else read_target(value))
         elif kind is Kind.CURRENT:
-            self._currents[name] = read_current(value)
+            _put(self._currents, name, None if value is None else read_current(value))
         else:
-            self._resolved[name] = read_regex(value)
-
-    def _of(self, kind: Kind) -> dict[str, object]:
-        found: Mapping[Kind, dict[str, object]] = {
-            Kind.MEMBER: self._members,  # type: ignore[dict-item]  # only for its keys
-            Kind.TARGET: self._targets,  # type: ignore[dict-item]
-            Kind.CURRENT: self._currents,  # type: ignore[dict-item]
-            Kind.REGEX: self._resolved,  # type: ignore[dict-item]
-        }
-        return found[kind]
+            _put(self._resolved, name, None if value is None else read_regex(value))
 
     def building(self, group_id: str) -> Generator[None, None, ConsumerGroup]:
         """Return the group, built some members at a time."""
@@ -134,3 +127,11 @@ def _untaken(held: Held, taken: dict[UUID, set[int]]) -> Held:
         if own:
             found[topic_id] = own
     return found
+
+
+def _put(values: dict[str, _T], name: str, value: _T | None) -> None:
+    """Set a value; None removes it, as a tombstone does."""
+    if value is None:
+        values.pop(name, None)
+    else:
+        values[name] = value

@@ -66,7 +66,7 @@ def cases(draw: st.DrawFn, *, homogeneous: bool = False) -> Case:
     )
     some = st.frozensets(st.sampled_from(TOPICS), min_size=1)
     common = draw(some)
-    # What members held may be of topics that shrank, and of such as nobody wants.
+    # Partitions held may be of topics that shrank, or that no member wants.
     owners = {
         (topic, index): draw(st.sampled_from([None, *names]))
         for topic in TOPICS
