@@ -26,6 +26,9 @@ SPARK_KAFKA := 4.2.0
 SPARK_KAFKA_JAR := .tools/spark-kafka/spark-sql-kafka-0-10_2.13-$(SPARK_KAFKA).jar
 MVN_COPY := mvn --quiet --batch-mode -Dstyle.color=never dependency:copy-dependencies -DincludeScope=runtime
 
+# Brokers are started by the hundred; without bytecode each compiles 480 modules anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 MINUTES ?= 10
 SEED ?= 1
 COUNT ?= 60

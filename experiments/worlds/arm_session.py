@@ -153,7 +153,6 @@ class Session:
         self._stack.close()
 
     def _start(self) -> None:
-        self._stack.enter_context(self._pinning.beside_generator())
         directory = scratch("doorkeeper-session-")
         self._at = Path(self._stack.enter_context(directory))
         for arm in self._arms:
@@ -161,11 +160,13 @@ class Session:
             at.mkdir()
             host = self._hosts.start(self._experiment, arm, at)
             self._alive[arm.name] = self._stack.enter_context(host)
+        self._load = self._child("generator", "experiments.load.episodes", self._job())
         targets = {arm: host.target() for arm, host in self._alive.items()}
+        # Not before: a child without a CPU of its own would inherit this one's.
+        self._stack.enter_context(self._pinning.beside_generator())
         self._probe = self._stack.enter_context(
             SpeedProbe(self._pinning, self._at, self._tick)
         )
-        self._load = self._child("generator", "experiments.load.episodes", self._job())
         self._load.send(targets_line(targets))
         said = self._load.line(_STARTED_TIMEOUT_S, *self._everyone())
         if said != READY:
