@@ -30,6 +30,7 @@ from bench.small_requests import TOPIC, closed_loop, saturated
 
 _ROUNDS = 31
 _CONNECTIONS = (1, 16, 256)
+_PARTITIONS = 40
 _SECONDS = 0.4
 _WARM_UP_SECONDS = 2.0
 _VOLUMES = {100: 200_000, 100_000: 1_000}
@@ -88,7 +89,7 @@ def _checked_out(commit: str) -> Iterator[Path]:
 
 
 def _warm_up(broker: Running) -> None:
-    clients.create_topic(broker, TOPIC)
+    clients.create_topic(broker, TOPIC, _PARTITIONS)
     closed_loop(broker, 16, _WARM_UP_SECONDS)
     for record_bytes, records in _VOLUMES.items():
         topic = f"bytes-{record_bytes}"
@@ -104,6 +105,13 @@ def _measures() -> Iterator[Measure]:
             units=("requests/s", "requests/CPU s"),
             take=partial(saturated, connections=connections, seconds=_SECONDS),
         )
+    yield Measure(
+        name=f"PRODUCE of one record to each of {_PARTITIONS} partitions",
+        units=("requests/s", "requests/CPU s"),
+        take=partial(
+            saturated, connections=1, seconds=_SECONDS, partitions=_PARTITIONS
+        ),
+    )
     for record_bytes, records in _VOLUMES.items():
         for verb, take in (("produced", clients.produce), ("fetched", clients.fetch)):
             yield Measure(

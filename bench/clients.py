@@ -19,14 +19,14 @@ _SEED = 30
 _MIB = 1024 * 1024 / 1e6
 
 
-def create_topic(broker: Running, topic: str) -> None:
-    """Create a topic of one partition, and wait until it takes records."""
+def create_topic(broker: Running, topic: str, partitions: int = 1) -> None:
+    """Create a topic, and wait until it takes records."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=_WAIT_S)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(timeout=_WAIT_S)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": 1})
     producer.produce(topic, b"first", partition=0)
     assert producer.flush(_WAIT_S) == 0, f"{broker.name} takes no records"

@@ -79,7 +79,9 @@ def _drive(
     )
 
 
-def saturated(broker: Running, connections: int, seconds: float) -> tuple[float, float]:
+def saturated(
+    broker: Running, connections: int, seconds: float, partitions: int = 1
+) -> tuple[float, float]:
     """Keep requests waiting on every connection, so that only the broker's CPU limits.
 
     Half of what is outstanding is sent anew at a time, with one system call: where the
@@ -88,7 +90,7 @@ def saturated(broker: Running, connections: int, seconds: float) -> tuple[float,
 
     :returns: requests per second, and per second of the broker's CPU.
     """
-    frame = produce_frame()
+    frame = produce_frame(partitions=partitions)
     poller = select.epoll()
     with _connected(broker, connections) as sockets:
         clients = {each.fileno(): each for each in sockets}
@@ -175,8 +177,8 @@ def check_produced(answer: bytes) -> None:
         raise RuntimeError(f"the broker answered {answer!r}")
 
 
-def produce_frame(acks: int = LEADER) -> bytes:
-    """Return the frame of a Produce of one record to `TOPIC`."""
+def produce_frame(acks: int = LEADER, partitions: int = 1) -> bytes:
+    """Return the frame of a Produce of one record to each partition of `TOPIC`."""
     batch = new_batch([(time.time_ns() // 1_000_000, None, b"x" * 100)])
     body = ProduceRequest(
         acks=acks,
@@ -184,7 +186,10 @@ def produce_frame(acks: int = LEADER) -> bytes:
         topic_data=[
             TopicProduceData(
                 name=TOPIC,
-                partition_data=[PartitionProduceData(index=0, records=batch)],
+                partition_data=[
+                    PartitionProduceData(index=number, records=batch)
+                    for number in range(partitions)
+                ],
             )
         ],
     )

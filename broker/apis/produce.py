@@ -140,10 +140,9 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
         size = len(records)
         if size > HEADER_SIZE and records[CODEC_AT] & TRANSACTIONAL:
             return None
-        is_packed = size > HEADER_SIZE and records[CODEC_AT] & CODEC_MASK
-        if is_packed and size > _PACKED_STEP_BYTES:
+        if size > _PACKED_STEP_BYTES and records[CODEC_AT] & CODEC_MASK:
             return None
-        if not HEADER_SIZE < size < _SMALL_BYTES or is_packed:
+        if not _is_small(records):
             partition.check_append(acks)
             prepared = in_one_step(partition.log.prepare(records, now_ms))
             if prepared is None:
@@ -166,6 +165,13 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
             appended[2],
             appended[3],
         ),
+    )
+
+
+def _is_small(records: Buffer) -> bool:
+    """Return whether a batch is plain, and so small that it needs no steps."""
+    return (
+        HEADER_SIZE < len(records) < _SMALL_BYTES and not records[CODEC_AT] & CODEC_MASK
     )
 
 
@@ -344,13 +350,16 @@ class _Produce:
             check_topic(self.request, broker, AclOperation.WRITE, key.topic)
             guard = self._guard(key)
             partition = broker.replicas.get(key)
-            if self.ids.get(key.topic, partition.topic_id) != partition.topic_id:
+            if self.ids and self.ids[key.topic] != partition.topic_id:
                 raise KafkaError(ErrorCode.unknown_topic_id)
             self._check(key.topic, records)
             partition.check_append(self.acks)
-            prepared = await preemptibly(
-                partition.log.prepare(records, now_ms), broker.replicas.large_windows
-            )
+            prepared = None
+            if not _is_small(records):
+                prepared = await preemptibly(
+                    partition.log.prepare(records, now_ms),
+                    broker.replicas.large_windows,
+                )
             appended = partition.append(records, self.acks, now_ms, prepared, guard)
         except KafkaError as error:
             self.rows[key] = _refused(broker, self.request.api_version, key, error)
@@ -358,7 +367,8 @@ class _Produce:
         self.rows[key] = ProducePartition(
             key.partition, 0, appended[0], appended[2], appended[3]
         )
-        self.required[key] = Required.by(partition.log, appended[1])
+        if self.acks == ALL_REPLICAS:
+            self.required[key] = Required.by(partition.log, appended[1])
         if partition.withheld.any:
             self.to_flush[key] = partition
         if broker.replicas.concerns_many(key):
