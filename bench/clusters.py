@@ -179,7 +179,7 @@ def _kafka(at: Path, ports: nodes.Ports, keys: Mapping[str, str], number: int) -
 
 def _bound() -> Binding:
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    return Binding(parent=os.getpid(), cpu=None, nice=nice)
+    return Binding(parent=os.getpid(), cpus=None, nice=nice)
 
 
 def _nothing() -> None:

@@ -114,7 +114,7 @@ class _Cluster:
         self._asked = asked
         self._stack = stack
         self._bound = Binding(
-            parent=os.getpid(), cpu=None, nice=os.getpriority(os.PRIO_PROCESS, 0)
+            parent=os.getpid(), cpus=None, nice=os.getpriority(os.PRIO_PROCESS, 0)
         )
         self._brokers: list[Child] = []
         # None if it runs elsewhere, and how it ends on SIGTERM.

@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,10 +27,13 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """The parent to die with, the CPU to stay on (None: any), and the nice value."""
+    """The parent to die with, the CPUs to stay on, and the nice value.
+
+    With None for ``cpus`` a child stays on those of its parent.
+    """
 
     parent: int
-    cpu: int | None
+    cpus: Sequence[int] | None
     nice: int
 
     def text(self) -> str:
@@ -39,8 +43,8 @@ class Binding:
 
 def bind(binding: Binding) -> None:
     """Bind this process."""
-    if binding.cpu is not None:
-        os.sched_setaffinity(0, {binding.cpu})
+    if binding.cpus is not None:
+        os.sched_setaffinity(0, binding.cpus)
     favour(binding.nice)
     die_with(binding.parent)
 

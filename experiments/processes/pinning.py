@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +20,42 @@ _BEHIND = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinning:
-    """The CPUs of a run, None where there is only one for both, and the priority."""
+    """The CPUs of a run and the priority of its processes.
+
+    ``broker`` and ``generator`` are None where there is only one CPU for both;
+    ``allowed`` are all that this process may use.
+    """
 
     broker: int | None
     generator: int | None
+    allowed: tuple[int, ...]
     nice: int
 
     @classmethod
     def here(cls) -> Pinning:
         """Choose from the CPUs that this process may use, of two cores if there are."""
         nice = _raised_priority()
-        broker, *others = sorted(os.sched_getaffinity(0))
+        allowed = tuple(sorted(os.sched_getaffinity(0)))
+        broker, *others = allowed
         if not others:
-            return cls(broker=None, generator=None, nice=nice)
+            return cls(broker=None, generator=None, allowed=allowed, nice=nice)
         core = _siblings(broker)
         apart = [cpu for cpu in others if _siblings(cpu) != core]
-        return cls(broker=broker, generator=(apart or others)[0], nice=nice)
+        generator = (apart or others)[0]
+        return cls(broker=broker, generator=generator, allowed=allowed, nice=nice)
 
     def binding(self, cpu: int | None) -> Binding:
-        """Return what binds a child of this process to a CPU."""
-        return Binding(parent=os.getpid(), cpu=cpu, nice=self.nice)
+        """Return what binds a child of this process to a CPU; with None to all.
+
+        It may use all of them even if this process keeps to one by now.
+        """
+        cpus = self.allowed if cpu is None else (cpu,)
+        return Binding(parent=os.getpid(), cpus=cpus, nice=self.nice)
 
     def behind_generator(self) -> Binding:
         """Return what binds a child to the generator's CPU, behind the generator."""
-        nice = self.nice + _BEHIND
-        return Binding(parent=os.getpid(), cpu=self.generator, nice=nice)
+        bound = self.binding(self.generator)
+        return replace(bound, nice=self.nice + _BEHIND)
 
     @contextlib.contextmanager
     def as_generator(self) -> Iterator[None]:

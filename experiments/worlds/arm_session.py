@@ -153,6 +153,7 @@ class Session:
         self._stack.close()
 
     def _start(self) -> None:
+        self._stack.enter_context(self._pinning.beside_generator())
         directory = scratch("doorkeeper-session-")
         self._at = Path(self._stack.enter_context(directory))
         for arm in self._arms:
@@ -162,8 +163,6 @@ class Session:
             self._alive[arm.name] = self._stack.enter_context(host)
         self._load = self._child("generator", "experiments.load.episodes", self._job())
         targets = {arm: host.target() for arm, host in self._alive.items()}
-        # Not before: a child without a CPU of its own would inherit this one's.
-        self._stack.enter_context(self._pinning.beside_generator())
         self._probe = self._stack.enter_context(
             SpeedProbe(self._pinning, self._at, self._tick)
         )

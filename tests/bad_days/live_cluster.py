@@ -150,7 +150,7 @@ class LiveCluster:
 
     def start_zookeeper(self) -> None:
         """Start ZooKeeper over its data."""
-        bound = Binding(parent=os.getpid(), cpu=None, nice=0)
+        bound = Binding(parent=os.getpid(), cpus=None, nice=0)
         self._zookeeper = start_own_zookeeper(
             self._directory, self._zookeeper_port, bound, lambda: None
         )

@@ -50,7 +50,7 @@ class Cluster:
         """``start`` starts a ZooKeeper, Java's unless given; both have ``settings``."""
         self.home = at
         self.ports = nodes.Ports.free()
-        bound = Binding(parent=os.getpid(), cpu=None, nice=0)
+        bound = Binding(parent=os.getpid(), cpus=None, nice=0)
         self._start = partial(start, at, self.ports.zookeeper, bound, lambda: None)
         # One that is started later ends after the brokers, too: they stop with it.
         self._zookeepers = stack.enter_context(ExitStack())

@@ -32,7 +32,7 @@ class Cluster:
 
     def __init__(self, at: Path, programs: KafkaPrograms, stack: ExitStack) -> None:
         port = nodes.Ports.free().zookeeper
-        bound = Binding(parent=os.getpid(), cpu=None, nice=0)
+        bound = Binding(parent=os.getpid(), cpus=None, nice=0)
         started = start_own_zookeeper(at, port, bound, lambda: None)
         zookeeper = stack.enter_context(started)
         wait_for_zookeeper(zookeeper, port, TIMEOUT_S)

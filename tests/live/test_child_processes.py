@@ -51,6 +51,17 @@ def test_endless_work_gives_way_to_the_generator(tmp_path: Path) -> None:
     assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
 
 
+def test_a_child_without_a_cpu_of_its_own_may_use_all(tmp_path: Path) -> None:
+    """Eight brokers of a session that inherited the launcher's CPU started in turn."""
+    pinning = Pinning.here()
+    allowed = sorted(os.sched_getaffinity(0))
+    with (
+        pinning.beside_generator(),
+        child(BIND, tmp_path, pinning.binding(None).text()) as bound,
+    ):
+        assert bound.line(20) == f"[{allowed}, {pinning.nice}]"
+
+
 def test_the_launcher_keeps_off_the_brokers_cpu_with_all_its_threads() -> None:
     pinning = Pinning.here()
     allowed = os.sched_getaffinity(0)
@@ -135,7 +146,7 @@ def behind(pinning: Pinning) -> str:
 
 def test_a_child_whose_parent_is_gone_ends_at_once(tmp_path: Path) -> None:
     # Process 1 is alive, but it is not the parent: as if the parent had just died.
-    binding = Binding(parent=1, cpu=None, nice=os.getpriority(os.PRIO_PROCESS, 0))
+    binding = Binding(parent=1, cpus=None, nice=os.getpriority(os.PRIO_PROCESS, 0))
     with (
         child(BIND, tmp_path, binding.text()) as orphan,
         pytest.raises(RunFailed, match="child ended with status 1: the parent died"),

@@ -52,7 +52,7 @@ Start = Callable[..., Child]
 def running(start: Start, at: Path) -> Iterator[int]:
     """Run a server; return its port."""
     (port,) = free_ports(1)
-    bound = Binding(parent=os.getpid(), cpu=None, nice=0)
+    bound = Binding(parent=os.getpid(), cpus=None, nice=0)
     with start(at, port, bound, lambda: None) as server:
         wait_for_zookeeper(server, port, START_S)
         yield port

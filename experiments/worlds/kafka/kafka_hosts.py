@@ -7,6 +7,7 @@ broker of ours; it stays warm for the whole session.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ STOP_TIMEOUT_S: Final = 30.0
 # of a newer would depose the controller that creates the load's topics.
 CONTROLLER_EPOCH: Final = 1
 UNRECORDED_S: Final = 20.0
+# A JVM reads the metrics of each node, and ten JVMs at once missed their time limit.
+_READING_METRICS: Final = threading.Lock()
 
 
 class KafkaHosts:
@@ -79,6 +82,7 @@ class _Host:
         return CpuTime(used_s=process_cpu_s(self.node.broker.pid))
 
     def stop(self) -> Ended:
-        measured = phases.read_or_fail(self.version, self.node.jmx)
+        with _READING_METRICS:
+            measured = phases.read_or_fail(self.version, self.node.jmx)
         fault = self.node.broker.stop(STOP_TIMEOUT_S, TERMINATED)
         return Ended(fault=fault, phases_ms=measured)
