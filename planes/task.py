@@ -29,6 +29,8 @@ class BrokenRule(AssertionError):
 class TaskPlane(Protocol):
     """The verbs of a plane towards a task that it took in (`planes.PlaneCore`)."""
 
+    name: str
+
     def admits(self, task: Task) -> bool:
         """Return whether ``offer`` would take the task now."""
 

@@ -192,6 +192,15 @@ class KafkaApis:
     def metrics(self) -> Iterator[Metric | None]:
         """Iterate over the metrics of the broker behind the handlers."""
         replicas = self.broker.replicas
+        yield Metric(
+            name="doorkeeper_broker_info",
+            kind="gauge",
+            value=1,
+            labels={
+                "cluster_id": self.broker.cluster_id or "",
+                "broker_id": str(replicas.local_id),
+            },
+        )
         yield from purgatory_metrics(replicas.purgatories)
         yield from replica_metrics(replicas)
         yield from quota_metrics(self.broker.quotas)

@@ -58,8 +58,16 @@ class Collector:
                 "kafka_network_requestmetrics", {"request": name}, stats
             )
             yield None
-        for name, stats in tuple(sources.requests.by_class().items()):
-            yield from _of_requests("doorkeeper_requestmetrics", {"class": name}, stats)
+        for (name, plane), stats in tuple(sources.requests.by_class().items()):
+            labels = {"class": name, "plane": plane}
+            yield from _of_requests("doorkeeper_requestmetrics", labels, stats)
+            yield Metric(
+                name="doorkeeper_requestmetrics_preemptions",
+                kind="counter",
+                value=stats.preemptions,
+                labels=labels,
+                suffix="_total",
+            )
             yield None
         now_ns = sources.now_ns()
         period_ns = max(now_ns - self._last_ns, 1)
@@ -82,6 +90,7 @@ class Collector:
         labels = {"plane": plane.name}
         network = "kafka_network_requestchannel"
         yield _gauge(f"{network}_{prefix}requestqueuesize", plane.queued)
+        yield _gauge("doorkeeper_plane_queued", plane.queued, labels)
         yield _gauge("doorkeeper_plane_waiting", len(plane.scheduler), labels)
         yield _gauge("doorkeeper_plane_seated", plane.seated, labels)
         yield _gauge("doorkeeper_plane_away", plane.away, labels)

@@ -1,4 +1,4 @@
-"""Durations and counts of requests, per API and per class (Kafka: ``RequestMetrics``).
+"""Durations and counts of requests, by API and by class (Kafka: ``RequestMetrics``).
 
 Derived from the stamps of each request when it is done with, so the phases add up to
 the total as they do in Kafka. Fetch is counted twice, as in Kafka: under its own name,
@@ -30,14 +30,15 @@ _FETCH: Final = int(ApiKey.FETCH)
 
 
 class Stats:
-    """The requests of one API and class."""
+    """The requests of one API, class and plane."""
 
-    __slots__ = ("errors", "phases", "size", "throttle", "versions")
+    __slots__ = ("errors", "phases", "preemptions", "size", "throttle", "versions")
 
     def __init__(self) -> None:
         self.phases = tuple(Histogram() for _ in PHASES)
         self.size = Histogram()
         self.throttle = Histogram()
+        self.preemptions = 0
         self.versions: Counter[int] = Counter()
         self.errors: Counter[int] = Counter()
 
@@ -48,6 +49,7 @@ class Stats:
             histogram.add(duration_ns)
         self.size.add(task.size_bytes)
         self.throttle.add(max(task.throttled_until_ns - task.response_sent_ns, 0))
+        self.preemptions += task.preemptions
         self.versions[request.api_version] += 1
         self.errors[request.error_code] += 1
 
@@ -57,19 +59,21 @@ class Stats:
             ours.merge(theirs)
         self.size.merge(other.size)
         self.throttle.merge(other.throttle)
+        self.preemptions += other.preemptions
         self.versions.update(other.versions)
         self.errors.update(other.errors)
 
 
 class RequestMetrics:
-    """Metrics of all requests, by API and class."""
+    """Metrics of all requests, by API, class and plane."""
 
     def __init__(self) -> None:
-        self._stats: dict[tuple[int, str], Stats] = {}
+        self._stats: dict[tuple[int, str, str], Stats] = {}
 
     def observe(self, request: Request) -> None:
         """Count one request that is done with."""
-        key = request.api_key, request.task.request_class
+        task = request.task
+        key = request.api_key, task.request_class, task.plane.name
         stats = self._stats.get(key)
         if stats is None:
             stats = self._stats[key] = Stats()
@@ -78,16 +82,16 @@ class RequestMetrics:
     def by_api(self) -> dict[str, Stats]:
         """Return the sums by Kafka's name of the API."""
         sums: dict[str, Stats] = {}
-        for (api_key, request_class), stats in self._stats.items():
+        for (api_key, request_class, _), stats in self._stats.items():
             for name in _names(api_key, request_class):
                 sums.setdefault(name, Stats()).merge(stats)
         return sums
 
-    def by_class(self) -> dict[str, Stats]:
-        """Return the sums by request class."""
-        sums: dict[str, Stats] = {}
-        for (_, request_class), stats in self._stats.items():
-            sums.setdefault(request_class, Stats()).merge(stats)
+    def by_class(self) -> dict[tuple[str, str], Stats]:
+        """Return the sums by request class and plane."""
+        sums: dict[tuple[str, str], Stats] = {}
+        for (_, request_class, plane), stats in self._stats.items():
+            sums.setdefault((request_class, plane), Stats()).merge(stats)
         return sums
 
 

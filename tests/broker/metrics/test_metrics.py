@@ -13,7 +13,8 @@ from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.observation.supervisor import Supervisor
 from broker.requests.purgatory import Purgatory
 from broker.requests.request import Request
-from planes import Task
+from planes import Block, PlaneCore, Task
+from schedulers import Fifo, SchedulerConfig
 from tests.broker.apis.broker_world import World
 from tests.broker.metrics.text import exposition, samples
 from tests.virtual.world import (
@@ -90,8 +91,18 @@ def test_a_quantile_is_that_of_the_requests():
 def test_classes_are_distinguished():
     found, _ = scraped()
     name = "doorkeeper_requestmetrics_totaltimems_count"
-    assert found[name, ("class", "control")] == 10
-    assert found[name, ("class", "produce")] == 10
+    assert found[name, ("class", "control"), ("plane", "control")] == 10
+    assert found[name, ("class", "produce"), ("plane", "data")] == 10
+
+
+def test_preemptions_are_counted_by_class_and_plane():
+    metrics = RequestMetrics()
+    for preemptions in (0, 2, 5):
+        request = fetch("fetch")
+        request.task.preemptions = preemptions
+        metrics.observe(request)
+    ((key, stats),) = metrics.by_class().items()
+    assert (key, stats.preemptions) == (("fetch", "data"), 7)
 
 
 def test_idle_ratios_are_those_since_the_last_scrape():
@@ -158,6 +169,7 @@ def fetch(request_class):
             7,
         ),
     )
+    task.plane = PlaneCore("data", Fifo(SchedulerConfig()), Block(capacity=1), seats=1)
     return Request(
         task,
         api_key=1,
