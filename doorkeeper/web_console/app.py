@@ -302,7 +302,7 @@ class Console:
 
 
 # Pages that show without a query.
-_LISTS: Final = ("cluster", "topics", "groups", "reassignments")
+_LISTS: Final = ("cluster", "topics", "groups", "requests", "reassignments")
 _SILENT: Final = f"the cluster has not answered within {LIMIT_S:.0f} s"
 
 

@@ -20,11 +20,13 @@ from broker.client.admin import (
     KafkaAdmin,
     by_leader,
 )
+from broker.client.network_client import Connect, connect_tcp
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.list_groups import ListedGroup
 from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.topic_partition import TopicPartition
 from doorkeeper.web_console.lag_history import GROUPS_MAX, PERIOD_S, LagHistory
+from doorkeeper.web_console.request_watch import BrokerRequests, RequestWatch
 
 _T = TypeVar("_T")
 # Ages at which answers are asked for anew. Brokers read every log's size for theirs.
@@ -122,16 +124,24 @@ class Groups(NamedTuple):
 
 
 class ClusterView:
-    """Reads one cluster. Every method raises `KafkaError`."""
+    """Reads one cluster. Every method raises `KafkaError`.
 
-    def __init__(self, name: str, admin: KafkaAdmin) -> None:
+    ``connect`` is the way to metrics of brokers on this machine.
+    """
+
+    def __init__(
+        self, name: str, admin: KafkaAdmin, connect: Connect = connect_tcp
+    ) -> None:
         self.name = name
         self.admin = admin
+        self._connect = connect
         self.history = LagHistory()
         self._cluster = Kept(admin.describe_cluster, _KEPT_S)
         self._topics = Kept(self._ask_topics, _KEPT_S)
         self._disks = Kept(self._ask_disks, _DISKS_KEPT_S)
         self._groups = Kept(self._ask_groups, _KEPT_S)
+        # By broker.
+        self._requests: dict[int, Kept[BrokerRequests]] = {}
 
     async def cluster(self) -> ClusterDescription:
         """Return brokers and controller."""
@@ -149,10 +159,26 @@ class ClusterView:
         """Return the groups of all brokers, sorted by name."""
         return await self._groups.get()
 
+    async def requests(self, broker_id: int) -> BrokerRequests:
+        """Return the requests of a broker that is alive."""
+        cluster = await self.cluster()
+        alive = {it.id for it in cluster.brokers}
+        self._requests = {
+            it: kept for it, kept in self._requests.items() if it in alive
+        }
+        if broker_id not in self._requests:
+            watch = RequestWatch(
+                self.admin, self._connect, cluster.cluster_id, broker_id
+            )
+            self._requests[broker_id] = Kept(watch.read, _KEPT_S)
+        return await self._requests[broker_id].get()
+
     def forget(self) -> None:
         """Read everything anew, after a change."""
         for it in (self._cluster, self._topics, self._disks, self._groups):
             it.forget()
+        for requests in self._requests.values():
+            requests.forget()
 
     async def offsets(
         self, partitions: Iterable[TopicPartition], timestamp: int

@@ -25,6 +25,7 @@ from doorkeeper.web_console.cluster_view import (
     ClusterView,
     Group,
     TopicSummary,
+    each_of,
     summary,
     total_lag,
 )
@@ -39,6 +40,8 @@ Content: TypeAlias = Mapping[str, Any]
 ROWS: Final = 100
 # Groups of a page whose lag is asked for.
 _GROUP_ROWS: Final = 25
+# Brokers of a page whose metrics are read.
+_BROKER_ROWS: Final = 25
 _RECORDS: Final = 50
 _HEADERS_SHOWN: Final = 20
 # Kafka's DescribeConfigsResponse.ConfigSource.
@@ -328,6 +331,30 @@ def _owners(
     return owners, unreadable
 
 
+# ---- requests -----------------------------------------------------------------------
+
+
+async def requests_page(view: ClusterView, query: Query) -> Content:
+    """Queues and schedulers of brokers, and the requests of one of them."""
+    alive = [it.id for it in (await view.cluster()).brokers if not it.is_fenced]
+    page = page_of(sorted(alive), query, _BROKER_ROWS)
+    chosen = _number(query, "id", -1)
+    if "id" in query and chosen not in alive:
+        raise NoSuchPage("there is no such broker")
+    asked = {*page.rows, chosen} if chosen >= 0 else {*page.rows}
+    found, failed = await each_of(asked, view.requests)
+    if chosen < 0:
+        ours = [it for it in page.rows if it in found and found[it].scheduler]
+        chosen = (*ours, *page.rows, -1)[0]
+    return {
+        "brokers": page,
+        "found": found,
+        "failed": failed,
+        "chosen": chosen,
+        "shown": found.get(chosen),
+    }
+
+
 # ---- reassignments ------------------------------------------------------------------
 
 
@@ -378,6 +405,7 @@ PAGES: Final[Mapping[str, Callable[[ClusterView, Query], Awaitable[Content]]]] =
             "records": records_page,
             "groups": groups_page,
             "group": group_page,
+            "requests": requests_page,
             "reassignments": reassignments_page,
         }
     )

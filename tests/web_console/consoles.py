@@ -33,7 +33,7 @@ async def console_of(
     """Yield the application for one cluster."""
     opened = open_admin(bootstrap, connect=connect, rng=random.Random(5), **settings)
     async with opened as admin:
-        view = ClusterView(bootstrap, admin)
+        view = ClusterView(bootstrap, admin, connect)
         async with background(*([view.keep_history] if keep_history else [])):
             kept = None if password is None else Password(password)
             console = Console([view], allow_changes=allow_changes, password=kept)

@@ -5,13 +5,16 @@ It listens on an imagined host and answers real frames by the codec of the wire.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
 from trio.testing import memory_stream_pair
 
+from broker.client.admin_changes import BROKER
 from broker.client.consumer.consumer_protocol import encode_assignment
+from broker.observation.metric import Metric
+from broker.observation.metrics.endpoint import Exposition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.alter_partition_reassignments import (
@@ -98,6 +101,7 @@ from broker.protocol.wire.codec import decode, encode
 from broker.protocol.wire.header import parse_request_header
 from tests.broker.log.witness import batch
 
+METRICS_PORT = 9404
 NONE, REFUSED = ErrorCode.none, ErrorCode.policy_violation
 END = 7
 VERSIONS = {
@@ -142,6 +146,17 @@ class FakeKafka:
         self.is_reachable = True
         # A partition moves.
         self.is_moving = True
+        # Configs of the broker that Kafka's do not have.
+        self.own_configs: dict[str, str | None] = {
+            "doorkeeper.scheduler": text("scheduler"),
+            "doorkeeper.wfq.weights": text("weights"),
+            "doorkeeper.metrics.port": str(METRICS_PORT),
+        }
+        # Sends the answer of the metrics' endpoint; None if no endpoint listens.
+        self.send_metrics: Callable[[Any], Awaitable[None]] | None = self._send_metrics
+        # The metrics as the endpoint writes them.
+        self.metrics = metrics_text(text)
+        self.scrapes = 0
 
     async def connect(self, host: str, port: int) -> Any:
         """Connect to it."""
@@ -149,6 +164,12 @@ class FakeKafka:
         if not self.is_reachable:
             raise ConnectionRefusedError(111, "<b>out of reach</b>")
         ours, theirs = memory_stream_pair()
+        if port == METRICS_PORT:
+            self.scrapes += 1
+            if self.send_metrics is None:
+                raise ConnectionRefusedError(111, "<b>no endpoint</b>")
+            self._nursery.start_soon(self.send_metrics, theirs)
+            return ours
         self._nursery.start_soon(self._serve, theirs)
         return ours
 
@@ -164,6 +185,11 @@ class FakeKafka:
                 if self.is_silent:
                     continue
                 await stream.send_all(self._answer(frame))
+
+    async def _send_metrics(self, stream: Any) -> None:
+        assert (await stream.receive_some()).startswith(b"GET /metrics HTTP/1.1\r\n")
+        await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n" + self.metrics.encode())
+        await stream.aclose()
 
     def _answer(self, frame: bytes) -> bytes:
         header = parse_request_header(frame)
@@ -242,12 +268,24 @@ class FakeKafka:
             synonyms=[],
         )
         (asked,) = request.resources
+        own = [
+            DescribeConfigsResourceResult(
+                name=name,
+                value=value,
+                read_only=True,
+                config_source=4,
+                is_sensitive=False,
+                synonyms=[],
+            )
+            for name, value in self.own_configs.items()
+            if asked.resource_type == BROKER
+        ]
         result = DescribeConfigsResult(
             error_code=NONE,
             error_message=None,
             resource_type=asked.resource_type,
             resource_name=asked.resource_name,
-            configs=[config, secret, throttle],
+            configs=[config, secret, throttle, *own],
         )
         return DescribeConfigsResponse(results=[result])
 
@@ -427,3 +465,31 @@ class FakeKafka:
             for topic in request.topics
         ]
         return OffsetCommitResponse(topics=topics)
+
+
+def metrics_text(text: Callable[[str], str], *, requests: float = 2) -> str:
+    """Return metrics of one class in one plane, as a broker of ours writes them."""
+    made = Exposition()
+    plane = {"plane": text("plane")}
+    labels = {"class": text("class"), **plane}
+    verdict = {**labels, "verdict": text("verdict")}
+    of_broker = {"cluster_id": text("cluster"), "broker_id": "0"}
+    prefix = "doorkeeper_requestmetrics_"
+    rows = [
+        ("doorkeeper_broker_info", of_broker, 1),
+        *(
+            (f"doorkeeper_plane_{it}", plane, value)
+            for value, it in enumerate(("queued", "waiting", "seated", "away"), 3)
+        ),
+        (f"{prefix}totaltimems_count", labels, requests),
+        *(
+            (f"{prefix}{it}timems_sum", labels, requests * value)
+            for value, it in enumerate(("requestqueue", "local", "total", "throttle"))
+        ),
+        (f"{prefix}preemptions_total", labels, requests / 2),
+        (f"{prefix}requestqueuetimems", {**labels, "quantile": "0.99"}, 77.5),
+        ("doorkeeper_admission_held_back_total", verdict, 9),
+    ]
+    for name, found, value in rows:
+        made.add([Metric(name=name, kind="gauge", value=value, labels=found)])
+    return made.text()

@@ -31,7 +31,7 @@ HOSTILE = {
 }
 TARGETS = (
     *("cluster", "broker", "topics", "topic", "records", "groups", "group"),
-    "reassignments",
+    *("requests", "reassignments"),
 )
 
 

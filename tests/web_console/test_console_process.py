@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from tests.live.broker_process import BrokerProcess
+from tests.web_console.asgi_client import ParsedPage
 
 pytestmark = pytest.mark.live
 DOORKEEPER = str(Path(sys.executable).parent / "doorkeeper")
@@ -48,6 +52,40 @@ def test_a_console_serves_two_clusters_until_sigterm(tmp_path: Path) -> None:
         finally:
             console.kill()
             broker.close()
+
+
+def test_requests_of_a_running_broker_are_shown(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    broker = BrokerProcess(
+        tmp_path, doorkeeper_metrics_port=str(port), doorkeeper_scheduler="wfq"
+    )
+    command = [DOORKEEPER, "console", "--port", "0", "--bootstrap", broker.bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
+        try:
+            assert console.stdout is not None
+            address = console.stdout.readline().split()[-1]
+            pages = []
+            for _ in range(2):
+                with urlopen(f"{address}clusters/0/requests", timeout=20) as answer:
+                    pages.append(ParsedPage.of(answer.read().decode()))
+                time.sleep(2.1)
+            console.send_signal(signal.SIGTERM)
+            assert console.wait(20) == 0
+        finally:
+            console.kill()
+            broker.close()
+    first, second = pages
+    assert ["0", "wfq", "0", "read"] in second.rows
+    assert any("since the broker's start" in it for it in first.words)
+    assert any("Rates and means over the last" in it for it in second.words)
+    # The console's own requests: DescribeConfigs is of the class admin.
+    (before,) = (it for it in first.rows if it[:2] == ["admin", "data"])
+    (after,) = (it for it in second.rows if it[:2] == ["admin", "data"])
+    assert int(before[-1]) < int(after[-1])
+    assert before[2] == "none"
+    assert float(after[2]) > 0
+    assert float(after[4]) > 0
 
 
 @pytest.mark.parametrize(
