@@ -8,8 +8,9 @@ that is not named is lost.
 
 Version notes: v2 is flexible.
 
-Left out: resources other than topics and brokers (INVALID_REQUEST), alter policies;
-an altered `num.network.threads` is kept, and counts from the next start.
+Left out: loggers of brokers and client metrics (INVALID_REQUEST); configs of share and
+streams groups; alter policies; an altered `num.network.threads` is kept, and counts
+from the next start. Under ZooKeeper groups have no configs (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ async def _wanted(resource: AlterConfigsResource) -> dict[str, str]:
                 ErrorCode.invalid_request, f"{config.name} is named more than once"
             )
         if config.value is None:
-            raise KafkaError(ErrorCode.invalid_config, f"{config.name} has no value")
+            raise KafkaError(ErrorCode.invalid_request, f"{config.name} has no value")
         wanted[config.name] = config.value
     return wanted
 
@@ -92,6 +93,7 @@ API: Final = Api(
     handle=handle,
     access=in_handler(
         Check(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        Check(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
         Check(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
     ),
     error_answer=ErrorAnswer(rows={"responses": ("resources",)}),

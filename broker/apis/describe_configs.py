@@ -1,16 +1,18 @@
-"""DescribeConfigs (32): the configs of topics and brokers, and where they come from.
+"""DescribeConfigs (32): configs of topics, brokers and groups, and their sources.
 
 Versions: 1-4.
 
 Behaviour:
 - A topic shows all its configs; a broker all its keys, or under the empty name only the
   dynamic defaults of all brokers. Keys that are asked for by name are picked out.
+- A group shows what a consumer group of its name has, whether there is one or not.
 - Passwords are never told.
 
 Version notes: v1 adds sources and synonyms (KIP-226), v3 types and documentation
 (KIP-569), v4 is flexible.
 
-Left out: v0; resources other than topics and brokers (INVALID_REQUEST).
+Left out: v0; loggers of brokers and client metrics (INVALID_REQUEST); configs of share
+and streams groups.
 """
 
 from __future__ import annotations
@@ -24,15 +26,16 @@ from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
-    ConfigResourceType,
+    OVERRIDES,
     check_access,
     present_configs,
 )
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.topic_configs import (
+from broker.cluster.config_overrides import (
     ConfigSource,
     DescribedConfig,
     Synonym,
+    describe_overrides,
     written,
 )
 from broker.config import KEYS, ConfigType, Key, find_key
@@ -85,8 +88,10 @@ async def _configs(
 ) -> list[DescribeConfigsResourceResult]:
     kind, name = resource.resource_type, resource.resource_name
     present = present_configs(kind, name, broker)
-    if kind == ConfigResourceType.TOPIC:
-        found: Iterable[DescribedConfig] = broker.topic_configs(present)
+    if kind in OVERRIDES:
+        found: Iterable[DescribedConfig] = describe_overrides(
+            *OVERRIDES[kind], present, broker.config, broker.alterations.written_as
+        )
     elif name:
         found = (
             *(
@@ -147,7 +152,7 @@ def _row(
 ) -> DescribeConfigsResourceResult:
     key = config.key
     secret = key.type is ConfigType.PASSWORD
-    dynamic = kind == ConfigResourceType.TOPIC or is_alterable(key.name)
+    dynamic = kind in OVERRIDES or is_alterable(key.name)
     return DescribeConfigsResourceResult(
         name=key.name,
         value=None if secret else config.value,
@@ -174,6 +179,7 @@ API: Final = Api(
     handle=handle,
     access=in_handler(
         Check(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        Check(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP),
         Check(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),
     ),
     error_answer=ErrorAnswer(rows={"results": ("resources",)}),

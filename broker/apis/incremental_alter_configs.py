@@ -10,29 +10,29 @@ Behaviour:
 
 Version notes: v1 is flexible.
 
-Left out: resources other than topics and brokers (INVALID_REQUEST), alter policies;
-an altered `num.network.threads` is kept, and counts from the next start.
+Left out: loggers of brokers and client metrics (INVALID_REQUEST); configs of share and
+streams groups; alter policies; an altered `num.network.threads` is kept, and counts
+from the next start. Under ZooKeeper groups have no configs (INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
 import enum
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from broker.apis.common.access import Check, in_handler
 from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
-    ConfigResourceType,
+    OVERRIDES,
     check_access,
     configs_to_alter,
     replace_configs,
 )
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.topic_configs import TOPIC_KEYS, topic_value
-from broker.config import KEYS, ConfigType, Key
+from broker.config import KEYS
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -117,12 +117,14 @@ def _alter(
     if operation is Operation.SET:
         configs[entry.name] = entry.value
         return
-    items = [*_list(configs, entry.name, kind, broker)]
-    given = [item.strip() for item in entry.value.split(",") if item.strip()]
+    items = dict.fromkeys(_list(configs, entry.name, kind, broker))
+    given = dict.fromkeys(
+        item.strip() for item in entry.value.split(",") if item.strip()
+    )
     if operation is Operation.APPEND:
-        items += [item for item in given if item not in items]
+        items |= given
     else:
-        items = [item for item in items if item not in given]
+        items = {item: None for item in items if item not in given}
     configs[entry.name] = ",".join(items)
 
 
@@ -130,16 +132,15 @@ def _list(
     configs: dict[str, str], name: str, kind: int, broker: Broker
 ) -> tuple[str, ...]:
     """Return the effective value of a list, or raise if it is none."""
-    key: Key[Any] | None = KEYS.get(name)
-    if kind == ConfigResourceType.TOPIC:
-        key = TOPIC_KEYS[name].key if name in TOPIC_KEYS else None
-    if key is None or key.type is not ConfigType.LIST or isinstance(key.default, dict):
+    found: object = None
+    if kind in OVERRIDES:
+        override = OVERRIDES[kind].keys.get(name)
+        if override is not None:
+            found = override.value(configs, broker.config)
+    elif name in KEYS:
+        found = broker.config[KEYS[name]]
+    if not isinstance(found, tuple):
         raise KafkaError(ErrorCode.invalid_config, f"{name} is not a list")
-    found: tuple[str, ...] = (
-        topic_value(name, configs, broker.config)
-        if kind == ConfigResourceType.TOPIC
-        else broker.config[key]
-    )
     return found
 
 
@@ -150,6 +151,7 @@ API: Final = Api(
     handle=handle,
     access=in_handler(
         Check(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        Check(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
         Check(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),
     ),
     error_answer=ErrorAnswer(rows={"responses": ("resources",)}),

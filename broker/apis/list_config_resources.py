@@ -2,13 +2,13 @@
 
 Versions: 0-1.
 
-Behaviour: all topics and all brokers. A kind that Kafka does not list is
-UNSUPPORTED_VERSION, for the whole request. Kinds that have no configs here (client
-metrics, groups, loggers of brokers) have no resources.
+Behaviour: all topics, all brokers, and the groups that have configs of their own. A
+kind that Kafka does not list is UNSUPPORTED_VERSION, for the whole request. Kinds that
+have no configs here (client metrics, loggers of brokers) have no resources.
 
 Version notes: v0 lists client metrics only (KIP-714); v1 takes kinds, none meaning all.
 
-Left out: loggers of brokers, configs of groups and client metrics.
+Left out: loggers of brokers, client metrics.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from typing import Final
 
 from broker.apis.common.access import on_cluster
 from broker.apis.common.api import Api
-from broker.apis.common.config_resources import TYPE_NAMES, ConfigResourceType
+from broker.apis.common.config_resources import (
+    PATH_KINDS,
+    TYPE_NAMES,
+    ConfigResourceType,
+)
 from broker.authorization.acls import AclOperation
+from broker.coordination.resource_paths import read_path
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -62,6 +67,14 @@ async def handle(
                 )
                 for each in cache.on_listener(request.peer.listener)
             ]
+        for kind, word in PATH_KINDS.items():
+            if not kinds or kind in kinds:
+                paths = tuple(broker.coordinator.admin.resource_configs)
+                rows += [
+                    ConfigResource(resource_name=path.name, resource_type=kind)
+                    async for path in in_steps(map(read_path, paths))
+                    if path.kind == word
+                ]
     return ListConfigResourcesResponse(error_code=ErrorCode.none, config_resources=rows)
 
 

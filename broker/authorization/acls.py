@@ -85,6 +85,8 @@ OPERATIONS: Final = MappingProxyType(
             AclOperation.READ,
             AclOperation.DELETE,
             AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
         ),
         ResourceType.CLUSTER: (
             AclOperation.CREATE,

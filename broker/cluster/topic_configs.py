@@ -1,67 +1,32 @@
-"""The configs of a topic, and the source of each default.
+"""The configs of a topic: Kafka's ``LogConfig`` and ``TopicConfig``.
 
-Kafka's ``LogConfig``, ``TopicConfig`` and ``ServerTopicConfigSynonyms``: a topic config
-is a broker key under another name, so it is parsed and documented as that key, and its
-default is the broker's value. Values of topics are kept as text, as they were written.
+The broker's keys behind them are those of Kafka's ``ServerTopicConfigSynonyms``.
 """
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker import config as keys
+from broker.cluster.config_overrides import (
+    ConfigSource,
+    DescribedConfig,
+    OverrideKey,
+    WrittenAs,
+    describe_overrides,
+    read_overrides,
+)
+from broker.cluster.config_overrides import same_as_broker as _same
 from broker.config import BrokerConfig, Key
 from broker.log.segments.log_config import LONG_MAX, LogConfig
 from broker.protocol.config_key import long, words
-from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
+from broker.protocol.errors import ErrorCode, KafkaError
 
 _REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
-
-
-class ConfigSource(enum.IntEnum):
-    """The source of a value, numbered as DescribeConfigs reports it."""
-
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-
-
-class Synonym(NamedTuple):
-    """One of the places that a value could come from, the strongest first."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicKey:
-    """A topic config: its own key, and the broker's keys that stand behind it.
-
-    ``default`` computes the broker's value where several keys have a say.
-    """
-
-    key: Key[Any]
-    broker_keys: tuple[Key[Any], ...] = ()
-    default: Callable[[BrokerConfig], Any] | None = None
-
-    def broker_value(self, config: BrokerConfig) -> Any:
-        """Return the value of a topic without an override."""
-        if self.default is not None:
-            return self.default(config)
-        return config[self.broker_keys[0]] if self.broker_keys else self.key.default
-
-
-def _same(name: str, broker_key: Key[Any]) -> TopicKey:
-    return TopicKey(key=replace(broker_key, name=name), broker_keys=(broker_key,))
 
 
 def _long(
@@ -70,9 +35,9 @@ def _long(
     default: Callable[[BrokerConfig], int],
     *,
     low: int,
-) -> TopicKey:
+) -> OverrideKey:
     key = long(name, LONG_MAX, broker_keys[0].doc, low=low)
-    return TopicKey(key=key, broker_keys=broker_keys, default=default)
+    return OverrideKey(key=key, broker_keys=broker_keys, default=default)
 
 
 def _flush_ms(config: BrokerConfig) -> int:
@@ -80,7 +45,7 @@ def _flush_ms(config: BrokerConfig) -> int:
     return config[keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS] if set_ms is None else set_ms
 
 
-def _throttled(name: str, what: str) -> TopicKey:
+def _throttled(name: str, what: str) -> OverrideKey:
     """Return Kafka's ``ThrottledReplicaListValidator`` as a key."""
     doc = f"Replicas whose {what} is throttled: * or PARTITION:BROKER,..."
     key = words(name, (), doc)
@@ -91,7 +56,7 @@ def _throttled(name: str, what: str) -> TopicKey:
             raise ValueError("* or a list of PARTITION:BROKER")
         return found
 
-    return TopicKey(key=replace(key, parse=parse))
+    return OverrideKey(key=replace(key, parse=parse))
 
 
 _TOPIC_KEYS: Final = (
@@ -153,30 +118,14 @@ _TOPIC_KEYS: Final = (
     ),
     _same("unclean.leader.election.enable", keys.UNCLEAN_LEADER_ELECTION_ENABLE),
 )
-TOPIC_KEYS: Final[Mapping[str, TopicKey]] = MappingProxyType(
+TOPIC_KEYS: Final[Mapping[str, OverrideKey]] = MappingProxyType(
     {topic_key.key.name: topic_key for topic_key in _TOPIC_KEYS}
 )
 
 
-class DescribedConfig(NamedTuple):
-    """One config as DescribeConfigs shows it; ``synonyms`` begin with the effective."""
-
-    key: Key[Any]
-    value: str | None
-    source: ConfigSource
-    synonyms: tuple[Synonym, ...]
-
-
 def check_topic_configs(configs: Mapping[str, str], config: BrokerConfig) -> None:
     """Raise INVALID_CONFIG unless a topic can have these overrides."""
-    for name, written in configs.items():
-        topic_key = TOPIC_KEYS.get(name)
-        if topic_key is None:
-            raise _invalid(f"Unknown topic config name: {name}")
-        try:
-            topic_key.key.read(written)
-        except ConfigError as error:
-            raise _invalid(str(error)) from error
+    read_overrides(TOPIC_KEYS, configs, "topic")
     shortest = topic_value("min.compaction.lag.ms", configs, config)
     longest = topic_value("max.compaction.lag.ms", configs, config)
     if shortest > longest:
@@ -187,11 +136,7 @@ def check_topic_configs(configs: Mapping[str, str], config: BrokerConfig) -> Non
 
 def topic_value(name: str, configs: Mapping[str, str], config: BrokerConfig) -> Any:
     """Return the effective value of one topic config."""
-    topic_key = TOPIC_KEYS[name]
-    written = configs.get(name)
-    if written is None:
-        return topic_key.broker_value(config)
-    return topic_key.key.read(written)
+    return TOPIC_KEYS[name].value(configs, config)
 
 
 def log_config(configs: Mapping[str, str], config: BrokerConfig) -> LogConfig:
@@ -214,78 +159,12 @@ def log_config(configs: Mapping[str, str], config: BrokerConfig) -> LogConfig:
     )
 
 
-# The values set for a broker's own key, the strongest first: (name) -> synonyms.
-WrittenAs = Callable[[str], Iterable[Synonym]]
-
-
 def describe_topic_configs(
     configs: Mapping[str, str], config: BrokerConfig, written_as: WrittenAs
 ) -> list[DescribedConfig]:
     """Return every config of a topic, in the order of names."""
-    return [
-        _described(topic_key, configs, config, written_as)
-        for _, topic_key in sorted(TOPIC_KEYS.items())
-    ]
-
-
-def _described(
-    topic_key: TopicKey,
-    configs: Mapping[str, str],
-    config: BrokerConfig,
-    written_as: WrittenAs,
-) -> DescribedConfig:
-    key = topic_key.key
-    synonyms = []
-    if key.name in configs:
-        synonyms.append(
-            Synonym(key.name, configs[key.name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
-        )
-    synonyms += [
-        synonym
-        for broker_key in topic_key.broker_keys
-        for synonym in written_as(broker_key.name)
-    ]
-    if topic_key.broker_keys and topic_key.broker_keys[0].default is not None:
-        # The key of the same unit only; one whose default is null is no place to look.
-        nearest = topic_key.broker_keys[0]
-        default = written(config.default(nearest))
-        synonyms.append(Synonym(nearest.name, default, ConfigSource.DEFAULT_CONFIG))
-    effective = written(topic_value(key.name, configs, config))
-    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
-    return DescribedConfig(key, effective, source, tuple(synonyms))
-
-
-def written(value: Any) -> str | None:
-    """Return a value as Kafka writes it in answers.
-
-    >>> written(True), written(("compact", "delete")), written(None)
-    ('true', 'compact,delete', None)
-    """
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    if isinstance(value, dict):
-        return ",".join(f"{name}:{number}" for name, number in value.items())
-    if isinstance(value, float):
-        return _written_by_java(value)
-    return str(value)
-
-
-def _written_by_java(value: float) -> str:
-    """Return a number as ``Double.toString`` writes it.
-
-    >>> _written_by_java(0.5), _written_by_java(1e6), _written_by_java(2.5e7)
-    ('0.5', '1000000.0', '2.5E7')
-    """
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
-    exponent = Decimal(repr(value)).adjusted()
-    first, *rest = map(str, digits)
-    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{exponent}"
+    source = ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return describe_overrides(TOPIC_KEYS, source, configs, config, written_as)
 
 
 def _invalid(message: str) -> KafkaError:

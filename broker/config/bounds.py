@@ -7,7 +7,8 @@ leaves to the machine: a broker would fail, or never end, at their first use.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from broker.config.admission import (
     DOORKEEPER_ADMISSION,
@@ -17,6 +18,15 @@ from broker.config.admission import (
 )
 from broker.config.cluster import (
     CONTROLLER_SOCKET_TIMEOUT_MS,
+    GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_SESSION_TIMEOUT_MS,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_LAG_TIME_MAX_MS,
@@ -46,6 +56,31 @@ PROCESSORS_MAX: Final = 1000
 _MIB: Final = 1 << 20
 
 
+class Bounds(NamedTuple):
+    """The keys that hold the least and the greatest value of another key."""
+
+    low: Key[int]
+    high: Key[int]
+
+
+# Of the broker's own values, and of those that a group has instead.
+CONSUMER_BOUNDS: Final[Mapping[Key[int], Bounds]] = MappingProxyType(
+    {
+        GROUP_CONSUMER_SESSION_TIMEOUT_MS: Bounds(
+            GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS, GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS
+        ),
+        GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: Bounds(
+            GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
+            GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+        ),
+        GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: Bounds(
+            GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+            GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+        ),
+    }
+)
+
+
 class _Values:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -66,6 +101,7 @@ def check_bounds(
     _check_counts(config, listener_values)
     _check_memory(config)
     _check_time_outs(config)
+    _check_consumer_groups(config)
     _check_admission(config)
 
 
@@ -118,6 +154,23 @@ def _check_time_outs(config: _Values) -> None:
     for key in (REPLICA_SOCKET_TIMEOUT_MS, CONTROLLER_SOCKET_TIMEOUT_MS):
         if config[key] < 0:
             raise ConfigError(key.name, config[key], "0 or more")
+
+
+def _check_consumer_groups(config: _Values) -> None:
+    """Refuse values of consumer groups beyond their bounds."""
+    for key, (low, high) in CONSUMER_BOUNDS.items():
+        if config[low] > config[high]:
+            expected = f"at least {low.name}, {config[low]}"
+            raise ConfigError(high.name, config[high], expected)
+        if not config[low] <= config[key] <= config[high]:
+            expected = f"from {low.name}, {config[low]}, to {high.name}, {config[high]}"
+            raise ConfigError(key.name, config[key], expected)
+    heartbeat_ms = config[GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS]
+    session_ms = config[GROUP_CONSUMER_SESSION_TIMEOUT_MS]
+    if heartbeat_ms >= session_ms:
+        expected = f"less than {GROUP_CONSUMER_SESSION_TIMEOUT_MS.name}, {session_ms}"
+        name = GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS.name
+        raise ConfigError(name, heartbeat_ms, expected)
 
 
 def _check_admission(config: _Values) -> None:

@@ -259,6 +259,30 @@ GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: Final = integer(
     "The interval at which members of consumer groups are to send heartbeats.",
     low=1,
 )
+GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: Final = integer(
+    "group.consumer.min.session.timeout.ms",
+    45_000,
+    "The shortest session that a consumer group may have.",
+    low=1,
+)
+GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: Final = integer(
+    "group.consumer.max.session.timeout.ms",
+    60_000,
+    "The longest session that a consumer group may have.",
+    low=1,
+)
+GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS: Final = integer(
+    "group.consumer.min.heartbeat.interval.ms",
+    5_000,
+    "The shortest heartbeat interval that a consumer group may have.",
+    low=1,
+)
+GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: Final = integer(
+    "group.consumer.max.heartbeat.interval.ms",
+    15_000,
+    "The longest heartbeat interval that a consumer group may have.",
+    low=1,
+)
 GROUP_CONSUMER_MAX_SIZE: Final = integer(
     "group.consumer.max.size", INT_MAX, "The most members of a consumer group.", low=1
 )
@@ -280,6 +304,24 @@ GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = replace(
         "group.consumer.assignment.interval.ms",
         1_000,
         "The shortest time between two assignments of a consumer group.",
+        low=0,
+    ),
+    internal=True,
+)
+GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS: Final = replace(
+    integer(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "The shortest assignment interval that a consumer group may have.",
+        low=0,
+    ),
+    internal=True,
+)
+GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS: Final = replace(
+    integer(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "The longest assignment interval that a consumer group may have.",
         low=0,
     ),
     internal=True,

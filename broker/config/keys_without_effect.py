@@ -71,9 +71,7 @@ _FAMILIES: Final = {
         metrics.num.samples metrics.recording.level metrics.sample.window.ms
         replica.selector.class telemetry.max.bytes
         """,
-    "groups of the newer protocols (KIP-848, share and streams groups)": """
-        group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
-        group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
+    "share and streams groups, and threads of Kafka's coordinators": """
         group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes*
         group.coordinator.new.enable* group.coordinator.rebalance.protocols
         group.coordinator.threads group.share.assignors*

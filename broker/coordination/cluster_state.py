@@ -49,6 +49,9 @@ class Change:
     broker_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
     user_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
     client_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
+    resource_configs: Mapping[str, Mapping[str, str] | None] = field(
+        default_factory=dict
+    )
     acls: Mapping[ResourcePattern, frozenset[AclEntry] | None] = field(
         default_factory=dict
     )
@@ -62,8 +65,9 @@ class ClusterState:
     ``broker_configs`` holds dynamic broker configs by broker id, as text, "" being the
     default of all brokers; ``user_configs`` the SCRAM credentials of users, by
     mechanism, and their quotas; ``client_configs`` the quotas of all other entities, by
-    path (`broker.quotas.entity`); ``features`` the finalized levels above 0. A state
-    that was never written has the generation 0.
+    path (`broker.quotas.entity`); ``resource_configs`` the configs of other resources,
+    by path (`broker.coordination.resource_paths`); ``features`` the finalized levels
+    above 0. A state that was never written has the generation 0.
     """
 
     generation: int = 0
@@ -74,6 +78,7 @@ class ClusterState:
     broker_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     user_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     client_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    resource_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     acls: dict[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
 
@@ -89,6 +94,7 @@ class ClusterState:
         _put(self.broker_configs, change.broker_configs)
         _put(self.user_configs, change.user_configs)
         _put(self.client_configs, change.client_configs)
+        _put(self.resource_configs, change.resource_configs)
         _put(self.acls, change.acls)
         _put(self.features, change.features)
 
@@ -101,6 +107,7 @@ class ClusterState:
             broker_configs=dict(self.broker_configs),
             user_configs=dict(self.user_configs),
             client_configs=dict(self.client_configs),
+            resource_configs=dict(self.resource_configs),
             acls=dict(self.acls),
             features=dict(self.features),
         )
@@ -148,6 +155,7 @@ def _mappings(it: ClusterState | Change) -> Iterator[str]:
     yield from _mapping("broker_configs", it.broker_configs, dict)
     yield from _mapping("user_configs", it.user_configs, dict)
     yield from _mapping("client_configs", it.client_configs, dict)
+    yield from _mapping("resource_configs", it.resource_configs, dict)
     acls = {write_pattern(pattern): each for pattern, each in it.acls.items()}
     yield from _mapping("acls", acls, write_entries)
     yield from _mapping("features", it.features, int)
@@ -219,13 +227,10 @@ def _read(found: dict[str, Any]) -> Change:
         next_producer_id=_number(found.get("next_producer_id")),
         topics=_each(found.get("topics", {}), _topic),
         deleting=_each(found.get("deleting", {}), _deletion),
-        broker_configs=_each(
-            found.get("broker_configs", {}), lambda _, found: dict(found)
-        ),
-        user_configs=_each(found.get("user_configs", {}), lambda _, found: dict(found)),
-        client_configs=_each(
-            found.get("client_configs", {}), lambda _, found: dict(found)
-        ),
+        broker_configs=_each(found.get("broker_configs", {}), _configs),
+        user_configs=_each(found.get("user_configs", {}), _configs),
+        client_configs=_each(found.get("client_configs", {}), _configs),
+        resource_configs=_each(found.get("resource_configs", {}), _configs),
         acls={
             read_pattern(pattern): None if each is None else read_entries(each)
             for pattern, each in found.get("acls", {}).items()
@@ -244,6 +249,10 @@ def _each(
     return {
         name: None if each is None else read(name, each) for name, each in found.items()
     }
+
+
+def _configs(_: str, found: dict[str, str]) -> dict[str, str]:
+    return dict(found)
 
 
 def _topic(name: str, found: dict[str, Any]) -> Topic:

@@ -179,6 +179,13 @@ class AdminManager(Protocol):
         """Quotas of all entities but single users, by path (`broker.quotas.entity`)."""
 
     @property
+    def resource_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Configs of other resources, by path (`broker.coordination.resource_paths`).
+
+        Those without any configs are not among them.
+        """
+
+    @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
         """The access control lists, by pattern: a view that changes with them."""
 
@@ -245,6 +252,14 @@ class AdminManager(Protocol):
         self, entity: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Replace the quotas of another entity in that way."""
+
+    async def set_resource_configs(
+        self, path: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace the configs of another resource in that way.
+
+        Raises INVALID_REQUEST where none are stored.
+        """
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]

@@ -75,6 +75,11 @@ class EmbeddedAdmin:
         return self._writes.state.client_configs
 
     @property
+    def resource_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Configs of groups and client-metrics subscriptions, by path."""
+        return self._writes.state.resource_configs
+
+    @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
         """The access control lists, by pattern."""
         return self._writes.state.acls
@@ -276,6 +281,18 @@ class EmbeddedAdmin:
             return False
         self._replicas.broker.quotas_changed([entity])
         return True
+
+    async def set_resource_configs(
+        self, path: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace the configs of another resource: they are read at each use."""
+
+        def decide() -> Change | None:
+            if instead_of not in (None, self.resource_configs.get(path, {})):
+                return None
+            return Change(resource_configs={path: dict(configs) or None})
+
+        return await self._writes.write(decide)
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]

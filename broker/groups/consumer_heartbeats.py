@@ -56,6 +56,7 @@ from broker.groups.group_shards import GroupShards
 from broker.groups.migration import Migration
 from broker.groups.rebalance import TimerKey, TimerKind
 from broker.groups.state.any_group import AnyGroup
+from broker.groups.state.config import ConsumerSettings, OwnSettings
 from broker.groups.state.group import Group
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -80,6 +81,9 @@ _MEMBER_TIMERS: Final = (
 class Heartbeats:
     """The verbs of members; ``rng`` makes member ids.
 
+    ``own_settings`` are read at each use, so that altered ones count from the next
+    heartbeat on.
+
     ``running`` is the rest of work that takes several steps and has no request that
     drives it. ``rebalances`` counts the epochs of groups.
     """
@@ -91,9 +95,12 @@ class Heartbeats:
         topics: ClusterTopics,
         rng: random.Random,
         migration: Migration,
+        own_settings: OwnSettings,
     ) -> None:
         self._shards = shards
         self._config = shards.config
+        self._default_settings = shards.config.consumer_settings
+        self._own_settings = own_settings
         self._timers = timers
         self._topics = topics
         self._rng = rng
@@ -128,15 +135,19 @@ class Heartbeats:
             raise KafkaError(ErrorCode.not_coordinator)
         member = group.member(member_id)
         member = self.reconcile(group, member, request.owned, has_new_subscription)
-        self.touch(group, member_id, self._config.consumer_session_timeout_ms)
+        settings = self._settings(group)
+        self.touch(group, member_id, settings.session_timeout_ms)
         is_shown = request.wants_assignment or member.assigned != former.assigned
         answer = HeartbeatAnswer(
             member_id=member_id,
             epoch=member.epoch,
-            interval_ms=self._config.consumer_heartbeat_interval_ms,
+            interval_ms=settings.heartbeat_interval_ms,
             assigned=member.assigned if is_shown else None,
         )
         return self._answered(group, answer)
+
+    def _settings(self, group: ConsumerGroup) -> ConsumerSettings:
+        return self._own_settings(group.group_id) or self._default_settings
 
     def _answered(
         self, group: ConsumerGroup, answer: HeartbeatAnswer
@@ -311,7 +322,8 @@ class Heartbeats:
         """Compute the target of the group's epoch, unless that has to wait."""
         made_ms = group.target_epoch.made_ms
         waited_ms = self._shards.clock().wall_ms - made_ms
-        may = made_ms == 0 or waited_ms >= self._config.consumer_assignment_interval_ms
+        interval_ms = self._settings(group).assignment_interval_ms
+        may = made_ms == 0 or waited_ms >= interval_ms
         is_new = group.epoch > group.target_epoch.epoch
         if is_new and may and not group.is_assigning:
             group.is_assigning, group.is_snapshot_void = True, False
@@ -512,8 +524,9 @@ class Heartbeats:
 
     def revive(self, group: ConsumerGroup, now: Instant) -> Iterator[None]:
         """Begin the sessions of a group that was read from the log."""
+        session_timeout_ms = self._settings(group).session_timeout_ms
         for number, member in enumerate(tuple(group.members.values()), 1):
-            timeout_ms = self._config.consumer_session_timeout_ms
+            timeout_ms = session_timeout_ms
             if member.classic is not None:
                 timeout_ms = member.classic.session_timeout_ms
             else:

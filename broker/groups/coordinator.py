@@ -31,7 +31,7 @@ from broker.groups.membership import Membership
 from broker.groups.migration import Migration
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
 from broker.groups.state.any_group import AnyGroup
-from broker.groups.state.config import GroupConfig
+from broker.groups.state.config import GroupConfig, OwnSettings
 from broker.groups.state.group import Group, join_refusal
 from broker.groups.state.messages import (
     JoinAnswer,
@@ -91,6 +91,7 @@ class GroupCoordinator:
         clock: Clock,
         rng: random.Random,
         topics: ClusterTopics | None = None,
+        own_settings: OwnSettings = lambda group_id: None,
         on_earlier_deadline: Callable[[], None] = lambda: None,
     ) -> None:
         topics = NoTopics() if topics is None else topics
@@ -113,7 +114,7 @@ class GroupCoordinator:
         self.offsets = Commits(self._shards, self._membership)
         self._migration = Migration(self._shards, rebalance, topics)
         self._heartbeats = Heartbeats(
-            self._shards, self._timers, topics, rng, self._migration
+            self._shards, self._timers, topics, rng, self._migration, own_settings
         )
         self._classic_members = ClassicMembers(
             self._shards, self._timers, topics, self._heartbeats, self._migration

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from logging import getLogger
 
-from broker.cluster.topic_configs import ConfigSource, Synonym
+from broker.cluster.config_overrides import ConfigSource, Synonym
 from broker.config import BrokerConfig
 from broker.coordination.coordinator import AdminManager
 from broker.node.hosts import Hosts

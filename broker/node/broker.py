@@ -16,11 +16,12 @@ from uuid import UUID
 from broker.authorization.acls import ResourcePattern
 from broker.client.network_client import Connect
 from broker.cluster.blocking import Blocking, call_here, carried_out
+from broker.cluster.config_overrides import DescribedConfig
 from broker.cluster.fetch_sessions import FetchSessions
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.replication_quota import replication_quotas
-from broker.cluster.topic_configs import DescribedConfig, describe_topic_configs
+from broker.cluster.topic_configs import describe_topic_configs
 from broker.cluster.topic_settings import TopicSettings
 from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.config import (
@@ -36,6 +37,7 @@ from broker.config import (
     Listener,
 )
 from broker.coordination.coordinator import Coordinator
+from broker.coordination.resource_paths import GROUPS, resource_path
 from broker.disk.directory_locks import DirectoryLocks
 from broker.disk.identity import claim, draw_uuid
 from broker.disk.log_dirs import LogDirs
@@ -220,6 +222,7 @@ class Broker:
             clock=clock,
             rng=self.rng,
             topics=GroupTopics(self.metadata_cache),
+            own_configs=self._group_configs,
             on_earlier_deadline=timer_moved,
         )
         self.markers = TransactionMarkers(
@@ -408,6 +411,10 @@ class Broker:
     def topic_configs(self, configs: Mapping[str, str]) -> list[DescribedConfig]:
         """Return all configs of a topic that overrides ``configs``."""
         return describe_topic_configs(configs, self.config, self.alterations.written_as)
+
+    def _group_configs(self, group_id: str) -> Mapping[str, str] | None:
+        path = resource_path(GROUPS, group_id)
+        return self.coordinator.admin.resource_configs.get(path)
 
     async def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""

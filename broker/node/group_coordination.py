@@ -7,8 +7,9 @@ The coordinator follows leadership: it begins to coordinate a partition of
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
+from broker.cluster.group_configs import consumer_settings
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topics import GROUP_METADATA_TOPIC
@@ -35,7 +36,7 @@ from broker.config import (
 )
 from broker.groups.consumer.topics import ClusterTopics
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.config import GroupConfig, MigrationPolicy
+from broker.groups.state.config import ConsumerSettings, GroupConfig, MigrationPolicy
 from broker.node.background import PlaneDuty
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes
@@ -56,13 +57,20 @@ def start_groups(
     clock: Clock,
     rng: random.Random,
     topics: ClusterTopics,
+    own_configs: Callable[[str], Mapping[str, str] | None],
     on_earlier_deadline: Callable[[], None],
 ) -> GroupCoordinator:
     """Return the coordinator of a broker that leads nothing yet.
 
     ``partitions`` are those that ``__consumer_offsets`` has, which may not be what
     ``offsets.topic.num.partitions`` says any more: groups must not change theirs.
+    ``own_configs`` returns those that a group has set.
     """
+
+    def own_settings(group_id: str) -> ConsumerSettings | None:
+        own = own_configs(group_id)
+        return consumer_settings(own, config) if own else None
+
     log = ReplicatedShardLog(
         GROUP_METADATA_TOPIC,
         replicas,
@@ -78,6 +86,7 @@ def start_groups(
         clock=clock,
         rng=rng,
         topics=topics,
+        own_settings=own_settings,
         on_earlier_deadline=on_earlier_deadline,
     )
 

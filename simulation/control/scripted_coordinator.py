@@ -94,6 +94,7 @@ class ScriptedAdmin:
         self.broker_configs: Mapping[str, Mapping[str, str]] = {}
         self.user_configs: Mapping[str, Mapping[str, str]] = {}
         self.client_configs: Mapping[str, Mapping[str, str]] = {}
+        self.resource_configs: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -172,6 +173,12 @@ class ScriptedAdmin:
 
     async def set_client_configs(
         self, entity: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Refuse."""
+        raise _refused()
+
+    async def set_resource_configs(
+        self, path: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Refuse."""
         raise _refused()

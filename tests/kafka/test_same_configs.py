@@ -106,6 +106,7 @@ def test_replace_topic_configs(peer: Peer) -> None:
             [{"name": "segment.bytes", "value": "5000000"}],
             [{"name": "segment.bytes", "value": "no"}],
             [{"name": "no.such", "value": "1"}],
+            [{"name": "segment.bytes", "value": None}],
             [],
         ):
             peer.send(

@@ -144,11 +144,10 @@ def groups(peer: Peer) -> None:
     sync(peer, group, join(peer, group).member_id)
     for version in newer_versions(ApiKey.DESCRIBE_GROUPS):
         peer.send(ApiKey.DESCRIBE_GROUPS, version, groups=[group, "unknown-group", ""])
-        # Known groups have configs in Kafka 4, and operations on them.
         peer.send(
             ApiKey.DESCRIBE_GROUPS,
             version,
-            groups=["unknown-group"],
+            groups=[group, "unknown-group"],
             include_authorized_operations=True,
         )
 

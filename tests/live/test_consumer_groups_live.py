@@ -22,6 +22,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     process = BrokerProcess(
         tmp_path_factory.mktemp("consumers"),
         group_consumer_heartbeat_interval_ms="200",
+        group_consumer_min_heartbeat_interval_ms="200",
         group_consumer_assignment_interval_ms="0",
     )
     yield process

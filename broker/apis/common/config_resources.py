@@ -1,8 +1,8 @@
-"""Whose configs are meant: the resources that the three config APIs share.
+"""Resources of the config APIs: whose configs they are, their keys, and their checks.
 
-A topic's configs are overrides of the broker's. Those of a broker's that are alterable
-can be changed while it runs, for one broker or, under the empty name, as every broker's
-default (KIP-226).
+A topic's and a group's configs are overrides of the broker's. Those of a broker's that
+are alterable can be changed while it runs, for one broker or, under the empty name, as
+every broker's default (KIP-226).
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from broker.apis.common.access import allowed_on_cluster, check_topic, denied
+from broker.apis.common.access import allowed_on_cluster, check, check_topic, denied
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.topic_configs import check_topic_configs
+from broker.cluster.config_overrides import ConfigSource, OverrideKey
+from broker.cluster.group_configs import GROUP_KEYS, check_group_configs
+from broker.cluster.topic_configs import TOPIC_KEYS, check_topic_configs
 from broker.cluster.topics import check_name
 from broker.config import BrokerConfig
 from broker.config.alterable import check_threads, is_alterable, is_of_one_broker
 from broker.config.tls import check_altered_stores
+from broker.coordination.resource_paths import GROUPS, resource_path
 from broker.node.broker import Broker
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.requests.request import Request
@@ -29,7 +32,29 @@ class ConfigResourceType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
+
+class Overrides(NamedTuple):
+    """The configs of a type of resource, and the source of those that are set."""
+
+    keys: Mapping[str, OverrideKey]
+    source: ConfigSource
+
+
+# Of the types whose configs are not the broker's own.
+OVERRIDES: Final[Mapping[int, Overrides]] = MappingProxyType(
+    {
+        ConfigResourceType.TOPIC: Overrides(
+            TOPIC_KEYS, ConfigSource.DYNAMIC_TOPIC_CONFIG
+        ),
+        ConfigResourceType.GROUP: Overrides(GROUP_KEYS, ConfigSource.GROUP_CONFIG),
+    }
+)
+# Words in the paths of types whose resources have configs and nothing else.
+PATH_KINDS: Final[Mapping[int, str]] = MappingProxyType(
+    {ConfigResourceType.GROUP: GROUPS}
+)
 
 # As Kafka's clients spell them (``ConfigResource.Type``).
 TYPE_NAMES: Final = MappingProxyType(
@@ -62,6 +87,8 @@ def check_access(
     """Raise if the client may not do it; configs of brokers are the cluster's."""
     if kind == ConfigResourceType.TOPIC:
         check_topic(request, broker, operation, name)
+    elif kind == ConfigResourceType.GROUP:
+        check(request, broker, operation, ResourceType.GROUP, name)
     elif kind == ConfigResourceType.BROKER and not allowed_on_cluster(
         request, broker, operation
     ):
@@ -81,7 +108,7 @@ async def replace_configs(
     It is asked again where others have altered the resource meanwhile, here or, under
     ZooKeeper, at another broker.
     """
-    coordinator, done = broker.coordinator, False
+    admin, done = broker.coordinator.admin, False
     while not done:
         if kind == ConfigResourceType.BROKER:
             # Hosts have to be known to take effect, and a resolver may take its time.
@@ -90,14 +117,19 @@ async def replace_configs(
         before = configs_to_alter(kind, name, broker)
         if kind == ConfigResourceType.TOPIC:
             check_topic_configs(configs, broker.config)
+        elif kind == ConfigResourceType.GROUP:
+            check_group_configs(configs, broker.config)
         else:
             _altered(configs, name, broker)
         if validate_only:
             return
         if kind == ConfigResourceType.TOPIC:
-            done = await coordinator.admin.set_topic_configs(name, configs, before)
+            done = await admin.set_topic_configs(name, configs, before)
+        elif kind == ConfigResourceType.BROKER:
+            done = await admin.set_broker_configs(name, configs, before)
         else:
-            done = await coordinator.admin.set_broker_configs(name, configs, before)
+            path = resource_path(PATH_KINDS[kind], name)
+            done = await admin.set_resource_configs(path, configs, before)
 
 
 def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
@@ -122,7 +154,14 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
     if kind == ConfigResourceType.BROKER:
         _check_broker_name(name, broker)
         return broker.coordinator.admin.broker_configs.get(name, {})
-    raise _unknown_type(kind)
+    if kind not in PATH_KINDS:
+        raise _unknown_type(kind)
+    if not name:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"A {TYPE_NAMES[kind]} needs a name."
+        )
+    path = resource_path(PATH_KINDS[kind], name)
+    return broker.coordinator.admin.resource_configs.get(path, {})
 
 
 def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerConfig:

@@ -81,6 +81,11 @@ class ZooKeeperAdmin:
         return self._member.configs.clients
 
     @property
+    def resource_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """None, as in Kafka 3.9, whose groups under ZooKeeper are classic ones."""
+        return {}
+
+    @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
         """The access control lists, by pattern; none without an authorizer."""
         acls = self._member.acls
@@ -201,6 +206,14 @@ class ZooKeeperAdmin:
         done = await self._waits.write(write)
         self._member.broker.quotas_changed([entity])
         return done
+
+    async def set_resource_configs(
+        self, path: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Refuse: Kafka 3.9 has none under ZooKeeper."""
+        raise KafkaError(
+            ErrorCode.invalid_request, f"no configs of {path} under ZooKeeper"
+        )
 
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validates_only: bool

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 
 class MigrationPolicy(enum.Enum):
@@ -23,6 +25,19 @@ class MigrationPolicy(enum.Enum):
     def downgrades(self) -> bool:
         """Return whether a consumer group may become a classic group."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """The settings of a consumer group that it may have of its own."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+
+
+# The settings of a group by its id, None if it has none of its own.
+OwnSettings: TypeAlias = Callable[[str], ConsumerSettings | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +64,12 @@ class GroupConfig:
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     # Kafka's constant (``REGEX_BATCH_REFRESH_MIN_INTERVAL_MS``).
     consumer_regex_pause_ms: int = 10_000
+
+    @property
+    def consumer_settings(self) -> ConsumerSettings:
+        """The settings of consumer groups that have none of their own."""
+        return ConsumerSettings(
+            session_timeout_ms=self.consumer_session_timeout_ms,
+            heartbeat_interval_ms=self.consumer_heartbeat_interval_ms,
+            assignment_interval_ms=self.consumer_assignment_interval_ms,
+        )

@@ -235,7 +235,7 @@ def test_the_older_api_replaces_all_that_there_was(world: World) -> None:
     assert replace(world, TOPIC, "t", segment_ms="9999") is NONE
     assert shown(world, TOPIC, "t", "segment.ms") == ("9999", DYNAMIC_TOPIC)
     assert shown(world, TOPIC, "t", "retention.ms") == ("18000000", STATIC)
-    assert replace(world, TOPIC, "t", segment_ms=None) is ErrorCode.invalid_config
+    assert replace(world, TOPIC, "t", segment_ms=None) is ErrorCode.invalid_request
 
 
 # ---- brokers ----

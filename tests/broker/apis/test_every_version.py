@@ -44,7 +44,11 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
         "topics": [{"topic": "t", "partitions": [{"partition": 0}, {"partition": 7}]}]
     },
     ApiKey.DESCRIBE_CONFIGS: {
-        "resources": [TOPIC, {**TOPIC, "resource_type": 4, "resource_name": "0"}],
+        "resources": [
+            TOPIC,
+            {**TOPIC, "resource_type": 4, "resource_name": "0"},
+            {**TOPIC, "resource_type": 32, "resource_name": "g"},
+        ],
         "include_synonyms": True,
         "include_documentation": True,
     },
@@ -109,7 +113,7 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
     },
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": [0, 9]}]},
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
-    ApiKey.LIST_CONFIG_RESOURCES: {"resource_types": [2, 4]},
+    ApiKey.LIST_CONFIG_RESOURCES: {"resource_types": [2, 4, 32]},
     ApiKey.DESCRIBE_QUORUM: {
         "topics": [
             {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}

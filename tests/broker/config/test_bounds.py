@@ -68,3 +68,48 @@ def test_a_token_bucket_needs_rates_and_bursts_only_of_what_has_one() -> None:
         doorkeeper_admission_rates_per_s="produce:10",
         doorkeeper_admission_burst_requests="fetch:2",
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "expected", "settings"),
+    [
+        (
+            "group.consumer.session.timeout.ms",
+            "from group.consumer.min.session.timeout.ms, 45000, "
+            "to group.consumer.max.session.timeout.ms, 60000",
+            {"group_consumer_session_timeout_ms": "44999"},
+        ),
+        (
+            "group.consumer.heartbeat.interval.ms",
+            "from group.consumer.min.heartbeat.interval.ms, 5000, "
+            "to group.consumer.max.heartbeat.interval.ms, 15000",
+            {"group_consumer_heartbeat_interval_ms": "15001"},
+        ),
+        (
+            "group.consumer.max.session.timeout.ms",
+            "at least group.consumer.min.session.timeout.ms, 45000",
+            {"group_consumer_max_session_timeout_ms": "44999"},
+        ),
+        (
+            "group.consumer.heartbeat.interval.ms",
+            "less than group.consumer.session.timeout.ms, 7000",
+            {
+                "group_consumer_min_session_timeout_ms": "1",
+                "group_consumer_session_timeout_ms": "7000",
+                "group_consumer_heartbeat_interval_ms": "7000",
+            },
+        ),
+    ],
+)
+def test_settings_of_consumer_groups_keep_to_their_bounds(
+    key: str, expected: str, settings: dict[str, str]
+) -> None:
+    """As Kafka's ``GroupCoordinatorConfig``."""
+    refused(key, expected, **settings)
+
+
+def test_settings_of_consumer_groups_may_be_their_bounds() -> None:
+    given(
+        group_consumer_session_timeout_ms="60000",
+        group_consumer_heartbeat_interval_ms="15000",
+    )

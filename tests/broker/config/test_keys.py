@@ -189,8 +189,11 @@ def test_keys_that_are_not_kafkas_of_today_are_ours_or_of_other_releases() -> No
     by_tools = {f"{it}.replication.throttled.rate" for it in ("leader", "follower")}
     # Its authorizers read these for themselves.
     by_tools |= {"super.users", "allow.everyone.if.no.acl.found"}
-    # Kafka 4.3 brought it (KIP-1263).
-    by_tools |= {"group.consumer.assignment.interval.ms"}
+    # Kafka 4.3 brought them (KIP-1263).
+    by_tools |= {
+        f"group.consumer.{bound}assignment.interval.ms"
+        for bound in ("", "min.", "max.")
+    }
     older_or_newer = {
         name
         for name in KEYS.keys() - by_tools

@@ -16,6 +16,7 @@ import pytest
 from broker import config as names_of_keys
 from broker.cluster.topic_configs import TOPIC_KEYS
 from broker.config import KEYS, BrokerConfig, Key
+from broker.config.bounds import CONSUMER_BOUNDS
 from broker.log.segments.log_config import LogConfig
 from broker.protocol.errors import ConfigError
 from tests.architecture import PACKAGES
@@ -100,6 +101,9 @@ def of_topics() -> set[str]:
 
 
 READ = ELSEWHERE | of_the_configuration() | of_topics()
+if "CONSUMER_BOUNDS" in ELSEWHERE:
+    # Bounds of values that groups set for themselves.
+    READ |= {CONSTANTS[it.name] for row in CONSUMER_BOUNDS.values() for it in row}
 if "producer_id_expiration_ms" in ELSEWHERE:
     # The one setting of a log that no topic can override.
     READ.add("PRODUCER_ID_EXPIRATION_MS")

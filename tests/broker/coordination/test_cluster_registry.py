@@ -75,6 +75,7 @@ def seen(state: ClusterState) -> dict[str, Any]:
         "topics": dict(state.topics),
         "deleting": dict(state.deleting),
         "broker_configs": dict(state.broker_configs),
+        "resource_configs": dict(state.resource_configs),
     }
 
 
@@ -91,6 +92,7 @@ def some_changes(rng: random.Random) -> Iterator[Change]:
                 Change(topics={name: None}, deleting={name: deletion}),
                 Change(deleting={name: None}),
                 Change(broker_configs={rng.choice(["", "0"]): configs}),
+                Change(resource_configs={rng.choice(["a/b", "c"]): configs or None}),
                 Change(next_producer_id=rng.randint(0, 2**62)),
                 Change(broker_epoch=rng.randint(0, 2**62)),
             ]
@@ -106,7 +108,7 @@ def after(state: dict[str, Any], change: Change) -> dict[str, Any]:
             producer_id if change.next_producer_id is None else change.next_producer_id,
         )
     }
-    for key in ("topics", "deleting", "broker_configs"):
+    for key in ("topics", "deleting", "broker_configs", "resource_configs"):
         both = {**state[key], **getattr(change, key)}
         changed[key] = {k: v for k, v in both.items() if v is not None}
     return changed
@@ -338,4 +340,5 @@ def test_files_of_before_are_read_and_written_as_those_of_today(
         },
         "deleting": {"d": Deletion(topic_id=deletion, partitions=3)},
         "broker_configs": {"": {"a": "1"}},
+        "resource_configs": {},
     }

@@ -206,6 +206,18 @@ class TestEmbeddedInOneDirectory(CoordinatorContract):
         assert sorted(broker.held) == sorted(broker.told)
         assert len(broker.held) == 3
 
+    def test_configs_of_other_resources_are_replaced_and_stay(
+        self, place: Directories, coordinator: Coordinator
+    ) -> None:
+        admin = coordinator.admin
+        assert run(admin.set_resource_configs("groups/a/b é", {"c": "1"}, {}))
+        assert not run(admin.set_resource_configs("groups/a/b é", {"c": "2"}, {}))
+        assert run(admin.set_resource_configs("groups/d", {"c": "3"}))
+        assert run(admin.set_resource_configs("groups/d", {}, {"c": "3"}))
+        assert admin.resource_configs == {"groups/a/b é": {"c": "1"}}
+        later = place.opened(place.next_life())
+        assert later.admin.resource_configs == {"groups/a/b é": {"c": "1"}}
+
     def test_the_next_life_begins_leader_epochs_above_those_of_the_disk(
         self, place: Directories, coordinator: Coordinator, broker: Witness
     ) -> None:

@@ -43,6 +43,15 @@ class TestMemberThatLeaves(CoordinatorContract):
 
         self.run(scenario)
 
+    def test_groups_have_no_configs_under_zookeeper(self) -> None:
+        async def scenario(place: Place) -> None:
+            async with place.life() as coordinator:
+                verb = coordinator.admin.set_resource_configs("groups/g", {"a": "1"})
+                await refused(ErrorCode.invalid_request, verb)
+                assert coordinator.admin.resource_configs == {}
+
+        self.run(scenario)
+
 
 class TestMemberThatCrashes(TestMemberThatLeaves):
     crashes = True

@@ -17,7 +17,7 @@ from broker.groups.consumer.messages import ConsumerHeartbeat, HeartbeatAnswer
 from broker.groups.consumer.topic_hashes import topic_hash
 from broker.groups.consumer.topics import KnownTopic
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.config import GroupConfig
+from broker.groups.state.config import ConsumerSettings, GroupConfig
 from broker.groups.state.group import Group
 from broker.groups.state.messages import (
     GroupProtocol,
@@ -153,6 +153,7 @@ class GroupWorld:
         self.config = replace(GroupConfig(), **settings)  # type: ignore[arg-type]  # keywords are the test's
         self.log = MemoryGroupLog()
         self.topics = MemoryTopics()
+        self.own_settings: dict[str, ConsumerSettings] = {}
         self.now_ms = 0
         self.start()
 
@@ -164,6 +165,7 @@ class GroupWorld:
             clock=self.instant,
             rng=random.Random(7),
             topics=self.topics,
+            own_settings=self.own_settings.get,
         )
         for partition in range(self.config.offsets_topic_num_partitions):
             self.coordinator.elect(partition)

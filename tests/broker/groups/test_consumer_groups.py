@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from broker.groups.consumer.consumer_records import Kind, read_consumer_key
+from broker.groups.state.config import ConsumerSettings
 from broker.protocol.errors import ErrorCode, KafkaError
 
 START_MS = 1_700_000_000_000
@@ -188,6 +189,34 @@ def test_a_silent_member_is_fenced_after_its_session(world) -> None:
     assert world.consumers.members == {}
     assert world.consumers.state_name == "Empty"
     assert refusal(world.beat, "a", 2) is ErrorCode.unknown_member_id
+
+
+def test_settings_of_a_group_count_from_the_next_heartbeat_on(world) -> None:
+    join(world, "a")
+    own = {"session_timeout_ms": 50_000, "heartbeat_interval_ms": 7_000}
+    own["assignment_interval_ms"] = 2_000
+    world.own_settings["g"] = ConsumerSettings(**own)
+    world.own_settings["h"] = ConsumerSettings(**dict.fromkeys(own, 1))
+    world.advance(44_000)
+    assert world.beat("a", 2).answer().interval_ms == 7_000
+    world.advance(49_999)
+    assert "a" in world.consumers.members
+    world.start()
+    world.advance(49_999)
+    assert "a" in world.consumers.members
+    join(world, "b")
+    join(world, "c")
+    world.advance(1)
+    assert "a" not in world.consumers.members
+    assert world.consumers.state_name == "Assigning"
+    world.advance(1_998)
+    world.beat("b", 3)
+    assert world.consumers.state_name == "Assigning"
+    world.advance(1)
+    world.beat("b", 3)
+    assert world.consumers.state_name != "Assigning"
+    del world.own_settings["g"]
+    assert world.beat("b", 5).answer().interval_ms == 5_000
 
 
 def test_a_member_that_does_not_revoke_in_time_is_fenced(world) -> None:
