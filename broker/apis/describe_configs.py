@@ -5,14 +5,14 @@ Versions: 1-4.
 Behaviour:
 - A topic shows all its configs; a broker all its keys, or under the empty name only the
   dynamic defaults of all brokers. Keys that are asked for by name are picked out.
-- A group shows what a consumer group of its name has, whether there is one or not.
+- A group shows what a consumer group of its name has, whether there is one or not, and
+  a subscription of client metrics likewise.
 - Passwords are never told.
 
 Version notes: v1 adds sources and synonyms (KIP-226), v3 types and documentation
 (KIP-569), v4 is flexible.
 
-Left out: v0; loggers of brokers and client metrics (INVALID_REQUEST); configs of share
-and streams groups.
+Left out: v0; loggers of brokers (INVALID_REQUEST); configs of share and streams groups.
 """
 
 from __future__ import annotations

@@ -4,15 +4,17 @@ Versions: 0-1.
 
 Behaviour:
 - Operations: 0 sets, 1 unsets, 2 appends to a list, 3 takes out of a list; the latter
-  two start from the effective value. INVALID_CONFIG where there is no list.
+  two start from the effective value. INVALID_CONFIG where there is no list; those of
+  client metrics can only be set, as in Kafka.
 - Each resource succeeds or fails alone, as a whole; what succeeds is durable and in
   effect with the answer.
 
 Version notes: v1 is flexible.
 
-Left out: loggers of brokers and client metrics (INVALID_REQUEST); configs of share and
-streams groups; alter policies; an altered `num.network.threads` is kept, and counts
-from the next start. Under ZooKeeper groups have no configs (INVALID_REQUEST).
+Left out: loggers of brokers (INVALID_REQUEST); configs of share and streams groups;
+alter policies; an altered `num.network.threads` is kept, and counts from the next
+start. Client metrics have no effect, and their expressions are those of RE2. Under
+ZooKeeper groups and client metrics have no configs (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
-    OVERRIDES,
+    ConfigResourceType,
     check_access,
     configs_to_alter,
     replace_configs,
 )
 from broker.authorization.acls import AclOperation, ResourceType
+from broker.cluster.topic_configs import TOPIC_KEYS, topic_value
 from broker.config import KEYS
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -133,11 +136,9 @@ def _list(
 ) -> tuple[str, ...]:
     """Return the effective value of a list, or raise if it is none."""
     found: object = None
-    if kind in OVERRIDES:
-        override = OVERRIDES[kind].keys.get(name)
-        if override is not None:
-            found = override.value(configs, broker.config)
-    elif name in KEYS:
+    if kind == ConfigResourceType.TOPIC and name in TOPIC_KEYS:
+        found = topic_value(name, configs, broker.config)
+    elif kind == ConfigResourceType.BROKER and name in KEYS:
         found = broker.config[KEYS[name]]
     if not isinstance(found, tuple):
         raise KafkaError(ErrorCode.invalid_config, f"{name} is not a list")

@@ -2,13 +2,13 @@
 
 Versions: 0-1.
 
-Behaviour: all topics, all brokers, and the groups that have configs of their own. A
-kind that Kafka does not list is UNSUPPORTED_VERSION, for the whole request. Kinds that
-have no configs here (client metrics, loggers of brokers) have no resources.
+Behaviour: all topics, all brokers, and the groups and subscriptions of client metrics
+that have configs. A kind that Kafka does not list is UNSUPPORTED_VERSION, for the whole
+request. Loggers of brokers have no configs here, and so are not listed.
 
 Version notes: v0 lists client metrics only (KIP-714); v1 takes kinds, none meaning all.
 
-Left out: loggers of brokers, client metrics.
+Left out: loggers of brokers.
 """
 
 from __future__ import annotations
@@ -45,36 +45,37 @@ async def handle(
 ) -> ListConfigResourcesResponse:
     """List the resources of each kind that is asked for."""
     kinds = {int(kind) async for kind in in_steps(body.resource_types)}
+    if request.api_version < _KINDS_SINCE:
+        kinds = {ConfigResourceType.CLIENT_METRICS}
     if not kinds <= TYPE_NAMES.keys():
         return ListConfigResourcesResponse(
             error_code=ErrorCode.unsupported_version, config_resources=[]
         )
     rows: list[ConfigResource] = []
-    if request.api_version >= _KINDS_SINCE:
-        cache = broker.metadata_cache.view()
-        if not kinds or ConfigResourceType.TOPIC in kinds:
+    cache = broker.metadata_cache.view()
+    if not kinds or ConfigResourceType.TOPIC in kinds:
+        rows += [
+            ConfigResource(
+                resource_name=topic.name, resource_type=ConfigResourceType.TOPIC
+            )
+            async for topic in in_steps(cache.topics())
+        ]
+    if not kinds or ConfigResourceType.BROKER in kinds:
+        rows += [
+            ConfigResource(
+                resource_name=str(each.broker.id),
+                resource_type=ConfigResourceType.BROKER,
+            )
+            for each in cache.on_listener(request.peer.listener)
+        ]
+    for kind, word in PATH_KINDS.items():
+        if not kinds or kind in kinds:
+            paths = tuple(broker.coordinator.admin.resource_configs)
             rows += [
-                ConfigResource(
-                    resource_name=topic.name, resource_type=ConfigResourceType.TOPIC
-                )
-                async for topic in in_steps(cache.topics())
+                ConfigResource(resource_name=path.name, resource_type=kind)
+                async for path in in_steps(map(read_path, paths))
+                if path.kind == word
             ]
-        if not kinds or ConfigResourceType.BROKER in kinds:
-            rows += [
-                ConfigResource(
-                    resource_name=str(each.broker.id),
-                    resource_type=ConfigResourceType.BROKER,
-                )
-                for each in cache.on_listener(request.peer.listener)
-            ]
-        for kind, word in PATH_KINDS.items():
-            if not kinds or kind in kinds:
-                paths = tuple(broker.coordinator.admin.resource_configs)
-                rows += [
-                    ConfigResource(resource_name=path.name, resource_type=kind)
-                    async for path in in_steps(map(read_path, paths))
-                    if path.kind == word
-                ]
     return ListConfigResourcesResponse(error_code=ErrorCode.none, config_resources=rows)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+CLIENT_METRICS: Final = "client-metrics"
 GROUPS: Final = "groups"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.conftest import Tools
+from tests.kafka.java_tools import KafkaPrograms
 
 pytestmark = pytest.mark.kafka
 
@@ -94,6 +95,28 @@ def test_kafka_configs_describes_and_alters_a_broker(tools: Tools) -> None:
     every = tools("kafka-configs", *of_broker, "--describe", "--all").out
     assert "max.connections.per.ip=2147483647" in every
     assert "num.io.threads=8" in every
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "bad"),
+    [
+        ("groups", "consumer.session.timeout.ms", "50000", "44999"),
+        ("client-metrics", "interval.ms", "60000", "99"),
+    ],
+)
+def test_kafka_configs_describes_and_alters_groups_and_client_metrics(
+    tools: Tools, programs: KafkaPrograms, kind: str, key: str, value: str, bad: str
+) -> None:
+    if kind == "groups" and programs.version < "4":
+        pytest.skip("kafka-configs of Kafka 3.9 has no entities of type groups")
+    resource = ("kafka-configs", "--entity-type", kind, "--entity-name", "by-tools")
+    tools(*resource, "--alter", "--add-config", f"{key}={value}")
+    assert f"{key}={value} sensitive=false" in tools(*resource, "--describe").out
+    refused = tools.run(*resource, "--alter", "--add-config", f"{key}={bad}")
+    assert refused.status == 1
+    assert key in refused.err + refused.out
+    tools(*resource, "--alter", "--delete-config", key)
+    assert f"{key}={value}" not in tools(*resource, "--describe").out
 
 
 def test_kafka_log_dirs_shows_sizes(tools: Tools) -> None:

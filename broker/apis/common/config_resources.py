@@ -14,6 +14,10 @@ from typing import Final, NamedTuple
 
 from broker.apis.common.access import allowed_on_cluster, check, check_topic, denied
 from broker.authorization.acls import AclOperation, ResourceType
+from broker.cluster.client_metrics_configs import (
+    CLIENT_METRICS_KEYS,
+    check_client_metrics_configs,
+)
 from broker.cluster.config_overrides import ConfigSource, OverrideKey
 from broker.cluster.group_configs import GROUP_KEYS, check_group_configs
 from broker.cluster.topic_configs import TOPIC_KEYS, check_topic_configs
@@ -21,7 +25,7 @@ from broker.cluster.topics import check_name
 from broker.config import BrokerConfig
 from broker.config.alterable import check_threads, is_alterable, is_of_one_broker
 from broker.config.tls import check_altered_stores
-from broker.coordination.resource_paths import GROUPS, resource_path
+from broker.coordination.resource_paths import CLIENT_METRICS, GROUPS, resource_path
 from broker.node.broker import Broker
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.requests.request import Request
@@ -32,6 +36,7 @@ class ConfigResourceType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -48,12 +53,18 @@ OVERRIDES: Final[Mapping[int, Overrides]] = MappingProxyType(
         ConfigResourceType.TOPIC: Overrides(
             TOPIC_KEYS, ConfigSource.DYNAMIC_TOPIC_CONFIG
         ),
+        ConfigResourceType.CLIENT_METRICS: Overrides(
+            CLIENT_METRICS_KEYS, ConfigSource.CLIENT_METRICS_CONFIG
+        ),
         ConfigResourceType.GROUP: Overrides(GROUP_KEYS, ConfigSource.GROUP_CONFIG),
     }
 )
 # Words in the paths of types whose resources have configs and nothing else.
 PATH_KINDS: Final[Mapping[int, str]] = MappingProxyType(
-    {ConfigResourceType.GROUP: GROUPS}
+    {
+        ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS,
+        ConfigResourceType.GROUP: GROUPS,
+    }
 )
 
 # As Kafka's clients spell them (``ConfigResource.Type``).
@@ -84,14 +95,18 @@ def _unknown_type(number: int) -> KafkaError:
 def check_access(
     request: Request, broker: Broker, operation: AclOperation, kind: int, name: str
 ) -> None:
-    """Raise if the client may not do it; configs of brokers are the cluster's."""
+    """Raise if the client may not do it.
+
+    Configs of brokers and of client metrics are the cluster's.
+    """
     if kind == ConfigResourceType.TOPIC:
         check_topic(request, broker, operation, name)
     elif kind == ConfigResourceType.GROUP:
         check(request, broker, operation, ResourceType.GROUP, name)
-    elif kind == ConfigResourceType.BROKER and not allowed_on_cluster(
-        request, broker, operation
-    ):
+    elif kind in (
+        ConfigResourceType.BROKER,
+        ConfigResourceType.CLIENT_METRICS,
+    ) and not allowed_on_cluster(request, broker, operation):
         raise denied(ResourceType.CLUSTER)
 
 
@@ -119,6 +134,8 @@ async def replace_configs(
             check_topic_configs(configs, broker.config)
         elif kind == ConfigResourceType.GROUP:
             check_group_configs(configs, broker.config)
+        elif kind == ConfigResourceType.CLIENT_METRICS:
+            await check_client_metrics_configs(configs)
         else:
             _altered(configs, name, broker)
         if validate_only:

@@ -216,6 +216,7 @@ BEAT = {
     "topic_partitions": [],
 }
 OF_BROKER = {**TOPIC, "resource_type": 4, "resource_name": "0"}
+OF_METRICS = {**TOPIC, "resource_type": 16, "resource_name": "m"}
 OF_GROUP = {**TOPIC, "resource_type": 32, "resource_name": "g"}
 CASES = [
     case(K.PRODUCE, Op.WRITE, T, version=12, **produce_fields({("t", 0): batch(b"a")})),
@@ -366,6 +367,9 @@ CASES = [
     case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, T, resources=[TOPIC]),
     case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, C, resources=[OF_BROKER]),
     case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, G, resources=[OF_GROUP]),
+    case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, C, resources=[OF_METRICS]),
+    case(K.ALTER_CONFIGS, Op.ALTER_CONFIGS, C, resources=[OF_METRICS]),
+    case(K.INCREMENTAL_ALTER_CONFIGS, Op.ALTER_CONFIGS, C, resources=[OF_METRICS]),
     case(K.ALTER_CONFIGS, Op.ALTER_CONFIGS, T, resources=[TOPIC]),
     case(K.ALTER_CONFIGS, Op.ALTER_CONFIGS, G, resources=[OF_GROUP]),
     case(K.INCREMENTAL_ALTER_CONFIGS, Op.ALTER_CONFIGS, G, resources=[OF_GROUP]),

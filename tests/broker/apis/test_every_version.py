@@ -47,6 +47,7 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
         "resources": [
             TOPIC,
             {**TOPIC, "resource_type": 4, "resource_name": "0"},
+            {**TOPIC, "resource_type": 16, "resource_name": "m"},
             {**TOPIC, "resource_type": 32, "resource_name": "g"},
         ],
         "include_synonyms": True,
@@ -113,7 +114,7 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
     },
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": [0, 9]}]},
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
-    ApiKey.LIST_CONFIG_RESOURCES: {"resource_types": [2, 4, 32]},
+    ApiKey.LIST_CONFIG_RESOURCES: {"resource_types": [2, 4, 16, 32]},
     ApiKey.DESCRIBE_QUORUM: {
         "topics": [
             {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
