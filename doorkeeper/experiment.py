@@ -38,6 +38,12 @@ def experiment() -> None:
     metavar="FILE",
     help="Calibration file of this machine; default: measured, where loads are shares.",
 )
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Other traces than the file's."
+)
+@click.option(
+    "--sessions", type=click.IntRange(min=1), help="Another number of sessions."
+)
 @click.option("--resume", is_flag=True, help="Go on; repeat no trial that is done.")
 @click.option(
     "--executor",
@@ -53,6 +59,8 @@ def run(
     schedulers: str | None,
     world: str | None,
     calibration: Path | None,
+    seed: int | None,
+    sessions: int | None,
     resume: bool,
     executor: str | None,
     master: str | None,
@@ -71,7 +79,7 @@ def run(
             "--workers is for --executor local; a cluster has its own"
         )
     with refusing(ExperimentError), failing(TrialFailed, WorldError):
-        chosen = launching.load(config, schedulers, world)
+        chosen = launching.load(config, schedulers, world, seed=seed, sessions=sessions)
         directory, screen = out or Path("runs") / chosen.name, console()
         complete = command.run_experiment(
             chosen,

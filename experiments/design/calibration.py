@@ -38,6 +38,17 @@ class Cost(Section):
             raise ValueError(f"mean_us = {self.mean_us} is outside of {low} to {high}")
         return self
 
+    def times(self, factor: float) -> Cost:
+        """Return the cost of requests that cost ``factor`` times as much."""
+        if factor == 1:
+            return self
+        low, high = self.low_us, self.high_us
+        return Cost(
+            mean_us=self.mean_us * factor,
+            low_us=None if low is None else low * factor,
+            high_us=None if high is None else high * factor,
+        )
+
 
 class Calibration(Section):
     """The cost of each traffic entry's requests, by name, and where it comes from.

@@ -184,7 +184,7 @@ class Experiment(Section):
         return self
 
     def _check_sessions(self) -> None:
-        """Refuse blocks with sessions, and sessions of a sweep or of no class."""
+        """Refuse blocks with sessions, and sessions of no class."""
         blocks = self.experiment.blocks
         if self.sessions is None:
             if blocks is None:
@@ -200,8 +200,6 @@ class Experiment(Section):
             raise ValueError(
                 f"sessions: {self.blocks} rounds in all, at most {BLOCKS_MAX} expected"
             )
-        if self.sweep is not None:
-            raise ValueError("sessions belong to one point, not to a sweep")
         classes = [entry.reported_class for entry in self.workload.traffic]
         if self.sessions.primary not in classes:
             raise ValueError(
@@ -323,6 +321,22 @@ class Experiment(Section):
         content = self.model_dump(mode="json", by_alias=True)
         content["experiment"]["world"] = world
         return parse(content)
+
+    def with_traces(self, seed: int | None, sessions: int | None) -> Experiment:
+        """Return the same experiment on other traces, in another number of sessions.
+
+        :raises ExperimentError: if there are no sessions to be counted.
+        """
+        header, planned = self.experiment, self.sessions
+        if seed is None and sessions is None:
+            return self
+        if seed is not None:
+            header = header.changed(seed=seed)
+        if sessions is not None:
+            if planned is None:
+                raise ExperimentError("sessions", "this experiment has none to count")
+            planned = planned.changed(count=sessions)
+        return self.changed(experiment=header, sessions=planned)
 
     def with_machine(self, machine: Calibration) -> Experiment:
         """Return the same experiment for a machine with these costs.

@@ -174,7 +174,25 @@ def _at(experiment: Experiment, name: str, steps: Iterable[_Step]) -> Experiment
     if _identity(found) != _identity(experiment):
         fault = "changes the definition of an arm or a class of requests, or the trace"
         raise ExperimentError(f"sweep, point {name!r}", fault)
-    return found
+    return _in_proportion(found, experiment)
+
+
+def _in_proportion(found: Experiment, base: Experiment) -> Experiment:
+    """Return a point with the machine's costs in proportion to its nominal ones.
+
+    The machine was calibrated with the requests of the file. A level that sets another
+    nominal cost has requests of another size.
+    """
+    if found.machine is None or found.nominal is None or base.nominal is None:
+        return found
+    before, now = base.nominal.costs, found.nominal.costs
+    costs = {
+        name: cost.times(now[name].mean_us / before[name].mean_us)
+        if name in now and name in before
+        else cost
+        for name, cost in found.machine.costs.items()
+    }
+    return found.changed(machine=found.machine.changed(costs=costs))
 
 
 def _place(content: dict[str, Any], key: str, where: str) -> tuple[dict[str, Any], str]:

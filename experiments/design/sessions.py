@@ -11,7 +11,7 @@ before the experiment runs. No measurement ends it early.
 A round replays the whole of ``[workload]``. It begins and ends with an idle broker; its
 first ``warmup_s`` are not analysed, because the caches hold the data of another arm.
 An experiment without ``[sessions]`` starts fresh processes for each run; there a block
-is a session of one round.
+is a session of one round. In a sweep every point has sessions of its own.
 """
 
 from __future__ import annotations

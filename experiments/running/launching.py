@@ -32,7 +32,12 @@ Connect = Callable[[], AbstractContextManager[Any]]
 
 
 def load(
-    path: Path, schedulers: str | None = None, world: str | None = None
+    path: Path,
+    schedulers: str | None = None,
+    world: str | None = None,
+    *,
+    seed: int | None = None,
+    sessions: int | None = None,
 ) -> Experiment:
     """Read a config, apply the command line's choices, and check all of it.
 
@@ -44,6 +49,7 @@ def load(
         experiment = experiment.with_schedulers(names)
     if world is not None:
         experiment = experiment.with_world(world)
+    experiment = experiment.with_traces(seed, sessions)
     for point in points(experiment):
         _check_broker_keys(point)
         refuse_oversize(point.experiment, memory_bytes())

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from experiments.design.calibration import Calibration
 from experiments.design.capacity import (
     calibration,
     describe,
@@ -127,6 +128,7 @@ class Manifest:
                     "classes": _classes(there),
                     "window_ns": _window_ns(there),
                     "costs": describe(point.experiment, point.stretch),
+                    "nominal": _dumped(point.experiment.nominal),
                 }
                 for point, there in zip(points, on_machines, strict=True)
             ],
@@ -332,7 +334,10 @@ def _window_ns(experiment: Experiment) -> list[int]:
 
 def _calibration(experiment: Experiment) -> dict[str, Any] | None:
     """Return the costs that loads and computed worlds rest on, with their intervals."""
-    costs = calibration(experiment)
+    return _dumped(calibration(experiment))
+
+
+def _dumped(costs: Calibration | None) -> dict[str, Any] | None:
     return None if costs is None else costs.model_dump(mode="json")
 
 

@@ -3,7 +3,7 @@
 A randomised complete block design at every point: each block draws one trace, replays
 it to every arm, and shuffles the order of the arms from the seed, so that a drift of
 the machine (heat, neighbours) falls on all arms alike; the points are shuffled within a
-block for the same reason. The blocks of a session are its rounds.
+session for the same reason. The blocks of a session are its rounds.
 
 A trial's key is the hash of all that its rows depend on: configuration, trace, code. So
 ``resume`` repeats no trial that is done and every trial whose configuration or code has
@@ -19,6 +19,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from experiments.design.config import Arm, Experiment, parse
@@ -36,16 +37,22 @@ from experiments.worlds.world import Trial, World
 
 
 def plan(found: Sequence[PlannedPoint]) -> Iterator[Trial]:
-    """Yield the trials of all points in the order in which they run, block by block."""
+    """Yield the trials of all points in the order in which they run.
+
+    Sessions follow each other. The rounds of a session at one point are adjacent, for
+    they share processes; without ``[sessions]`` a session is a block.
+    """
     experiment = found[0].experiment
     seed = experiment.experiment.seed
-    for block in range(experiment.blocks):
-        shuffled = list(found)
-        random.Random(f"{seed}/{block}/points").shuffle(shuffled)
+    blocks = range(experiment.blocks)
+    for session, rounds in groupby(blocks, experiment.session_of):
+        adjacent, shuffled = list(rounds), list(found)
+        random.Random(f"{seed}/{session}/points").shuffle(shuffled)
         for point in shuffled:
-            arms = arms_in_order(point.experiment, block, point.prefix)
-            for order, arm in enumerate(arms):
-                yield Trial(point=point, block=block, arm=arm, order=order)
+            for block in adjacent:
+                arms = arms_in_order(point.experiment, block, point.prefix)
+                for order, arm in enumerate(arms):
+                    yield Trial(point=point, block=block, arm=arm, order=order)
 
 
 def arms_in_order(experiment: Experiment, block: int, prefix: str = "") -> list[Arm]:

@@ -387,3 +387,30 @@ def test_a_machine_trial_is_the_planned_trial_stretched() -> None:
     assert there.experiment.workload.duration_s == pytest.approx(
         trial.experiment.workload.duration_s * point.stretch
     )
+
+
+def test_requests_of_another_size_cost_a_machine_in_proportion() -> None:
+    """A machine three times as slow stretches each point by three."""
+    key = "nominal.costs.bulk"
+    sizes = {"as calibrated": 1000.0, "larger": 4000.0}
+    entries = [
+        {"levels": {"size": name.replace(" ", "-")}, "set": {key: {"mean_us": us}}}
+        for name, us in sizes.items()
+    ]
+    content = {**CONTENT, "sweep": {"design": "listed", "points": entries}}
+    machine = Calibration(
+        source="here",
+        costs={
+            name: Cost(mean_us=3 * us, low_us=2 * us, high_us=4 * us)
+            for name, us in NOMINAL_US.items()
+        },
+    )
+    found = points(parse(content).with_machine(machine))
+    assert [capacity.stretch(it.experiment) for it in found] == pytest.approx([3, 3])
+    costs = [capacity.machine_us(it.experiment) for it in found]
+    assert costs == [
+        {"control": 600.0, "bulk": pytest.approx(3 * us)} for us in sizes.values()
+    ]
+    larger = found[1].experiment.machine
+    assert larger is not None
+    assert larger.costs["bulk"].high_us == pytest.approx(16_000)

@@ -332,14 +332,47 @@ def test_the_same_sessions_resumed_are_not_exploratory(tmp_path: Path) -> None:
     assert manifest["exploratory"] is False
 
 
-def test_sessions_are_of_one_point_and_a_class_that_there_is() -> None:
+def test_the_primary_class_of_sessions_is_one_that_there_is() -> None:
     with pytest.raises(
         ExperimentError, match="'control' is none of the classes metadata"
     ):
         experiment(primary="control")
-    sweep = {"design": "listed", "points": [{"levels": {"a": "b"}}]}
-    with pytest.raises(ExperimentError, match="not to a sweep"):
-        parse({**content(), "sweep": sweep})
+
+
+def test_each_point_of_a_sweep_has_sessions_of_its_own(tmp_path: Path) -> None:
+    key = "broker.set.queued.max.requests"
+    points = [{"levels": {"n": str(n)}, "set": {key: n}} for n in (10, 20)]
+    swept = parse({**content(), "sweep": {"design": "listed", "points": points}})
+    world = FakeWorld()
+    assert not runner.run(
+        swept, tmp_path, world, Sequential(world), Unwatched(), resume=False
+    )
+    assert len(world.sessions) == 2 * 3
+    assert len(world.order) == 2 * 3 * 2 * len(ARMS)
+    # Names are p000-b003-fifo-t0; each session has two rounds, of one point.
+    for number, session in enumerate(world.sessions):
+        mine = world.order[number * 6 : number * 6 + 6]
+        assert [it.trial.run_id for it in session.played] == mine
+        assert len({it[:4] for it in mine}) == 1
+        assert {int(it[6:9]) // 2 for it in mine} == {number // 2}
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    files = {it["requests"] for it in manifest["runs"]}
+    assert len(files) == 2 * 3 * len(ARMS)
+    done = FakeWorld()
+    runner.run(swept, tmp_path, done, Sequential(done), Unwatched(), resume=True)
+    assert done.order == []
+
+
+def test_other_traces_and_sessions_leave_the_rest_as_it_is() -> None:
+    small = experiment()
+    found = small.with_traces(9, 5)
+    assert (found.experiment.seed, found.blocks) == (9, 10)
+    assert found.with_traces(3, 3) == small == small.with_traces(None, None)
+    alone = content()
+    del alone["sessions"]
+    alone["experiment"]["blocks"] = 6
+    with pytest.raises(ExperimentError, match="none to count"):
+        parse(alone).with_traces(None, 5)
 
 
 def test_blocks_are_stated_once() -> None:
