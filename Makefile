@@ -12,6 +12,10 @@ KAFKA_READER := experiments/configs/kafka-reader.toml
 CLAIMS := runs/claims
 AA := experiments/configs/aa.toml
 AAS := runs/aa
+OUT_OF_SAMPLE := experiments/configs/out-of-sample.toml
+OUT_OF_SAMPLE_RUN := runs/out-of-sample
+PREDICTED_RUNS := runs/predicted
+PREDICTIONS := docs/results/predictions/out-of-sample.json
 # The experiments of docs/results.md that are computed: those with a report, and those
 # that theory judges.
 REPORTED := ablation frontier planes inheritance
@@ -34,7 +38,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare aa compare-kafka kafka-reader witness incident results validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper claims clean
+.PHONY: setup compare aa compare-kafka kafka-reader witness predict out-of-sample incident results validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper claims clean
 
 setup: $(STAMP)
 
@@ -81,6 +85,23 @@ witness: $(STAMP) $(KAFKA_JARS)
 	$(BIN)/doorkeeper theory $(WITNESS) $$(dirname $(WITNESSES)/*/manifest.json) \
 	    --out $(WITNESSES)/theory.json || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(WITNESSES)
+
+# Thirty conditions that were not calibrated: predictions of the simulated worlds, made once,
+# on other and more traces than are to be measured. To be committed before `make out-of-sample`.
+predict: $(STAMP)
+	for world in virtual model; do \
+	    $(BIN)/doorkeeper experiment run $(OUT_OF_SAMPLE) --world $$world --seed 1 --sessions 12 \
+	        --out $(PREDICTED_RUNS)/$$world --resume || exit; \
+	done
+	$(BIN)/python -m spark_analysis.out_of_sample predict $(OUT_OF_SAMPLE) $(PREDICTED_RUNS) $(PREDICTIONS)
+
+# The measurement, a quarter of an hour on a quiet machine, and the judgement of the
+# committed predictions.
+out-of-sample: $(STAMP)
+	@git ls-files --error-unmatch $(PREDICTIONS) >/dev/null && git diff --quiet HEAD -- $(PREDICTIONS) \
+	    || { echo "commit $(PREDICTIONS) first (make predict)" >&2; exit 1; }
+	$(BIN)/doorkeeper experiment run $(OUT_OF_SAMPLE) --world live --out $(OUT_OF_SAMPLE_RUN) --resume || test $$? -eq 1
+	$(BIN)/python -m spark_analysis.out_of_sample judge $(OUT_OF_SAMPLE) $(OUT_OF_SAMPLE_RUN) $(PREDICTIONS)
 
 # KAFKA-4453 with processes and a ZooKeeper, some twenty minutes on a machine with two
 # CPUs to spare; `make results` tells of it beside virtual time.

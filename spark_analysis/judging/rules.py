@@ -50,7 +50,7 @@ def calibration_error(manifest: Manifest) -> float | None:
     """
     if not manifest.deterministic:
         return None
-    nominal = manifest.config.get("nominal") or {}
+    nominal = manifest.points[0].nominal or manifest.config.get("nominal") or {}
     z = float(ndtri(0.5 + (nominal.get("confidence") or 0.95) / 2))
     costs = [*(nominal.get("costs") or {}).values(), nominal.get("read") or {}]
     squares = [

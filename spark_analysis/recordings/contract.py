@@ -65,7 +65,8 @@ class Point:
 
     An experiment without a sweep has one point without a name. ``mean_request_ms`` is
     the mean cost of a request for the broker, None where unknown, and ``stretch`` the
-    factor from the time in which its traces were drawn.
+    factor from the time in which its traces were drawn. ``nominal`` holds its costs of
+    requests with their intervals; recordings without the key have those of the config.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Point:
     window_ns: tuple[int, int]
     mean_request_ms: float | None = None
     stretch: float | None = None
+    nominal: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

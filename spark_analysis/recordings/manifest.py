@@ -259,6 +259,7 @@ def _point(raw: Raw) -> Point:
         window_ns=(int(start), int(end)),
         mean_request_ms=costs["mean_request_ns"] / 1e6 if costs else None,
         stretch=costs["stretch"] if costs else None,
+        nominal=raw.get("nominal") or {},
     )
 
 

@@ -18,7 +18,13 @@ from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.report.content.schema import Results, Row
 from spark_analysis.report.content.summary import Summary
 from spark_analysis.report.content.tables import as_csv, as_markdown
-from spark_analysis.report.paper import FAULTS, naming, read_results
+from spark_analysis.report.paper import (
+    FAULTS,
+    judged_predictions,
+    naming,
+    read_results,
+)
+from spark_analysis.report.predictions import JUDGEMENT
 
 # Parts of the results that only figures read.
 _DRAWN: Final = ("curves", "phases", "queue")
@@ -113,6 +119,7 @@ def render(template: Path, beside: Path) -> str:
     experiments = {
         path.stem: _read(path.stem, path) for path in sorted(beside.glob("*.json"))
     }
+    judged = judged_predictions(beside / JUDGEMENT)
     environment = Environment(
         loader=FileSystemLoader(template.parent),
         undefined=StrictUndefined,
@@ -122,6 +129,7 @@ def render(template: Path, beside: Path) -> str:
         autoescape=False,
     )
     try:
-        return environment.get_template(template.name).render(of=experiments)
+        page = environment.get_template(template.name)
+        return page.render(of=experiments, prediction=judged)
     except (TemplateError, *FAULTS) as error:
         raise RecordingError(f"{template}: {error}") from error

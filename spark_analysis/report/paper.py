@@ -28,6 +28,7 @@ from spark_analysis.report.content.tables import (
     incident_table,
 )
 from spark_analysis.report.figures.listing import plots
+from spark_analysis.report.predictions import JUDGEMENT, OutOfSample
 from spark_analysis.report.results import SCHEMA
 
 SOURCES: Final = Path(__file__).parents[2] / "paper"
@@ -63,18 +64,40 @@ def build(source: Path, out_pdf: Path) -> None:
         shutil.copytree(SOURCES, root, ignore=ignored)
         (root / "generated").mkdir()
         facts, dates = [], []
-        for path, found, figures in _recorded(source):
+        for path, results, figures in _recorded(source):
             with naming(path):
-                facts.append(facts_of(found, alone=path.parent != source))
-                dates.append(datetime.datetime.fromisoformat(found["created"]))
+                facts.append(facts_of(results, alone=path.parent != source))
+                dates.append(datetime.datetime.fromisoformat(results["created"]))
             for file, caption in figures.items():
-                name = f"generated/{found['name']}-{file.name}"
+                name = f"generated/{results['name']}-{file.name}"
                 shutil.copy(file, root / name)
                 facts[-1]["figures"].append({"file": name, "caption": caption})
         facts.sort(key=lambda it: (it["name"] != _FIRST, it["name"]))
-        text = json.dumps({"experiments": facts}, ensure_ascii=False, indent=1)
+        found = {"experiments": facts, "prediction": _prediction(source / JUDGEMENT)}
+        text = json.dumps(found, ensure_ascii=False, indent=1)
         (root / "generated" / "facts.json").write_text(text, encoding="utf-8")
         _compile(root / "main.typ", out_pdf, max(dates))
+
+
+def judged_predictions(path: Path) -> OutOfSample | None:
+    """Return the judgement of predictions, None before there was a measurement.
+
+    :raises RecordingError: if the file is damaged.
+    """
+    if not path.is_file():
+        return None
+    with naming(path):
+        found = OutOfSample(json.loads(path.read_bytes()))
+        for words in (found.sentences, found.source, found.markdown):
+            words.encode()
+    return found
+
+
+def _prediction(path: Path) -> dict[str, Any] | None:
+    found = judged_predictions(path)
+    if found is None:
+        return None
+    return {"sentences": found.sentences, "table": _written(found.table)}
 
 
 def _recorded(source: Path) -> Iterator[Recorded]:

@@ -5,9 +5,10 @@ any difference is significant, so it has no p-values. Its result is a prediction
 mean log-ratio that an experiment of as many sessions would measure. It is uncertain for
 three reasons: the traces that were simulated, those that would be measured, and the
 calibration, which is common to all. Let ``s`` be the standard deviation over ``n``
-sessions and ``c`` the standard error of the log-ratio that is due to the calibration.
-The interval is ``mean +- t sqrt(2 s^2 / n + c^2)`` with n - 1 degrees of freedom (Hahn
-and Meeker, *Statistical Intervals*, 1991, section 4.7, for ``c`` = 0).
+sessions, ``m`` the number of sessions to be measured, and ``c`` the standard error of
+the log-ratio that is due to the calibration. The interval is
+``mean +- t sqrt(s^2 (1/n + 1/m) + c^2)`` with n - 1 degrees of freedom (Hahn and
+Meeker, *Statistical Intervals*, 1991, section 4.7, for ``c`` = 0).
 """
 
 from __future__ import annotations
@@ -26,17 +27,20 @@ def prediction_interval(
     calibration_error: float,
     *,
     same_traces: bool = False,
+    measured: int | None = None,
 ) -> Estimate:
     """Return the mean of finite log-ratios, one per session, with its interval.
 
-    With ``same_traces`` the variance counts once: the variance of the log-ratios
-    contains that of the measurement.
+    ``measured`` sessions are predicted, by default as many as were simulated. With
+    ``same_traces`` the variance counts once: the variance of the log-ratios contains
+    that of the measurement.
     """
     count = len(log_ratios)
     mean = float(np.mean(log_ratios))
     if count < 2:
         return Estimate(mean, -math.inf, math.inf)
-    variance = float(np.var(log_ratios, ddof=1)) * (1 if same_traces else 2)
-    error = math.sqrt(variance / count + calibration_error**2)
+    shares = 1 / count + (0 if same_traces else 1 / (measured or count))
+    variance = float(np.var(log_ratios, ddof=1)) * shares
+    error = math.sqrt(variance + calibration_error**2)
     half = student_t(confidence, count - 1) * error
     return Estimate(mean, mean - half, mean + half)
