@@ -235,13 +235,13 @@ def leaders(history: History) -> Iterator[Anomaly]:
 
 
 def steps_back(history: History) -> Iterator[Anomaly]:
-    """Find what went back in one life of a broker, and must not.
+    """Find values that went back in one incarnation of a broker, and must not.
 
     Leader epochs, high watermarks and log starts anywhere, and the log's end of who
     leads throughout one epoch.
     """
-    lives = attrgetter("broker", "life", "partition")
-    for _, looks in _grouped(history.replicas, lives):
+    key = attrgetter("broker", "incarnation", "partition")
+    for _, looks in _grouped(history.replicas, key):
         for one, other in pairwise(looks):
             for kind, name in _ONLY_FORWARD.items():
                 before, after = getattr(one, name), getattr(other, name)
@@ -275,7 +275,9 @@ def watermarks(history: History) -> Iterator[Anomaly]:
             yield Anomaly("high-watermark-outside", _seen(look))
     # One ISR of one leader.
     led = [look for look in history.replicas if look.is_leader]
-    isrs = attrgetter("broker", "life", "partition", "leader_epoch", "partition_epoch")
+    isrs = attrgetter(
+        *("broker", "incarnation", "partition", "leader_epoch", "partition_epoch")
+    )
     for _, looks in _grouped(led, isrs):
         for one, other in pairwise(looks):
             too_few = len(one.isr) < min(one.min_isr, other.min_isr)
@@ -373,7 +375,8 @@ def _given(read: Read) -> str:
 
 def _seen(look: Replica) -> str:
     return (
-        f"{_name(look.partition)} at broker {look.broker}, life {look.life}: "
+        f"{_name(look.partition)} at broker {look.broker}, "
+        f"incarnation {look.incarnation}: "
         f"epoch {look.leader_epoch}, offsets {look.log_start_offset} to "
         f"{look.log_end_offset}, high watermark {look.high_watermark} "
         f"({look.at_ns / 1e9:.3f} s)"

@@ -1,6 +1,7 @@
 """A cluster in one Trio run: real brokers on hosts of one network, each with its disk.
 
-A broker is killed and started again on the disk that it left; each start is a *life*.
+A broker is killed and started again on the disk that it left; each start begins an
+incarnation of the broker.
 Wall clocks differ from broker to broker; the clock of deadlines is one, as is the CPU,
 so that computing anywhere takes time everywhere. Who controls the brokers is handed in.
 """
@@ -126,9 +127,9 @@ class WallClock:
 
 
 class SimulatedBroker:
-    """One broker, from life to life; ``life`` counts its starts.
+    """One broker and all of its incarnations, which ``incarnation`` counts.
 
-    ``has_stopped``: its last life ended by itself, as of a disk that failed.
+    ``has_stopped``: the last incarnation ended by itself, as of a disk that failed.
     """
 
     def __init__(self, number: int, host: Host, disk: SimulatedDisk) -> None:
@@ -136,7 +137,7 @@ class SimulatedBroker:
         self.host = host
         self.disk = disk
         self.wall_clock = WallClock()
-        self.life = 0
+        self.incarnation = 0
         self.apis: KafkaApis | None = None
         self.has_stopped = False
         self.ended = trio.Event()
@@ -204,7 +205,7 @@ class Cluster:
             task_status.started()
             await trio.sleep_forever()
 
-    # ---- lives --------------------------------------------------------------------
+    # ---- starts and ends ------------------------------------------------------------
 
     async def start(self, number: int) -> None:
         """Start a broker that is down, on the disk that it has.
@@ -213,7 +214,7 @@ class Cluster:
         """
         each = self.brokers[number]
         assert not each.is_up, number
-        each.life += 1
+        each.incarnation += 1
         each.has_stopped = False
         each.ended = trio.Event()
         self.network.bring_up(each.host.name)
@@ -235,8 +236,8 @@ class Cluster:
     async def _live(
         self, each: SimulatedBroker, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Be one life of a broker."""
-        life, has_started = each.life, False
+        """Run one incarnation of a broker, to its end."""
+        incarnation, has_started = each.incarnation, False
         try:
             with trio.CancelScope() as each.scope:
                 server, each.apis = await self._started(each)
@@ -245,7 +246,7 @@ class Cluster:
                     has_started = True
                     task_status.started()
         finally:
-            if each.is_up and each.life == life:
+            if each.is_up and each.incarnation == incarnation:
                 self._take_down(each, power_fails=False)
                 each.has_stopped = True
             each.ended.set()

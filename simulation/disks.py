@@ -18,7 +18,7 @@ from broker.log.steps import BlockingCall
 
 
 class SimulatedDisk:
-    """A disk that is carried from one life of its broker to the next."""
+    """A disk that is carried from one incarnation of its broker to the next."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -60,11 +60,11 @@ class SimulatedDisk:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether it has failed a call of its broker's present life."""
+        """Return whether it has failed a call of its broker's present incarnation."""
         return self.storage.faults.reached
 
     def outlive(self, *, power_fails: bool) -> None:
-        """Become what the next life of the broker finds; the last one keeps its own."""
+        """Become the next incarnation's disk; the last one keeps its own."""
         if power_fails:
             self.storage = self.storage.after_power_loss(self._rng)
         else:

@@ -93,14 +93,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One look at a replica; ``life`` counts the starts of its broker.
+    """One look at a replica; ``incarnation`` counts the starts of its broker.
 
     ``partition_epoch`` counts the changes of its ISR; ``min_isr`` is how many acks=all
     asks for, and how many there are at most.
     """
 
     broker: int
-    life: int
+    incarnation: int
     partition: TopicPartition
     is_leader: bool
     leader_epoch: int

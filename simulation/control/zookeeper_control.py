@@ -106,7 +106,7 @@ class ZooKeeperControl:
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve ZooKeeper, from life to life, until cancelled."""
+        """Serve ZooKeeper until cancelled; each stop is followed by a start."""
         while True:
             with trio.CancelScope() as self._scope:
                 await self._server.run(task_status)

@@ -11,8 +11,8 @@ from simulation.cluster import Cluster, SimulatedBroker
 from simulation.histories import History, Replica
 
 _LOOK_S: Final = 0.02
-# Its life, whether it leads, leader epoch, high watermark, log start, log end, ISR,
-# partition epoch, and how many acks=all asks for.
+# Its incarnation, whether it leads, leader epoch, high watermark, log start, log end,
+# ISR, partition epoch, and how many acks=all asks for.
 _State = tuple[int, bool, int, int, int, int, tuple[int, ...], int, int]
 
 
@@ -38,7 +38,7 @@ class Watcher:
                 continue
             log = partition.log
             state = (
-                each.life,
+                each.incarnation,
                 partition.is_leader,
                 partition.leader_epoch,
                 partition.high_watermark,
@@ -55,10 +55,12 @@ class Watcher:
 
 
 def _replica(broker: int, key: TopicPartition, state: _State, at_ns: int) -> Replica:
-    life, is_leader, epoch, high_watermark, start, end, isr, version, least = state
+    incarnation, is_leader, epoch, high_watermark, start, end, isr, version, least = (
+        state
+    )
     return Replica(
         broker=broker,
-        life=life,
+        incarnation=incarnation,
         partition=key,
         is_leader=is_leader,
         leader_epoch=epoch,

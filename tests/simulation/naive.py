@@ -79,7 +79,7 @@ def look(end: int, **changes: Any) -> Replica:
     """Return a look at a leader that has committed all it has."""
     fields: dict[str, Any] = {
         "broker": 0,
-        "life": 0,
+        "incarnation": 0,
         "partition": PARTITION,
         "is_leader": True,
         "leader_epoch": 1,

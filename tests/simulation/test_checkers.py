@@ -121,7 +121,7 @@ ALLOWED = {
         committed=[committed(5, 4, 5), committed(3, 6, 7)],
     ),
     "a broker that was started anew begins below": History(
-        replicas=[look(2), look(1, life=1)]
+        replicas=[look(2), look(1, incarnation=1)]
     ),
     "there were enough in between": History(
         replicas=[look(1, min_isr=2), look(2, min_isr=2, partition_epoch=3)]

@@ -65,7 +65,7 @@ def test_a_killed_leader_comes_back_as_a_follower_with_all_that_it_had() -> None
             former = world.replica(0)
             assert not former.is_leader
             assert former.log.log_end_offset == 2
-            assert world.cluster.brokers[0].life == 2
+            assert world.cluster.brokers[0].incarnation == 2
 
     in_world(scenario)
 
@@ -84,7 +84,7 @@ def test_a_broker_that_is_killed_as_it_starts_can_be_started_again() -> None:
         assert not broker.is_up
         await world.cluster.start(0)
         await world.until(lambda: 0 in world.control.elections.states[KEY].isr)
-        assert broker.life == 3
+        assert broker.incarnation == 3
 
     in_world(scenario)
 
