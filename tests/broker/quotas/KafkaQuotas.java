@@ -5,6 +5,9 @@ import java.util.Random;
 import java.util.function.Supplier;
 import kafka.server.ClientQuotaManager;
 import kafka.server.ClientRequestQuotaManager;
+import kafka.server.ControllerMutationQuota;
+import kafka.server.ControllerMutationQuotaManager;
+import org.apache.kafka.common.errors.ThrottlingQuotaExceededException;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.metrics.Quota;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
@@ -15,21 +18,28 @@ import org.apache.kafka.server.config.ClientQuotaManagerConfig;
 import scala.Option;
 
 /**
- * Prints kafka-quotas.tsv: what ClientQuotaManager and ClientRequestQuotaManager answer to
- * drawn events. Run with the jars of org.apache.kafka:kafka_2.13:3.9.1 and its dependencies:
- * java -cp 'jars/*' KafkaQuotas.java > kafka-quotas.tsv
+ * Answers of Kafka's quota managers to drawn events. Run with the jars of
+ * org.apache.kafka:kafka_2.13:3.9.1 and its dependencies:
+ * java -cp 'jars/*' KafkaQuotas.java clients > kafka-quotas.tsv
+ * java -cp 'jars/*' KafkaQuotas.java mutations > kafka-mutations.tsv
  *
- * Lines: "new" kind windows seconds; "bound" entity value; "record" milliseconds user client
- * value throttle-ms; "most" user client value, the largest that passes at once. Names are
- * sanitized.
+ * Lines of clients (ClientQuotaManager and ClientRequestQuotaManager): "new" kind windows
+ * seconds; "bound" entity value; "record" milliseconds user client value throttle-ms; "most"
+ * user client value, the largest that passes at once. Names are sanitized.
+ *
+ * Lines of mutations (ControllerMutationQuotaManager): "new" windows seconds; "bound" user
+ * value; "record" milliseconds user partitions is-strict is-refused throttle-ms.
  */
 public class KafkaQuotas {
     private static final String[] USERS = {"alice", "b\u00f6b/x ~", "ANONYMOUS"};
     private static final String[] CLIENTS = {"c1", "c 2/\u00e9", ""};
     private static final String DEFAULT = "<default>";
+    private static final String[] MUTATING_USERS = {"alice", "bob"};
 
     private static final class Clock implements Time {
-        long nowMs = 1_000_000;
+        long nowMs;
+
+        Clock(long nowMs) { this.nowMs = nowMs; }
 
         public long milliseconds() { return nowMs; }
         public long nanoseconds() { return nowMs * 1_000_000; }
@@ -40,15 +50,20 @@ public class KafkaQuotas {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Random random = new Random(11);
-        for (int episode = 0; episode < 30; episode++) {
-            episode(random, episode % 3 == 2);
+        boolean isOfClients = arguments[0].equals("clients");
+        Random random = new Random(isOfClients ? 11 : 13);
+        for (int episode = 0; episode < (isOfClients ? 30 : 20); episode++) {
+            if (isOfClients) {
+                episodeOfClients(random, episode % 3 == 2);
+            } else {
+                episodeOfMutations(random);
+            }
         }
         System.exit(0);
     }
 
-    private static void episode(Random random, boolean isRequest) throws Exception {
-        Clock clock = new Clock();
+    private static void episodeOfClients(Random random, boolean isRequest) throws Exception {
+        Clock clock = new Clock(1_000_000);
         int windows = 2 + random.nextInt(10), seconds = 1 + random.nextInt(2);
         ClientQuotaManagerConfig config = new ClientQuotaManagerConfig(windows, seconds);
         Metrics metrics = new Metrics(clock);
@@ -85,6 +100,49 @@ public class KafkaQuotas {
             }
         }
         manager.shutdown();
+    }
+
+    private static void episodeOfMutations(Random random) throws Exception {
+        Clock clock = new Clock(1_000_000_000_000L);
+        int windows = 1 + random.nextInt(11), seconds = 1 + random.nextInt(3);
+        ControllerMutationQuotaManager manager = new ControllerMutationQuotaManager(
+            new ClientQuotaManagerConfig(windows, seconds), new Metrics(clock), clock, "",
+            Option.empty());
+        print("new", windows, seconds);
+        for (String user : MUTATING_USERS) {
+            bound(manager, user, random);
+        }
+        for (int number = 0; number < 40; number++) {
+            clock.nowMs += random.nextInt(random.nextInt(8) == 0 ? 15_000 : 900);
+            String user = MUTATING_USERS[random.nextInt(MUTATING_USERS.length)];
+            if (random.nextInt(12) == 0) {
+                bound(manager, user, random);
+            }
+            Session session = new Session(
+                new KafkaPrincipal("User", user), InetAddress.getLoopbackAddress());
+            boolean isStrict = random.nextInt(3) != 0, isRefused = false;
+            ControllerMutationQuota quota = isStrict
+                ? manager.newStrictQuotaFor(session, "c")
+                : manager.newPermissiveQuotaFor(session, "c");
+            int partitions = random.nextInt(number % 10 == 0 ? 200 : 12);
+            try {
+                quota.record(partitions);
+            } catch (ThrottlingQuotaExceededException error) {
+                isRefused = true;
+            }
+            print("record", clock.nowMs, user, partitions, isStrict, isRefused,
+                quota.throttleTime());
+        }
+        manager.shutdown();
+    }
+
+    private static void bound(
+        ControllerMutationQuotaManager manager, String user, Random random
+    ) {
+        double bound = (1 + random.nextInt(80)) / 8.0;
+        manager.updateQuota(Option.apply(user), Option.empty(), Option.empty(),
+            Option.apply(new Quota(bound, true)));
+        print("bound", user, bound);
     }
 
     private static void bound(

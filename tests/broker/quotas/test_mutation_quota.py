@@ -1,6 +1,6 @@
 """Quotas on mutations against Kafka's own ``ControllerMutationQuotaManager``.
 
-`KafkaMutations.java` drove the classes of Kafka 3.9.1 with drawn events.
+`KafkaQuotas.java` drove the classes of Kafka 3.9.1 with drawn events.
 """
 
 from __future__ import annotations
