@@ -20,16 +20,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from broker.apis.common.access import (
-    Check,
-    allowed_on_topic,
-    check,
-    in_handler,
-    operations,
-)
+from broker.apis.common.access import Check, allowed_on_topic, check, in_handler
 from broker.apis.common.answer import NOT_ASKED
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.group_common import require_consumer_groups
+from broker.apis.common.group_common import described, require_consumer_groups
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.groups.consumer.assignors import NOTHING
 from broker.groups.consumer.consumer_group import ConsumerGroup
@@ -60,16 +54,14 @@ async def handle(
     request: Request, body: ConsumerGroupDescribeRequest, broker: Broker
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group that was named."""
-    described = []
-    for group_id in body.group_ids:
-        row = await _describe(request, group_id, broker)
-        if body.include_authorized_operations and row.error_code is ErrorCode.none:
-            row.authorized_operations = operations(
-                request, broker, ResourceType.GROUP, group_id
-            )
-        described.append(row)
-        await preempt()
-    return ConsumerGroupDescribeResponse(groups=described)
+    rows = await described(
+        request,
+        broker,
+        body.group_ids,
+        _describe,
+        with_operations=body.include_authorized_operations,
+    )
+    return ConsumerGroupDescribeResponse(groups=rows)
 
 
 async def _describe(request: Request, group_id: str, broker: Broker) -> DescribedGroup:

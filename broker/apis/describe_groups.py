@@ -21,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.apis.common.access import Check, check, in_handler, operations
+from broker.apis.common.access import Check, check, in_handler
 from broker.apis.common.answer import NOT_ASKED
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import described
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.groups.state.group import Group
 from broker.groups.state.transitions import GroupState
@@ -38,7 +39,7 @@ from broker.protocol.messages.describe_groups import (
 )
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
-from planes.slices import in_steps, preempt
+from planes.slices import in_steps
 
 # The first version that calls an unknown group an error.
 _NOT_FOUND_SINCE: Final = 6
@@ -48,16 +49,14 @@ async def handle(
     request: Request, body: DescribeGroupsRequest, broker: Broker
 ) -> DescribeGroupsResponse:
     """Describe each group that was named."""
-    described = []
-    for group_id in body.groups:
-        row = await _describe(request, group_id, broker)
-        if body.include_authorized_operations and row.error_code is ErrorCode.none:
-            row.authorized_operations = operations(
-                request, broker, ResourceType.GROUP, group_id
-            )
-        described.append(row)
-        await preempt()
-    return DescribeGroupsResponse(groups=described)
+    rows = await described(
+        request,
+        broker,
+        body.groups,
+        _describe,
+        with_operations=body.include_authorized_operations,
+    )
+    return DescribeGroupsResponse(groups=rows)
 
 
 async def _describe(request: Request, group_id: str, broker: Broker) -> DescribedGroup:

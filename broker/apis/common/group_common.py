@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar
 
+from broker.apis.common.access import operations
 from broker.apis.common.waiting import parked_for_client
+from broker.authorization.acls import ResourceType
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.request import Request
 from broker.shards.waiting import Waiting
-from planes.slices import in_steps, parked
+from planes.slices import in_steps, parked, preempt
 
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
+
+
+class GroupRow(Protocol):
+    """The description of one group in an answer."""
+
+    error_code: ErrorCode
+    authorized_operations: int
+
+
+Row = TypeVar("Row", bound=GroupRow)
 
 
 async def answer_to(waiting: Waiting[T], request: Request | None = None) -> T:
@@ -46,3 +58,27 @@ async def by_topic(
     async for target, answer in in_steps(answers):
         topics.setdefault(target.topic, []).append(row(target.partition, answer))
     return topics
+
+
+async def described(
+    request: Request,
+    broker: Broker,
+    group_ids: Iterable[str],
+    describe: Callable[[Request, str, Broker], Awaitable[Row]],
+    *,
+    with_operations: bool,
+) -> list[Row]:
+    """Return the row of each group; a request can be preempted between two.
+
+    ``with_operations``: rows without an error hold the allowed operations (KIP-430).
+    """
+    rows = []
+    for group_id in group_ids:
+        row = await describe(request, group_id, broker)
+        if with_operations and row.error_code is ErrorCode.none:
+            row.authorized_operations = operations(
+                request, broker, ResourceType.GROUP, group_id
+            )
+        rows.append(row)
+        await preempt()
+    return rows
