@@ -1,3 +1,3 @@
 """A Kafka broker on Trio whose request scheduling is pluggable."""
 
-import broker.protocol.kio_import  # noqa: F401 - before anything imports kio
+import broker.protocol.library_imports  # noqa: F401 - before all other imports

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
+from crc32c._crc32c import crc32c
 
 from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import (

@@ -14,13 +14,59 @@ from tests.broker.apis.requests import entity
 
 
 @pytest.mark.parametrize(
-    "module", ["hypothesis", "pyspark", "scipy", "pandas", "matplotlib", "pyarrow"]
+    "module",
+    [
+        *("hypothesis", "pyspark", "scipy", "pandas", "matplotlib", "pyarrow"),
+        *("asyncio", "aiokafka.client", "kio.serial.writers"),
+        *("importlib.metadata", "email", "argparse", "broker.zookeeper.connection"),
+    ],
 )
-def test_broker_starts_without_what_only_tests_or_analysis_need(module: str) -> None:
+def test_a_broker_starts_without_modules_that_it_does_not_need(module: str) -> None:
     script = (
         "import sys\n"
-        "import broker.process, broker.protocol.wire.codec\n"
+        "import doorkeeper.cli, broker.process, broker.protocol.wire.codec\n"
         f"sys.exit({module!r} in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "from aiokafka import AIOKafkaProducer",
+        "import aiokafka; aiokafka.AIOKafkaConsumer, aiokafka.errors.KafkaError",
+        "from aiokafka import *; AIOKafkaClient; TopicPartition",
+        "from aiokafka.record import MemoryRecords",
+        "import aiokafka.record.memory_records",
+        "from aiokafka.admin import AIOKafkaAdminClient",
+        "from kio.serial import entity_reader, entity_writer",
+        "import crc32c; crc32c.crc32c(b''); crc32c.CRC32CHash()",
+        "from crc32c import crc32c; crc32c(b'')",
+        "import kio.serial.writers; kio.serial.writers.write_int8",
+    ],
+)
+def test_packages_whose_init_is_deferred_are_imported_as_usual(statements: str) -> None:
+    script = f"import broker.process\n{statements}"
+    found = subprocess.run([sys.executable, "-W", "error", "-c", script])
+    assert found.returncode == 0
+
+
+def test_threads_wait_for_a_deferred_package_and_what_it_lacks_is_an_error() -> None:
+    script = (
+        "import broker.process, sys\n"
+        "from threading import Thread\n"
+        "package = sys.modules['aiokafka']\n"
+        "assert 'AIOKafkaClient' not in vars(package)\n"
+        "found = []\n"
+        "look = lambda: found.append(package.AIOKafkaClient)\n"
+        "threads = [Thread(target=look) for _ in range(8)]\n"
+        "[it.start() for it in threads]\n"
+        "[it.join() for it in threads]\n"
+        "assert found == [package.AIOKafkaClient] * 8\n"
+        "try: package.nope\n"
+        "except AttributeError as error:\n"
+        "    assert str(error) == \"module 'aiokafka' has no attribute 'nope'\"\n"
+        "else: sys.exit(1)"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 

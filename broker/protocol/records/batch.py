@@ -21,7 +21,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
+from crc32c._crc32c import crc32c
 
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -21,7 +21,10 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record._crecords import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record._crecords.default_records import (
+    DefaultRecordBatch,
+    DefaultRecordBatchBuilder,
+)
 
 from broker.protocol.records.batch import HEADER, MAGIC
 

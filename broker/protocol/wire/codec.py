@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from kio.serial import entity_reader
+from kio.serial._parse import entity_reader
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 

@@ -17,9 +17,8 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 # Private to kio, whose version is pinned: kio's package exports `entity_reader` alone.
-from kio.serial import entity_reader
 from kio.serial._implicit_defaults import get_tagged_field_default
-from kio.serial._parse import get_field_reader, get_reader
+from kio.serial._parse import entity_reader, get_field_reader, get_reader
 
 from broker.protocol.wire.introspect import FieldKind, has_array, kind_of
 from broker.protocol.wire.varint import decode_varint
