@@ -49,6 +49,7 @@ from broker.observation.logs import configure_logs, fields
 from broker.observation.recording.recording import open_recorder
 from broker.protocol.errors import LogDirsLost, UncleanStop
 from broker.requests.entitlement import shared_listener
+from broker.requests.topology import build
 from broker.server import BrokerEnvironment, BrokerServer
 
 logger = getLogger(__name__)
@@ -82,6 +83,8 @@ def main(config: BrokerConfig, connect: Connect = connect_tcp) -> None:
     allow_all_descriptors()
     keep_freed_memory()
     storage, rng = RealStorage(), random.Random()
+    # Unknown policies are refused before directories are made and ZooKeeper is called.
+    build(config, rng)
     config = trio.run(numbered, config, storage, rng, connect)
     load_schemas()
     broker = assemble(

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,9 +118,21 @@ class Commands(click.Group):
 
 def in_words(error: OSError) -> str:
     """Return a fault of the file system, the file first where it is known."""
-    if error.filename is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}"
+    words = error if error.filename is None else f"{error.filename}: {error.strerror}"
+    return f"{words}{_limit_on_files(error)}"
+
+
+def _limit_on_files(error: BaseException) -> str:
+    """Return the limit that a fault, or its cause, has met; empty if none."""
+    fault: BaseException | None = error
+    while fault is not None:
+        if isinstance(fault, OSError) and fault.errno == errno.EMFILE:
+            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            return f"; this process may open {most} files and sockets (ulimit -n)"
+        if isinstance(fault, OSError) and fault.errno == errno.ENFILE:
+            return "; all processes together have opened fs.file-max files (sysctl)"
+        fault = fault.__cause__
+    return ""
 
 
 @contextlib.contextmanager
@@ -131,7 +144,7 @@ def refusing(*faults: type[Exception]) -> Iterator[None]:
     try:
         yield
     except faults as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(f"{error}{_limit_on_files(error)}") from error
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ from broker.protocol.errors import ConfigError
 _NUMBER: Final = re.compile("[0-9]{1,10}")
 # Keys that each version of meta.properties must have.
 _NEEDED: Final = {"0": (), "1": ("cluster.id", "node.id")}
+# The longest string of Kafka's protocol; answers to Metadata hold the cluster's id.
+_ID_BYTES_MAX: Final = 32_767
 
 
 def draw_uuid(rng: random.Random) -> UUID:
@@ -80,6 +82,11 @@ def claim(
         expected = f"directories of {of_cluster}, the /cluster/id in ZooKeeper"
         raise ConfigError("log.dirs", cluster_ids.pop(), expected)
     cluster_id = next(iter(cluster_ids), of_cluster) or kafka_uuid(new_id())
+    size = len(cluster_id.encode())
+    if size > _ID_BYTES_MAX:
+        place = "log.dirs" if named else "zookeeper.connect"
+        expected = f"at most {_ID_BYTES_MAX} bytes, as messages hold"
+        raise ConfigError(place, f"a cluster id of {size} bytes", expected)
     for directory, pairs in found.items():
         owner = pairs.get("node.id", pairs.get("broker.id", str(node_id)))
         if owner != str(node_id):

@@ -167,7 +167,7 @@ class Broker(_Topics):
         """Remove all faults."""
         self._link.call(BrokerHost.remove_fault, self._number, None)
 
-    # ---- time and life --------------------------------------------------------------
+    # ---- time, start and end --------------------------------------------------------
 
     def advance(self, seconds: float) -> None:
         """Move the broker's clock forward, and return when what came due is done.

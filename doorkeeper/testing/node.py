@@ -51,7 +51,7 @@ REQUESTS_KEPT: Final = 10_000
 
 
 class BrokerNode:
-    """A broker from life to life; its disk, its port and its faults remain."""
+    """A broker over its starts and ends; its disk, its port and its faults remain."""
 
     def __init__(
         self,

@@ -111,9 +111,13 @@ def test_serve_names_the_key_that_stops_it() -> None:
     assert "num.io.threads" in found.output
 
 
-def test_an_unknown_scheduler_is_refused_with_all_that_there_are() -> None:
-    found = doorkeeper("serve", "--scheduler", "nope", "--set", "log.dirs=/nowhere")
+def test_an_unknown_scheduler_is_refused_with_all_that_there_are(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "data"
+    found = doorkeeper("serve", "--scheduler", "nope", "--set", f"log.dirs={home}")
     assert found.exit_code == 2
+    assert not home.exists()
     said = " ".join(found.output.split())
     assert "found 'nope', expected one of planes, planes-lending, fifo, " in said
     assert all(f" {name}," in said for name in POLICIES)

@@ -128,6 +128,48 @@ def test_a_second_signal_stops_it_at_once(tmp_path, how, second):
     assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 
+# Sends itself SIGINT when it imports a module.
+_INTERRUPTED = """
+import os, signal, sys
+
+class Interruption:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interruption())
+from doorkeeper.__main__ import run
+sys.argv[1:] = ["serve"]
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "status", "words"),
+    [("doorkeeper.cli", -signal.SIGINT, ""), ("broker.process", 1, "\nAborted!\n")],
+)
+def test_ctrl_c_during_the_imports_leaves_no_traceback(tmp_path, module, status, words):
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, module],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", words)
+
+
+@pytest.mark.parametrize("most", [12, 16])
+def test_a_start_without_descriptors_names_their_limit(tmp_path, most):
+    limited = ("sh", "-c", f'ulimit -n {most} && exec "$@"', "sh", DOORKEEPER)
+    process = serve(tmp_path, program=limited)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode in (1, 2)
+    assert out == ""
+    assert f"; this process may open {most} files and sockets (ulimit -n)" in err
+    assert "Traceback" not in err
+
+
 @pytest.mark.parametrize("scheduler", ["fifo", "priority", "wfq", "planes"])
 def test_each_scheduler_is_a_flag_away(tmp_path, scheduler):
     process = serve(tmp_path, "--scheduler", scheduler)

@@ -164,6 +164,28 @@ def test_properties_that_kafka_refuses_are_refused_by_their_path(content, expect
         claim(storage, LogDirs(["/data/a"]), 4, uuid.uuid4)
 
 
+@pytest.mark.parametrize("of_cluster", [False, True])
+def test_an_id_of_a_cluster_fits_into_an_answer_to_metadata(of_cluster):
+    """A string of the protocol has at most 32,767 bytes."""
+    storage = disk()
+    storage.make_directory("/data/a")
+    for size, is_refused in ((32_767, False), (32_768, True), (70_000, True)):
+        name = "c" * size
+        written = f"version=0\nbroker.id=4\ncluster.id={name}\n".encode()
+        content = b"" if of_cluster else written
+        write_atomically(storage, "/data/a", "meta.properties", content)
+        arguments = (storage, LogDirs(["/data/a"]), 4, uuid.uuid4)
+        joined = name if of_cluster else None
+        if is_refused:
+            key = r"zookeeper\.connect" if of_cluster else r"log\.dirs"
+            expected = f"{key}: found 'a cluster id of {size} bytes', expected at most"
+            with pytest.raises(ConfigError, match=expected):
+                claim(*arguments, of_cluster=joined)
+            assert read_whole(storage, "/data/a/meta.properties") == content
+        else:
+            assert claim(*arguments, of_cluster=joined) == name
+
+
 def test_empty_properties_are_those_of_a_fresh_directory():
     storage = disk()
     storage.make_directory("/data/a")
