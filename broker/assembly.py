@@ -113,7 +113,9 @@ def assemble(
             blocking=blocking,
         )
     else:
-        from broker.coordination.zookeeper.coordinator import zookeeper_coordinator
+        from broker.coordination.zookeeper.zookeeper_coordinator import (
+            zookeeper_coordinator,
+        )
 
         coordinator = zookeeper_coordinator(
             config,

@@ -45,15 +45,15 @@ from broker.network.request_channel import (
 from broker.network.socket_server import Endpoint, SocketServer
 from broker.network.tls_listener import TlsListener
 from broker.network.transport import Network
-from broker.observation.accounts import Accounts
 from broker.observation.busy_time import BusyTime
+from broker.observation.cpu_accounts import Accounts
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.observation.metrics.acceptors import AcceptorMetrics
 from broker.observation.metrics.collector import Collector, Sources
 from broker.observation.metrics.endpoint import open_port, serve_metrics
 from broker.observation.metrics.request_metrics import RequestMetrics
-from broker.observation.recording.laws import LawBook
+from broker.observation.recording.law_book import LawBook
 from broker.observation.recording.recording import Recorder
 from broker.observation.recording.sampler import Sampler
 from broker.observation.supervisor import Supervisor

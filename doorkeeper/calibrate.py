@@ -31,8 +31,8 @@ from doorkeeper.shared import CONFIG, FILE, console, failing, refusing
 def calibrate(config: Path, world: str, sessions: int, out: Path | None) -> None:
     """Measure the CPU time of a config's requests under its baseline arm."""
     from experiments.design.config_errors import ExperimentError
-    from experiments.running import command
+    from experiments.running import experiment_command
     from experiments.worlds.world import WorldError
 
     with refusing(ExperimentError), failing(WorldError):
-        command.calibrate(config, world, sessions, out, console())
+        experiment_command.calibrate(config, world, sessions, out, console())

@@ -55,7 +55,7 @@ def up(
     With --data the commands stop, start and kill act on single brokers.
     """
     from broker.protocol.errors import ConfigError
-    from doorkeeper.local_cluster import supervisor
+    from doorkeeper.local_cluster import cluster_supervisor
     from doorkeeper.local_cluster.cluster_settings import ClusterError
     from experiments.processes.children import RunFailed
     from experiments.processes.java import NoJava
@@ -64,7 +64,7 @@ def up(
     refused = refusing(ClusterError, ConfigError)
     with refused, failing(RunFailed, NoJava, NoZooKeeper):
         keys = overrides(settings, scheduler)
-        supervisor.run(brokers, port, data, keys, zookeeper=zookeeper)
+        cluster_supervisor.run(brokers, port, data, keys, zookeeper=zookeeper)
 
 
 _NUMBER = click.argument("number", type=click.IntRange(0, 98), metavar="N")

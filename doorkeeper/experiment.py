@@ -68,7 +68,7 @@ def run(
 ) -> None:
     """Run an experiment; exit status 1 if a trial has no run that counts."""
     from experiments.design.config_errors import ExperimentError
-    from experiments.running import command, launching
+    from experiments.running import experiment_command, launching
     from experiments.running.trials import TrialFailed
     from experiments.worlds.world import WorldError
 
@@ -81,7 +81,7 @@ def run(
     with refusing(ExperimentError), failing(TrialFailed, WorldError):
         chosen = launching.load(config, schedulers, world, seed=seed, sessions=sessions)
         directory, screen = out or Path("runs") / chosen.name, console()
-        complete = command.run_experiment(
+        complete = experiment_command.run_experiment(
             chosen,
             directory,
             screen,
@@ -100,11 +100,13 @@ def run(
 def validate(config: Path) -> None:
     """Check a config, its broker keys included."""
     from experiments.design.config_errors import ExperimentError
-    from experiments.running import command, launching
+    from experiments.running import experiment_command, launching
 
     with refusing(ExperimentError):
         chosen = launching.load(config)
-    click.echo(f"{config}: {chosen.name} is well formed: {command.size(chosen)}")
+    click.echo(
+        f"{config}: {chosen.name} is well formed: {experiment_command.size(chosen)}"
+    )
 
 
 @experiment.command()
@@ -133,14 +135,14 @@ def plan(
 ) -> None:
     """Print the trials, the runs and the minutes; with a pilot, the sessions."""
     from experiments.design.config_errors import ExperimentError
-    from experiments.running import command, launching
+    from experiments.running import experiment_command, launching
 
     with refusing(ExperimentError):
         chosen = launching.load(config, schedulers, world)
         if pilot is not None:
-            command.advise(chosen, pilot, _share(precision), console())
+            experiment_command.advise(chosen, pilot, _share(precision), console())
             return
-    command.describe(chosen, console())
+    experiment_command.describe(chosen, console())
 
 
 def _share(text: str) -> float:

@@ -25,7 +25,7 @@ def check(name: str) -> None:
     """Put a policy (a name, or module:factory) to the laws that all must keep."""
     from schedulers import UnknownScheduler, find
     from schedulers.contract.conformance import check as violations_of
-    from schedulers.contract.guard import place_of
+    from schedulers.contract.policy_guard import place_of
 
     with refusing(UnknownScheduler):
         policy = find(name)

@@ -79,7 +79,7 @@ def simulate(
     if seed is None and seeds is None and minutes is None:
         raise click.UsageError("one of --seed, --seeds and --minutes is needed")
     from experiments.records.environment import code
-    from simulation.swarm.command import Judge
+    from simulation.swarm.swarm_command import Judge
 
     judge = Judge(
         say=click.echo, commit=code()["commit"], zookeeper=zookeeper, shrink=shrink

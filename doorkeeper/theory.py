@@ -41,13 +41,13 @@ def theory(
     """
     from experiments.design.config_errors import ExperimentError
     from experiments.running import launching
-    from experiments.theory import command
+    from experiments.theory import theory_command
 
     if not 0 < margin < math.inf:
         words = f"found {margin}, expected a share above 0, such as 0.05"
         raise click.BadParameter(words, param_hint="--margin")
     with refusing(ExperimentError):
         chosen = launching.load(config)
-        sound = command.run(chosen, run_dirs, worlds, margin, console(), out)
+        sound = theory_command.run(chosen, run_dirs, worlds, margin, console(), out)
     if not sound:
         raise SystemExit(1)

@@ -7,8 +7,8 @@ knows Trio, Kafka, sockets or clocks, and nothing here imports from the other pa
 
 from schedulers.contract.config import BadSetting, SchedulerConfig
 from schedulers.contract.foresight import Foresight, foresight_of
-from schedulers.contract.guard import PolicyFault, policy_fault
 from schedulers.contract.job import Job
+from schedulers.contract.policy_guard import PolicyFault, policy_fault
 from schedulers.contract.scheduler import (
     IN_SERVICE,
     NEVER,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 
 from schedulers.contract.config import BadSetting, SchedulerConfig
-from schedulers.contract.guard import file_of, guarded, place_of, raised
+from schedulers.contract.policy_guard import file_of, guarded, place_of, raised
 from schedulers.contract.scheduler import Scheduler, SchedulerFactory
 from schedulers.policies.adaptive_lifo import AdaptiveLifo
 from schedulers.policies.ageing import Ageing

@@ -80,7 +80,7 @@ LAYERS = {
         ("running", "theory"),
         ("running.executors",),
         ("running.launching",),
-        ("running.command",),
+        ("running.experiment_command",),
     ),
     "spark_analysis": (
         ("statistics",),

@@ -108,10 +108,10 @@ PURE = (
     "broker/zookeeper/jute.py",
     "broker/zookeeper/messages.py",
     "broker/zookeeper/watches.py",
-    "broker/zookeeper/in_memory/journal.py",
+    "broker/zookeeper/in_memory/zookeeper_journal.py",
     "broker/zookeeper/in_memory/service.py",
-    "broker/zookeeper/in_memory/sessions.py",
-    "broker/zookeeper/in_memory/transactions.py",
+    "broker/zookeeper/in_memory/zookeeper_sessions.py",
+    "broker/zookeeper/in_memory/zookeeper_transactions.py",
     "broker/zookeeper/in_memory/tree.py",
     "spark_analysis/statistics/*.py",
 )

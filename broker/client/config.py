@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar, cast
 from broker.protocol.config_key import ConfigType, Key, integer, long, text
 from broker.protocol.errors import ConfigError
 from broker.protocol.host_names import can_be_encoded
-from broker.protocol.sasl.keys import file_url, jaas_line
+from broker.protocol.sasl.sasl_keys import file_url, jaas_line
 from broker.tls import keys as tls_keys
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from broker.protocol.config_key import (
     text,
     words,
 )
-from broker.protocol.sasl.keys import file_url, jaas_line
+from broker.protocol.sasl.sasl_keys import file_url, jaas_line
 from broker.protocol.sasl.scram import SCRAM_MECHANISMS
 
 PLAIN: Final = "PLAIN"

@@ -15,7 +15,7 @@ from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext
 from broker.controller.decisions import Decisions, pausing, scan
 from broker.controller.leadership import RECOVERED, RECOVERING, Leadership
-from broker.controller.reassignment import Reassignments
+from broker.controller.partition_reassignment import Reassignments
 from broker.controller.writing import write_leaderships
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition

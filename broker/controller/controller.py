@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from broker.controller.alter_partition import IsrJudge, IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.batches import RequestBatch
-from broker.controller.brokers import Brokers
+from broker.controller.broker_changes import Brokers
 from broker.controller.context import ControllerContext, RegisteredBroker
 from broker.controller.decisions import (
     Decisions,
@@ -44,8 +44,8 @@ from broker.controller.decisions import (
 from broker.controller.deletion import TopicDeletions
 from broker.controller.elections import Elections, ElectionType
 from broker.controller.leadership import Leadership
+from broker.controller.partition_reassignment import Reassignments, Targets
 from broker.controller.partition_states import Election, PartitionStateMachine
-from broker.controller.reassignment import Reassignments, Targets
 from broker.controller.replica_states import ReplicaStateMachine
 from broker.controller.states import PartitionState, ReplicaState
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -4,8 +4,8 @@ Kafka's ``KafkaApis``. All of it is done in turns of the request, so that decodi
 encoding are charged to it. A request that cannot be decoded closes the connection, as
 in Kafka. A request that admission rejected is decoded and refused
 (`broker.handling.error_answer`); a denied one is answered undecoded. An exception of a
-handler ends its request and nothing else (`broker.handling.failures`); only a broken
-rule of the planes is raised further.
+handler ends its request and nothing else (`broker.handling.handler_failures`); only a
+broken rule of the planes is raised further.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, Final
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
 from broker.apis.common.waiting import ConnectionGone
-from broker.cluster.metrics import quota_metrics, replica_metrics
+from broker.cluster.replica_metrics import quota_metrics, replica_metrics
 from broker.config import Listener
 from broker.groups.metrics import group_lag_metrics, group_metrics
 from broker.handling.error_answer import error_answer, refuse, whole_error
-from broker.handling.failures import Failures
+from broker.handling.handler_failures import Failures
 from broker.handling.registry import APIS
 from broker.node.background import duty_metrics
 from broker.node.broker import Broker
-from broker.node.metrics import log_dir_metrics
+from broker.node.log_dir_metrics import log_dir_metrics
 from broker.node.replication_shell import side_by_side
 from broker.observation.metric import Metric
 from broker.observation.metrics.purgatories import purgatory_metrics
@@ -39,8 +39,8 @@ from broker.protocol.wire.codec import (
     encode_in_steps,
 )
 from broker.protocol.wire.first_error import first_error
-from broker.quotas.metrics import client_quota_metrics
-from broker.replication.metrics import isr_metrics, replica_fetcher_metrics
+from broker.quotas.quota_metrics import client_quota_metrics
+from broker.replication.replication_metrics import isr_metrics, replica_fetcher_metrics
 from broker.requests.internal_tasks import Submit
 from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time, throttled

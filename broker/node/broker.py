@@ -47,18 +47,18 @@ from broker.log.steps import Steps, run
 from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.periodic_task import Calls, CallsHere
 from broker.node.alterations import Alterations
-from broker.node.authentication import Authentication
-from broker.node.authorization import authorizer_of
 from broker.node.background import Duty, PlaneDuty
 from broker.node.broker_calls_shell import BrokerCalls
+from broker.node.configured_authorizer import authorizer_of
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes, SharedFlush
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
 from broker.node.group_coordination import group_duties, start_groups
 from broker.node.group_topics import GroupTopics
 from broker.node.hosts import Hosts, LookUp, look_up_here
+from broker.node.listener_authentication import Authentication
 from broker.node.maintenance import Maintenance
-from broker.node.producer_ids import ProducerIds
+from broker.node.producer_id_blocks import ProducerIds
 from broker.node.replication_shell import Replication, connect_nowhere
 from broker.node.transaction_coordination import (
     Verification,
@@ -67,7 +67,7 @@ from broker.node.transaction_coordination import (
     transaction_duties,
 )
 from broker.node.transaction_markers import TransactionMarkers
-from broker.node.verification import VerifyTransaction
+from broker.node.transaction_verification import VerifyTransaction
 from broker.protocol.errors import ErrorCode, LogDirsLost
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.client.login import make_login
+from broker.client.client_login import make_login
+from broker.client.client_sasl import authenticated
 from broker.client.network_client import Connect
-from broker.client.sasl import authenticated
 from broker.config import (
     SASL_JAAS_CONFIG,
     SASL_MECHANISM_INTER_BROKER_PROTOCOL,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from logging import getLogger
 
+from broker.client.client_tls import over_tls
 from broker.client.network_client import Connect
-from broker.client.tls import over_tls
 from broker.config import BrokerConfig, Listener
 from broker.config.tls import listener_tls
 from broker.observation.logs import fields

@@ -146,7 +146,7 @@ def transaction_duties(
 class Verification:
     """Verifies or adds partitions with the coordinator of a transactional id (KIP-890).
 
-    It is `broker.node.verification.VerifyTransaction`.
+    It is `broker.node.transaction_verification.VerifyTransaction`.
     """
 
     def __init__(

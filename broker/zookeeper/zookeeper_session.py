@@ -22,7 +22,6 @@ from broker.client.backoff import Backoff
 from broker.client.network_client import Connect, reach
 from broker.protocol.errors import MalformedFrame
 from broker.zookeeper import connect_string, messages
-from broker.zookeeper.connection import BROKEN, Call, Connection
 from broker.zookeeper.jute import REQUEST_BYTES_MAX
 from broker.zookeeper.messages import BAD_ARGUMENTS, OK, Greeting, OpFailed, Request
 from broker.zookeeper.watches import Watches
@@ -41,6 +40,7 @@ from broker.zookeeper.znodes import (
     WatchEvent,
     Znode,
 )
+from broker.zookeeper.zookeeper_connection import BROKEN, Call, Connection
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.config import DOORKEEPER_SCHEDULER
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from doorkeeper.testing.faults import FaultRule
 from doorkeeper.testing.hosting import BrokerHost, HostSettings
 from doorkeeper.testing.links import Link, ProcessLink, ThreadLink
 from doorkeeper.testing.node import HOST
 from doorkeeper.testing.received import ReceivedRequest
+from doorkeeper.testing.request_faults import FaultRule
 
 
 class Filter(TypedDict, total=False):

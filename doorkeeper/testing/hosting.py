@@ -33,14 +33,14 @@ from broker.protocol.messages.create_topics import (
 from broker.protocol.messages.message import RequestMessage, ResponseMessage
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request
-from broker.zookeeper.in_memory.server import ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
+from broker.zookeeper.in_memory.zookeeper_server import ZooKeeperServer
 from doorkeeper.local_cluster.cluster_settings import shared_settings
-from doorkeeper.testing.clock import AdvancingClock
-from doorkeeper.testing.faults import FaultRule
+from doorkeeper.testing.advancing_clock import AdvancingClock
 from doorkeeper.testing.node import HOST, BrokerNode
 from doorkeeper.testing.observed_apis import OWN_CLIENT_ID
 from doorkeeper.testing.received import ReceivedRequest
+from doorkeeper.testing.request_faults import FaultRule
 from planes.slices import Wake
 from simulation.virtual_time.memory_network import MemoryNetwork, MemoryStream
 from simulation.virtual_time.memory_zookeeper import memory_zookeeper

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
 import trio
 
-from doorkeeper.testing.clock import AdvancingClock
+from doorkeeper.testing.advancing_clock import AdvancingClock
 from doorkeeper.testing.hosting import BrokerHost, HostSettings
 
 P = ParamSpec("P")
@@ -120,7 +120,7 @@ class ProcessLink:
     def __init__(self, settings: HostSettings) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "doorkeeper.testing.process"],
+            [sys.executable, "-m", "doorkeeper.testing.host_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C is the test's; the process ends when its input does.

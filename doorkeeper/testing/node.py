@@ -11,10 +11,10 @@ from typing import Final
 import trio
 
 from broker.assembly import assemble
-from broker.client.login import unsigned_login
+from broker.client.client_login import unsigned_login
+from broker.client.client_sasl import Login, PlainLogin, ScramLogin, authenticated
+from broker.client.client_tls import over_tls
 from broker.client.network_client import Connect, connect_tcp
-from broker.client.sasl import Login, PlainLogin, ScramLogin, authenticated
-from broker.client.tls import over_tls
 from broker.cluster.blocking import call_here
 from broker.config import (
     OAUTHBEARER,
@@ -38,11 +38,11 @@ from broker.protocol.sasl.scram import SCRAM_MECHANISMS
 from broker.server import BrokerEnvironment, BrokerServer
 from broker.tls.contexts import trusting_context
 from doorkeeper.local_cluster.cluster_settings import DATA, listeners
-from doorkeeper.testing.clock import AdvancingClock
-from doorkeeper.testing.faults import FaultTable
+from doorkeeper.testing.advancing_clock import AdvancingClock
 from doorkeeper.testing.memory_files import CopyingNetwork
 from doorkeeper.testing.observed_apis import OWN_CLIENT_ID, ObservedApis, WakeLater
 from doorkeeper.testing.received import ReceivedRequest
+from doorkeeper.testing.request_faults import FaultTable
 
 HOST = "127.0.0.1"
 _DEVICE_THREADS: Final = 2

@@ -21,8 +21,8 @@ from broker.protocol.messages.fetch import FetchRequest
 from broker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from broker.protocol.wire.codec import decode
 from broker.requests.request import CLOSE, Request, Response
-from doorkeeper.testing.faults import FaultRule, FaultTable
 from doorkeeper.testing.received import ReceivedRequest, topics_named
+from doorkeeper.testing.request_faults import FaultRule, FaultTable
 from planes.slices import Wake
 
 # The client id of what the test broker's own methods send.

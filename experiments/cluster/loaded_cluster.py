@@ -16,12 +16,12 @@ import trio
 
 from broker.protocol.topic_partition import TopicPartition
 from experiments.cluster.attempt_log import AttemptLog
-from experiments.cluster.clients import Asker, Client, Producer
+from experiments.cluster.cluster_clients import Asker, Client, Producer
 from experiments.cluster.cluster_operator import ClusterOperator
 from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
-from experiments.cluster.decisions import Decision, Decisions
 from experiments.cluster.last_log import LogUnreadable, records_of
 from experiments.cluster.timeline import Timeline
+from experiments.cluster.watched_decisions import Decision, Decisions
 from experiments.design.cluster_config import Cluster
 from experiments.design.config import Experiment
 from experiments.load import frames

@@ -21,8 +21,8 @@ from broker.observation.recording.recording import MEASURES, read_violations
 from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
 from broker.protocol.api_keys import ApiKey
 from experiments.cluster.attempt_log import Try
-from experiments.cluster.decisions import Decision
 from experiments.cluster.loaded_cluster import ClusterOutcome
+from experiments.cluster.watched_decisions import Decision
 from experiments.load.lateness import late, lateness
 from experiments.load.trace import Trace
 from experiments.records import broker_rows, recording

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from schedulers.contract.config import SchedulerConfig
-from schedulers.contract.guard import NO_EXCEPTION, file_of, raised
 from schedulers.contract.harness import LawBroken, PolicyHarness
 from schedulers.contract.job import Job
+from schedulers.contract.policy_guard import NO_EXCEPTION, file_of, raised
 from schedulers.contract.scheduler import SchedulerFactory
 
 CLASSES: Final = ("control", "group", "data", "admin")

@@ -12,7 +12,7 @@ from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.client.consumer.rebalance_listener import SilentListener
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from simulation.clients.context import ClientContext
+from simulation.clients.client_context import ClientContext
 from simulation.histories import Commit, Committed, Outcome, Read
 
 _REQUEST_TIMEOUT_MS: Final = 2_000

@@ -12,7 +12,7 @@ from broker.client.producer.producer import KafkaProducer, open_producer
 from broker.client.producer.producer_batch import Receipt
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from simulation.clients.context import ClientContext
+from simulation.clients.client_context import ClientContext
 from simulation.histories import Outcome, Send
 
 _SETTINGS: Final = {

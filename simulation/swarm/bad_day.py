@@ -23,15 +23,15 @@ import trio
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.protocol.topic_partition import TopicPartition
 from simulation.checkers import Anomaly, check
+from simulation.clients.client_context import ClientContext
 from simulation.clients.consuming import RecordingConsumer
-from simulation.clients.context import ClientContext
 from simulation.clients.producing import ProducerPlan, RecordingProducer
 from simulation.cluster import LATENCY_NS, Cluster, Control, WallClock
 from simulation.control.scripted_controller import ScriptedController
 from simulation.control.zookeeper_control import ZooKeeperControl
 from simulation.histories import FinalLog, History
-from simulation.swarm.logs import differences
 from simulation.swarm.nemesis import Nemesis
+from simulation.swarm.replica_agreement import differences
 from simulation.swarm.scenarios import Scenario
 from simulation.swarm.watching import Watcher
 from simulation.virtual_time.determinism import VirtualClock, run_virtual

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.zookeeper.in_memory.server import CallDisk, ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
+from broker.zookeeper.in_memory.zookeeper_server import CallDisk, ZooKeeperServer
 from simulation.virtual_time.memory_network import (
     MemoryConnection,
     MemoryNetwork,

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.config import BrokerConfig
-from broker.handling import failures, kafka_apis
+from broker.handling import handler_failures, kafka_apis
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode
@@ -206,7 +206,7 @@ CLAIMS = [
 
 DECODERS = [
     (module, name)
-    for module in (kafka_apis, failures)
+    for module in (kafka_apis, handler_failures)
     for name in ("decode", "decode_in_steps")
     if hasattr(module, name)
 ]

@@ -18,7 +18,12 @@ from tests.broker.apis.requests import entity
     [
         *("hypothesis", "pyspark", "scipy", "pandas", "matplotlib", "pyarrow"),
         *("asyncio", "aiokafka.client", "kio.serial.writers"),
-        *("importlib.metadata", "email", "argparse", "broker.zookeeper.connection"),
+        *(
+            "importlib.metadata",
+            "email",
+            "argparse",
+            "broker.zookeeper.zookeeper_connection",
+        ),
     ],
 )
 def test_a_broker_starts_without_modules_that_it_does_not_need(module: str) -> None:

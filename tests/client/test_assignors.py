@@ -10,7 +10,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.consumer.assignors import assign
+from broker.client.consumer.client_assignors import assign
 from broker.client.consumer.consumer_protocol import Subscription
 from broker.protocol.topic_partition import TopicPartition
 

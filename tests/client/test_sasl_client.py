@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.client.sasl import ScramLogin, authenticated
+from broker.client.client_sasl import ScramLogin, authenticated
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.protocol.sasl.bearer import unsecured_token
 from broker.protocol.sasl.scram import SCRAM_MECHANISMS

@@ -18,9 +18,9 @@ from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
 from experiments.running.world_registry import make_world
 from experiments.worlds.kafka import apache_kafka
+from experiments.worlds.kafka.kafka_phases import PHASES
 from experiments.worlds.kafka.kraft import KRaftMode
 from experiments.worlds.kafka.nodes import Mode
-from experiments.worlds.kafka.phases import PHASES
 from experiments.worlds.kafka.request_queue import AGENT, UNCHANGED, queue_of
 from experiments.worlds.kafka.settings import settings_of
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode

@@ -12,8 +12,8 @@ import pytest
 
 from broker.controller.leadership import Leadership
 from broker.protocol.topic_partition import TopicPartition
-from experiments.cluster.decisions import Decisions
 from experiments.cluster.loaded_cluster import LoadedCluster
+from experiments.cluster.watched_decisions import Decisions
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.live.disk import small_disk

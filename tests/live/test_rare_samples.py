@@ -9,7 +9,7 @@ import pytest
 
 from experiments.design.config import parse
 from experiments.processes.pinning import Pinning
-from experiments.worlds.live import brokers
+from experiments.worlds.live import live_brokers
 from experiments.worlds.live import live_hosts as hosts
 from tests.experiments.test_capacity import CONTENT
 
@@ -20,7 +20,7 @@ def properties(stated: dict[str, str], at: Path) -> list[str]:
     """Return the lines that a session's broker would start with."""
     made = {**copy.deepcopy(CONTENT), "live": {"set": stated}}
     built = parse(made)
-    with brokers.start(
+    with live_brokers.start(
         built, built.arms[0], at, Pinning.here(), lambda: None, hosts.RARE_SAMPLES
     ):
         pass

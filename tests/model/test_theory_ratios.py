@@ -11,9 +11,9 @@ import pytest
 from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import parse
 from experiments.design.points import planned_points
+from experiments.theory.latency_ratios import ratios, write
 from experiments.theory.measure import TrialMeasures, replay
 from experiments.theory.predict import MEAN_LATENCY, theory
-from experiments.theory.ratios import ratios, write
 from experiments.worlds.model.world import Model
 from tests.model.test_theory_of_experiments import (
     GOLDEN,

@@ -11,7 +11,7 @@ import trio
 from broker.cluster.partition import Partition
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.protocol.topic_partition import TopicPartition
-from simulation.clients.context import ClientContext
+from simulation.clients.client_context import ClientContext
 from simulation.cluster import LATENCY_NS, Cluster
 from simulation.control.scripted_controller import ScriptedController
 from simulation.histories import History

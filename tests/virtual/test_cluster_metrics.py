@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 import trio
 
-from broker.cluster.metrics import quota_metrics, replica_metrics
+from broker.cluster.replica_metrics import quota_metrics, replica_metrics
 from broker.observation.metric import Metric
-from broker.replication.metrics import replica_fetcher_metrics
+from broker.replication.replication_metrics import replica_fetcher_metrics
 from tests.virtual.members import Members, in_sync, numbers, send, with_members
 
 MANAGER: Final = "kafka_server_replicamanager_"

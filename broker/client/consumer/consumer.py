@@ -23,6 +23,8 @@ from typing import Any, Final
 import trio
 
 from broker.client.background import background
+from broker.client.client_login import logged_in
+from broker.client.client_tls import secured
 from broker.client.config import (
     ClientConfig,
     parse_bootstrap,
@@ -49,11 +51,9 @@ from broker.client.consumer.subscription_state import (
     SubscriptionState,
 )
 from broker.client.failures import timed_out
-from broker.client.login import logged_in
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
 from broker.client.signals import Changes
-from broker.client.tls import secured
 from broker.protocol.errors import ConfigError
 from broker.protocol.topic_partition import TopicPartition
 

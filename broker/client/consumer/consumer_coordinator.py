@@ -27,8 +27,8 @@ import trio
 
 from broker.client.backoff import retry_backoff
 from broker.client.config import ClientConfig
-from broker.client.consumer.assignors import COOPERATIVE
 from broker.client.consumer.auto_commit import AutoCommit
+from broker.client.consumer.client_assignors import COOPERATIVE
 from broker.client.consumer.consumer_config import (
     HEARTBEAT_INTERVAL_MS,
     MAX_POLL_INTERVAL_MS,

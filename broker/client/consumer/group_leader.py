@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.client.consumer.assignors import assign
+from broker.client.consumer.client_assignors import assign
 from broker.client.consumer.consumer_protocol import (
     decode_subscription,
     encode_assignment,

@@ -35,8 +35,8 @@ from broker.client.producer.producer_config import (
     acks_of,
 )
 from broker.client.producer.producer_ids import ProducerIds
+from broker.client.producer.producer_transactions import Transactions
 from broker.client.producer.sequences import Sequences
-from broker.client.producer.transactions import Transactions
 from broker.client.signals import Signal
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.produce import (

@@ -30,6 +30,7 @@ from broker.controller.decisions import (
 )
 from broker.controller.leadership import Leadership
 from broker.coordination.zookeeper.channels import ControllerChannels
+from broker.coordination.zookeeper.cluster_reading import read_leaderships
 from broker.coordination.zookeeper.election import Term
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.topic_records import (
@@ -38,7 +39,6 @@ from broker.coordination.zookeeper.layout.topic_records import (
     write_reassignment,
     write_topic,
 )
-from broker.coordination.zookeeper.reading import read_leaderships
 from broker.coordination.zookeeper.retrying import RetryingZnodes, side_by_side
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.znodes import (

@@ -40,18 +40,18 @@ from broker.coordination.zookeeper.channels import (
     ControllerChannels,
     Registration,
 )
+from broker.coordination.zookeeper.cluster_reading import (
+    read_brokers,
+    read_each,
+    read_leaderships,
+    read_topics,
+)
 from broker.coordination.zookeeper.election import Term
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import read_log_dir_event
 from broker.coordination.zookeeper.layout.topic_records import (
     read_partitions,
     read_reassignment,
-)
-from broker.coordination.zookeeper.reading import (
-    read_brokers,
-    read_each,
-    read_leaderships,
-    read_topics,
 )
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.protocol.errors import ErrorCode, KafkaError

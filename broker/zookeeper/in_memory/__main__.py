@@ -17,10 +17,10 @@ from typing import Final
 import trio
 
 from broker.disk.files import RealStorage
-from broker.zookeeper.in_memory.journal import Journal, JournalError
-from broker.zookeeper.in_memory.server import ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
 from broker.zookeeper.in_memory.tcp import TcpListener
+from broker.zookeeper.in_memory.zookeeper_journal import Journal, JournalError
+from broker.zookeeper.in_memory.zookeeper_server import ZooKeeperServer
 
 _NS_PER_MS: Final = 1_000_000
 

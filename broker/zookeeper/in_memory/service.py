@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.protocol.errors import MalformedFrame
-from broker.zookeeper.in_memory import messages
-from broker.zookeeper.in_memory.journal import Journal, JournalError, Recovered
-from broker.zookeeper.in_memory.sessions import Session, Sessions
-from broker.zookeeper.in_memory.transactions import (
+from broker.zookeeper.in_memory import server_messages
+from broker.zookeeper.in_memory.tree import Tree
+from broker.zookeeper.in_memory.watch_table import WatchTable
+from broker.zookeeper.in_memory.zookeeper_journal import (
+    Journal,
+    JournalError,
+    Recovered,
+)
+from broker.zookeeper.in_memory.zookeeper_sessions import Session, Sessions
+from broker.zookeeper.in_memory.zookeeper_transactions import (
     Refused,
     SessionEnded,
     SessionOpened,
@@ -28,8 +34,6 @@ from broker.zookeeper.in_memory.transactions import (
     packed_transaction,
     read_transaction,
 )
-from broker.zookeeper.in_memory.tree import Tree
-from broker.zookeeper.in_memory.watch_table import WatchTable
 from broker.zookeeper.jute import Reader, packed_stat
 from broker.zookeeper.messages import BAD_ARGUMENTS, OK, PING_XID, Greeting, OpCode
 from broker.zookeeper.znodes import (
@@ -144,7 +148,7 @@ class ZooKeeperService:
 
     def connect(self, peer: Peer, frame: bytes) -> None:
         """Greet a client; raises `MalformedFrame`."""
-        asked = messages.read_connect(frame)
+        asked = server_messages.read_connect(frame)
         if asked.last_zxid > self.tree.zxid:
             raise MalformedFrame(f"the client has seen transaction {asked.last_zxid}")
         if asked.session_id == 0:
@@ -157,14 +161,14 @@ class ZooKeeperService:
         else:
             found = self.sessions.find(asked.session_id, asked.password)
             if found is None:
-                peer.send(messages.greeting_frame(_EXPIRED))
+                peer.send(server_messages.greeting_frame(_EXPIRED))
                 peer.hang_up()
                 return
             session = found
             self._move(session, peer)
         self._of_peer[peer] = session
         greeting = Greeting(session.timeout_ms, session.id, session.password)
-        peer.send(messages.greeting_frame(greeting))
+        peer.send(server_messages.greeting_frame(greeting))
 
     def _move(self, session: Session[Peer], peer: Peer) -> None:
         if session.peer is not None:
@@ -235,16 +239,16 @@ class ZooKeeperService:
         reader = Reader(frame)
         xid, opcode = reader.read_int(), reader.read_int()
         if opcode == OpCode.PING:
-            peer.send(messages.answer_frame(PING_XID, self.tree.zxid, OK))
+            peer.send(server_messages.answer_frame(PING_XID, self.tree.zxid, OK))
         elif opcode == OpCode.CLOSE_SESSION:
             session.peer = None
             self._end(session)
-            peer.send(messages.answer_frame(xid, self.tree.zxid, OK))
+            peer.send(server_messages.answer_frame(xid, self.tree.zxid, OK))
             self.disconnect(peer)
             peer.hang_up()
         elif opcode == OpCode.AUTH:
             # There are no identities; a client without the wanted one is refused.
-            peer.send(messages.answer_frame(xid, 0, messages.AUTH_FAILED))
+            peer.send(server_messages.answer_frame(xid, 0, server_messages.AUTH_FAILED))
             peer.hang_up()
         else:
             self._answer(peer, session, xid, opcode, reader)
@@ -254,16 +258,16 @@ class ZooKeeperService:
     ) -> None:
         code, body = OK, b""
         try:
-            if opcode in messages.WRITES:
+            if opcode in server_messages.WRITES:
                 body = self._write(session, opcode, reader)
             else:
                 body = self._read(peer, opcode, reader)
         except ZooKeeperError as error:
             code = error.code
-        peer.send(messages.answer_frame(xid, self.tree.zxid, code, body))
+        peer.send(server_messages.answer_frame(xid, self.tree.zxid, code, body))
 
     def _write(self, session: Session[Peer], opcode: int, reader: Reader) -> bytes:
-        ops = messages.read_ops(opcode, reader)
+        ops = server_messages.read_ops(opcode, reader)
         self._expect_room(session, ops)
         now_ms = self._wall_clock_ms()
         try:
@@ -272,44 +276,44 @@ class ZooKeeperService:
             self._record(Refused())
             if opcode != OpCode.MULTI or error.op is None:
                 raise
-            return messages.failed_multi_body(len(ops), error.op, error.code)
+            return server_messages.failed_multi_body(len(ops), error.op, error.code)
         self._record(Written(session.id, now_ms, ops))
         self._tell(events)
-        body = messages.write_body(opcode, ops, results)
+        body = server_messages.write_body(opcode, ops, results)
         if opcode == OpCode.CREATE_2:
             (path,) = results
             assert isinstance(path, str)
-            body += messages.stat_body(self.tree.get(path).stat)
+            body += server_messages.stat_body(self.tree.get(path).stat)
         return body
 
     def _expect_room(self, session: Session[Peer], ops: Sequence[Op]) -> None:
         created = sum(isinstance(it, Create) and it.ephemeral for it in ops)
         count = self.tree.count_ephemerals(session.id) + created
         if created and count > self._limits.ephemerals_per_session:
-            raise OtherError(ops[0].path, messages.QUOTA_EXCEEDED)
+            raise OtherError(ops[0].path, server_messages.QUOTA_EXCEEDED)
 
     def _read(self, peer: Peer, opcode: int, reader: Reader) -> bytes:
         if opcode == OpCode.SET_WATCHES:
             self._set_watches(peer, reader)
             return b""
         if opcode == OpCode.SYNC:
-            return messages.path_body(reader.read_text())
+            return server_messages.path_body(reader.read_text())
         if opcode not in _READS:
-            raise OtherError("", messages.UNIMPLEMENTED)
+            raise OtherError("", server_messages.UNIMPLEMENTED)
         path = reader.read_text()
         watch = opcode != OpCode.GET_ACL and reader.read_bool()
         if opcode == OpCode.EXISTS:
-            return messages.stat_body(self._exists(peer, path, watch))
+            return server_messages.stat_body(self._exists(peer, path, watch))
         data, stat = self.tree.get(path)
         if opcode == OpCode.GET_ACL:
-            return messages.acl_body(stat)
+            return server_messages.acl_body(stat)
         if opcode == OpCode.GET_DATA:
             if watch:
                 self._watch_data(path, peer)
-            return messages.data_body(data, stat)
+            return server_messages.data_body(data, stat)
         if watch:
             self._watch_children(path, peer)
-        body = messages.children_body(self.tree.children(path))
+        body = server_messages.children_body(self.tree.children(path))
         return body if opcode == OpCode.GET_CHILDREN else body + packed_stat(stat)
 
     def _exists(self, peer: Peer, path: str, watch: bool) -> Stat:
@@ -325,7 +329,7 @@ class ZooKeeperService:
     def _tell(self, events: Sequence[WatchEvent]) -> None:
         for event in events:
             for peer in self._watches.gone_off(event):
-                peer.send(messages.event_frame(self.tree.zxid, event))
+                peer.send(server_messages.event_frame(self.tree.zxid, event))
 
     def _watch_data(self, path: str, peer: Peer) -> None:
         self._expect_few_watches(peer)
@@ -355,7 +359,7 @@ class ZooKeeperService:
                     watch(path, peer)
                 else:
                     event = WatchEvent(kind, path)
-                    peer.send(messages.event_frame(self.tree.zxid, event))
+                    peer.send(server_messages.event_frame(self.tree.zxid, event))
 
     def _now_ms(self) -> int:
         return self._now_ns() // _NS_PER_MS

@@ -20,7 +20,7 @@ from experiments.processes.java import TERMINATED, NoJava
 from experiments.processes.pinning import Pinning
 from experiments.processes.zookeeper import NoZooKeeper
 from experiments.worlds.arm_session import Ended, Host
-from experiments.worlds.kafka import apache_kafka, phases
+from experiments.worlds.kafka import apache_kafka, kafka_phases
 from experiments.worlds.kafka.nodes import Mode, Running, Site
 from experiments.worlds.kafka.request_queue import queue_of
 from experiments.worlds.kafka.settings import has_control_plane, settings_of
@@ -83,6 +83,6 @@ class _Host:
 
     def stop(self) -> Ended:
         with _READING_METRICS:
-            measured = phases.read_or_fail(self.version, self.node.jmx)
+            measured = kafka_phases.read_or_fail(self.version, self.node.jmx)
         fault = self.node.broker.stop(STOP_TIMEOUT_S, TERMINATED)
         return Ended(fault=fault, phases_ms=measured)

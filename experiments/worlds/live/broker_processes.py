@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from experiments.cluster.membership import Endpoints, listener_names, member_keys
+from experiments.cluster.member_keys import Endpoints, listener_names, member_keys
 from experiments.cluster.recorded import BrokerRecording
 from experiments.design.faults import Cut, Fill
 from experiments.processes.child import Binding
@@ -21,7 +21,7 @@ from experiments.processes.children import UNKNOWN_CPU_TIME, Child, CpuTime
 from experiments.processes.cut_off import HEARD, SILENT
 from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.pinning import Pinning
-from experiments.worlds.live import brokers
+from experiments.worlds.live import live_brokers
 from experiments.worlds.live.disk import fill, free, small_disk
 from experiments.worlds.world import MachineTrial
 
@@ -162,7 +162,7 @@ class LiveBrokers:
     async def fill(self, number: int, *, full: bool) -> None:
         """Leave a broker's disk no room, or have room again."""
         happens = fill if full else free
-        child, disk = self._up[number], brokers.data(self._files(number))
+        child, disk = self._up[number], live_brokers.data(self._files(number))
         await trio.to_thread.run_sync(happens, child, disk)
 
     def cpu_time(self, number: int) -> CpuTime:
@@ -196,14 +196,16 @@ class LiveBrokers:
         keys = member_keys(
             experiment, self._trial.arm, number, endpoints, experiment.live.set
         )
-        disk = small_disk(brokers.data(at)) if number in self._filled else ()
-        child = brokers.start_with(
+        disk = small_disk(live_brokers.data(at)) if number in self._filled else ()
+        child = live_brokers.start_with(
             {**keys, "doorkeeper.record.file": str(record)},
             at,
             self._binding(number),
             self._tick,
             within=disk,
-            serve=brokers.SERVE_CUT_OFF if number in self._cuttable else brokers.SERVE,
+            serve=live_brokers.SERVE_CUT_OFF
+            if number in self._cuttable
+            else live_brokers.SERVE,
         )
         self._up[number] = self._stack.enter_context(child)
         for other in sorted(self._silent.get(number, ())):
@@ -221,7 +223,7 @@ class LiveBrokers:
         # A killed broker that comes back waits for the end of its last session.
         patience_s = _START_S + self._cluster.session_ms / 1000
         count = len(self._listeners)
-        brokers.listening(self._trial.arm, self._up[number], count, patience_s)
+        live_brokers.listening(self._trial.arm, self._up[number], count, patience_s)
 
     def _files(self, number: int) -> Path:
         return self._at / f"broker-{number}"

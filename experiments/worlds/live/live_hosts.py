@@ -13,7 +13,7 @@ from experiments.load.generator import Target
 from experiments.processes.children import Child, CpuTime
 from experiments.processes.pinning import Pinning, bind_threads
 from experiments.worlds.arm_session import Ended, Host
-from experiments.worlds.live import brokers
+from experiments.worlds.live import live_brokers
 
 _STOP_TIMEOUT_S: Final = 10.0
 # An episode is about as long as the usual period, and seven brokers that are idle but
@@ -34,7 +34,9 @@ class LiveHosts:
     def start(self, experiment: Experiment, arm: Arm, at: Path) -> Iterator[Host]:
         """Start an arm's broker on any CPU; it is bound to its own when it listens."""
         samples = {} if experiment.sessions is None else RARE_SAMPLES
-        started = brokers.start(experiment, arm, at, self._pinning, self._tick, samples)
+        started = live_brokers.start(
+            experiment, arm, at, self._pinning, self._tick, samples
+        )
         with started as broker:
             yield _Host(
                 experiment=experiment,
@@ -58,7 +60,7 @@ class _Host:
         return (self.broker,)
 
     def target(self) -> Target:
-        found = brokers.target(self.experiment, self.arm, self.broker)
+        found = live_brokers.target(self.experiment, self.arm, self.broker)
         if self.cpu is not None:
             bind_threads(self.broker.pid, {self.cpu})
         return found
@@ -68,4 +70,4 @@ class _Host:
 
     def stop(self) -> Ended:
         fault = self.broker.stop(_STOP_TIMEOUT_S)
-        return Ended(fault=fault, record=brokers.recording(self.at))
+        return Ended(fault=fault, record=live_brokers.recording(self.at))

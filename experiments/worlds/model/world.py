@@ -24,7 +24,7 @@ from broker.config import (
     NUM_NETWORK_THREADS,
     BrokerConfig,
 )
-from broker.observation.recording.laws import LawBook
+from broker.observation.recording.law_book import LawBook
 from experiments.design.config import Experiment
 from experiments.design.model_config import ModelSection
 from experiments.load.senders import senders

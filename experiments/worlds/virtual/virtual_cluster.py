@@ -31,12 +31,12 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.requests.classifier import CONTROL
 from broker.requests.request import Request
 from broker.server import BrokerEnvironment, BrokerServer
-from broker.zookeeper.in_memory.server import ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
+from broker.zookeeper.in_memory.zookeeper_server import ZooKeeperServer
 from experiments.cluster.attempt_log import AttemptLog
 from experiments.cluster.cluster_under_test import Address, ClusterUnderTest, Node
 from experiments.cluster.loaded_cluster import ClusterOutcome, LoadedCluster, reasons
-from experiments.cluster.membership import Endpoints, member_keys
+from experiments.cluster.member_keys import Endpoints, member_keys
 from experiments.cluster.recorded import BrokerRecording, record_outcome
 from experiments.load.frames import topic_of
 from experiments.load.trace import Trace

@@ -19,7 +19,7 @@ import trio.testing
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.config import BrokerConfig
 from broker.coordination.coordinator import Coordinator
-from broker.coordination.zookeeper.coordinator import zookeeper_coordinator
+from broker.coordination.zookeeper.zookeeper_coordinator import zookeeper_coordinator
 from broker.disk.identity import draw_uuid
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -21,7 +21,6 @@ import trio.testing
 from broker.config import BrokerConfig
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.coordination.coordinator import Coordinator
-from broker.coordination.zookeeper.coordinator import zookeeper_coordinator
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import write_log_dir_event
 from broker.coordination.zookeeper.layout.topic_records import (
@@ -32,6 +31,7 @@ from broker.coordination.zookeeper.layout.topic_records import (
 )
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.coordination.zookeeper.topic_writes import create_topic, request_deletion
+from broker.coordination.zookeeper.zookeeper_coordinator import zookeeper_coordinator
 from broker.disk.identity import draw_uuid
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition

@@ -16,7 +16,7 @@ from broker.coordination.registry_file import FILE_NAME
 from broker.disk.memory import Faults, MemoryStorage
 from broker.log.flushing import flush
 from broker.log.log import Log
-from broker.node.metrics import log_dir_metrics
+from broker.node.log_dir_metrics import log_dir_metrics
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode, LogDirsLost
 from tests.broker.apis.broker_world import NONE, World

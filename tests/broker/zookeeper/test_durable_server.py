@@ -10,9 +10,9 @@ import trio
 import trio.testing
 
 from broker.disk.memory import MemoryStorage
-from broker.zookeeper.in_memory.journal import Journal
-from broker.zookeeper.in_memory.server import ZooKeeperServer
 from broker.zookeeper.in_memory.service import ZooKeeperService
+from broker.zookeeper.in_memory.zookeeper_journal import Journal
+from broker.zookeeper.in_memory.zookeeper_server import ZooKeeperServer
 from broker.zookeeper.jute import framed, packed_int, packed_text
 from broker.zookeeper.messages import OpCode, connect_request
 from broker.zookeeper.znodes import EventKind, SessionEvent, WatchEvent

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from broker.zookeeper.connect_string import parse
-from broker.zookeeper.in_memory.messages import answer_frame, greeting_frame
+from broker.zookeeper.in_memory.server_messages import answer_frame, greeting_frame
 from broker.zookeeper.messages import Greeting
 from broker.zookeeper.znodes import ConnectionLoss, SessionEvent, ZooKeeperError
 from tests.broker.zookeeper.zoo import TIMEOUT_MS, Zoo, heard, with_zoo

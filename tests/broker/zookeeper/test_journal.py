@@ -10,10 +10,13 @@ from broker.disk.memory import Crashed, Faults, MemoryStorage
 from broker.disk.storage import read_whole
 from broker.protocol.errors import MalformedFrame
 from broker.zookeeper import messages
-from broker.zookeeper.in_memory.journal import Journal, JournalError
-from broker.zookeeper.in_memory.messages import QUOTA_EXCEEDED
+from broker.zookeeper.in_memory.server_messages import QUOTA_EXCEEDED
 from broker.zookeeper.in_memory.service import Limits, ZooKeeperService
-from broker.zookeeper.in_memory.transactions import Refused, packed_transaction
+from broker.zookeeper.in_memory.zookeeper_journal import Journal, JournalError
+from broker.zookeeper.in_memory.zookeeper_transactions import (
+    Refused,
+    packed_transaction,
+)
 from broker.zookeeper.jute import Reader, packed_int
 from broker.zookeeper.messages import Request
 from broker.zookeeper.znodes import Create, NoNode

@@ -16,9 +16,9 @@ from experiments.design.points import PlannedPoint, planned_points
 from experiments.design.world_config import WORLDS
 from experiments.running.world_registry import make_world
 from experiments.theory.compare import Comparison, PredictionRow, compare
+from experiments.theory.latency_ratios import ratios, write
 from experiments.theory.measure import MeasuredPoint, TrialMeasures, recorded, replay
 from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT
-from experiments.theory.ratios import ratios, write
 
 # A world that takes longer than this for the whole experiment is run if asked for.
 _PATIENCE_S = 60.0

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from broker.protocol.errors import MalformedFrame
 from broker.zookeeper import messages as client_messages
-from broker.zookeeper.in_memory.messages import read_ops
+from broker.zookeeper.in_memory.server_messages import read_ops
 from broker.zookeeper.jute import Reader, packed_buffer, packed_int, packed_long
 from broker.zookeeper.messages import OpCode
 from broker.zookeeper.znodes import Op

@@ -9,8 +9,8 @@ from broker.controller.batches import RequestBatch
 from broker.controller.context import ControllerContext, RegisteredBroker
 from broker.controller.decisions import Decisions, pausing
 from broker.controller.deletion import TopicDeletions
+from broker.controller.partition_reassignment import Reassignments
 from broker.controller.partition_states import Election, PartitionStateMachine
-from broker.controller.reassignment import Reassignments
 from broker.controller.replica_states import ReplicaStateMachine
 from broker.controller.states import PartitionState, ReplicaState
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -1,4 +1,4 @@
-"""``python -m doorkeeper.testing.process``: the other end of a `ProcessLink`.
+"""``python -m doorkeeper.testing.host_process``: the other end of a `ProcessLink`.
 
 Pickled settings, then pickled calls come in by standard input, pickled results go out
 by standard output; the end of the input ends the brokers.

@@ -25,8 +25,8 @@ from broker.coordination.zookeeper.controller_api import ZooKeeperController
 from broker.coordination.zookeeper.handler_tasks import HandlerTasks
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.member import Member
-from broker.coordination.zookeeper.membership import ZooKeeperMembership
 from broker.coordination.zookeeper.session_loop import SessionLoop
+from broker.coordination.zookeeper.zookeeper_membership import ZooKeeperMembership
 from broker.observation.supervisor import Supervisor
 from broker.zookeeper.zookeeper_session import ZooKeeperSession
 

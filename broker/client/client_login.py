@@ -8,6 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from broker.client.client_sasl import (
+    BearerLogin,
+    Login,
+    PlainLogin,
+    ScramLogin,
+    authenticated,
+)
 from broker.client.config import (
     CLIENT_ID,
     SASL_JAAS_CONFIG,
@@ -17,13 +24,6 @@ from broker.client.config import (
     ClientConfig,
 )
 from broker.client.network_client import Connect
-from broker.client.sasl import (
-    BearerLogin,
-    Login,
-    PlainLogin,
-    ScramLogin,
-    authenticated,
-)
 from broker.protocol.errors import ConfigError
 from broker.protocol.sasl.bearer import unsecured_token
 from broker.protocol.sasl.jaas import LoginModule

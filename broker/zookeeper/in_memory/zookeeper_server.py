@@ -17,8 +17,8 @@ import trio
 
 from broker.client.signals import Changes, Signal
 from broker.protocol.errors import MalformedFrame
-from broker.zookeeper.in_memory.journal import Journal
 from broker.zookeeper.in_memory.service import ZooKeeperService
+from broker.zookeeper.in_memory.zookeeper_journal import Journal
 from broker.zookeeper.jute import REQUEST_BYTES_MAX, Frames
 
 _CONNECTIONS_MAX: Final = 1000
