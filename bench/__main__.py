@@ -1,9 +1,13 @@
-"""`make bench`: run every comparison, print it, and write runs/bench.json."""
+"""`make bench`: run every comparison, print it, and write runs/bench.json.
+
+``python -m bench SUITE...`` runs some suites only, and writes runs/bench-SUITE.json.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,33 +22,39 @@ from bench import (
     model,
     policies,
     replicas,
+    security,
     virtual,
 )
 from bench.row import BenchRow
 
-SUITES: tuple[Callable[[], Iterator[BenchRow]], ...] = (
-    policies.rows,
-    handover.rows,
-    giving_way.rows,
-    model.rows,
-    virtual.rows,
-    beside.rows,
-    group_loading.rows,
-    many_partitions.rows,
-    replicas.rows,
-)
+SUITES: Mapping[str, Callable[[], Iterator[BenchRow]]] = {
+    "policies": policies.rows,
+    "handover": handover.rows,
+    "giving_way": giving_way.rows,
+    "model": model.rows,
+    "virtual": virtual.rows,
+    "beside": beside.rows,
+    "security": security.rows,
+    "group_loading": group_loading.rows,
+    "many_partitions": many_partitions.rows,
+    "replicas": replicas.rows,
+}
 # Columns that hold the longest comparison and peer.
 _WIDE = 160
 
 
-def main(out: Path = Path("runs/bench.json")) -> None:
+def main(names: Sequence[str] = (), directory: Path = Path("runs")) -> None:
     """Print one JSON line per comparison as it is made; then a file and a table."""
+    unknown = set(names).difference(SUITES)
+    if unknown:
+        sys.exit(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}")
     rows = []
-    for suite in SUITES:
-        for row in suite():
+    for name in names or SUITES:
+        for row in SUITES[name]():
             rows.append(row)
             print(json.dumps(row.as_json()), flush=True)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    out = directory / f"{'-'.join(['bench', *names])}.json"
     content = {"rows": [row.as_json() for row in rows]}
     out.write_text(json.dumps(content, indent=1) + "\n")
     print_table(rows)
@@ -69,4 +79,4 @@ def print_table(rows: Sequence[BenchRow]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

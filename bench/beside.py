@@ -73,18 +73,24 @@ def rows() -> Iterator[BenchRow]:
         for broker in running:
             _warm_up(broker)
         for number in range(_ROUNDS):
-            _round(number, running, samples)
+            measure_round(number, running, list(_measures()), samples)
+            for broker in running:
+                loaded_mb = broker.resident_mb()
+                samples["resident memory, under load", "MB"][broker.name].append(
+                    loaded_mb
+                )
         tails = {peer.name: _tails(running[0], peer, samples) for peer in running[1:]}
     for title, peer in zip(starts, running, strict=True):
         if peer is not running[0]:
-            yield from _rows_beside(peer.name, title, {**samples, **tails[peer.name]})
+            yield from rows_beside(peer.name, title, {**samples, **tails[peer.name]})
 
 
-def _rows_beside(
+def rows_beside(
     peer: str,
     title: str,
     samples: Mapping[tuple[str, str], Mapping[str, Sequence[float]]],
 ) -> Iterator[BenchRow]:
+    """Iterate over the rows of one peer, called ``title``, from all samples."""
     for (measured, unit), by_broker in samples.items():
         if by_broker.get(peer):
             yield paired(
@@ -122,20 +128,22 @@ def _warm_up(broker: Running) -> None:
     broker.pin()
 
 
-def _round(number: int, running: Sequence[Running], samples: Samples) -> None:
-    """Ask every broker everything, beginning with another one each time."""
+def measure_round(
+    number: int,
+    running: Sequence[Running],
+    measures: Sequence[Measure],
+    samples: Samples,
+) -> None:
+    """Take all measures of every broker, beginning with another one each time."""
     first = number % len(running)
     order = [*running[first:], *running[:first]]
     names = [broker.name for broker in running]
-    for measure in _measures():
+    for measure in measures:
         for broker in order:
             if measure.asks(broker, names):
                 figures = measure.take(broker)
                 for unit, figure in zip(measure.units, figures, strict=True):
                     samples[measure.name, unit][broker.name].append(figure)
-    for broker in order:
-        loaded_mb = broker.resident_mb()
-        samples["resident memory, under load", "MB"][broker.name].append(loaded_mb)
 
 
 def _measures() -> Iterator[Measure]:

@@ -26,6 +26,8 @@ from types import MappingProxyType
 
 import psutil
 
+from bench import certificates
+from bench.certificates import HOST
 from experiments.worlds.kafka import apache_kafka
 
 _THIS_TREE = Path(__file__).resolve().parents[1]
@@ -43,17 +45,32 @@ _KAFKA_JVM = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A broker that answers: its port, process, and how long its start took."""
+    """A broker that answers: its port, process, and how long its start took.
+
+    ``stores`` is the directory of its certificate, where its listener has TLS.
+    """
 
     name: str
     port: int
     process: psutil.Process
     start_s: float
+    stores: Path | None = None
 
     @property
     def bootstrap(self) -> str:
         """The address to give to clients."""
-        return f"127.0.0.1:{self.port}"
+        return f"{HOST}:{self.port}"
+
+    @property
+    def client_settings(self) -> dict[str, str | int | float | bool]:
+        """Settings by which librdkafka's clients connect."""
+        stores = self.stores
+        security = {} if stores is None else certificates.client_settings(stores)
+        return {"bootstrap.servers": self.bootstrap, **security}
+
+    def connect(self) -> socket.socket:
+        """Return a new connection."""
+        return _connect(self.port, self.stores)
 
     def cpu_s(self) -> float:
         """Return the CPU seconds of all its threads so far, those that ended too.
@@ -103,6 +120,15 @@ def free_port() -> int:
         return port
 
 
+def _connect(
+    port: int, stores: Path | None, timeout_s: float | None = None
+) -> socket.socket:
+    client = socket.create_connection((HOST, port), timeout_s)
+    if stores is None:
+        return client
+    return certificates.client_context(stores).wrap_socket(client, server_hostname=HOST)
+
+
 @contextmanager
 def doorkeeper(
     data: Path | None = None,
@@ -110,11 +136,12 @@ def doorkeeper(
     scheduler: str = "fifo",
     tree: Path = _THIS_TREE,
     settings: Mapping[str, str] = MappingProxyType({}),
+    stores: Path | None = None,
 ) -> Iterator[Running]:
     """Run `doorkeeper serve` on a data directory, by default a fresh one.
 
     ``tree`` is the checkout whose broker it is. ``settings`` are further config keys.
-    Its listener is PLAINTEXT.
+    Its listener has TLS if there are ``stores``, and is PLAINTEXT otherwise.
     """
     port = free_port()
     with _kept_or_fresh(data) as data:
@@ -127,11 +154,15 @@ def doorkeeper(
             "--set",
             f"log.dirs={data}",
         ]
-        for key, value in settings.items():
+        for key, value in {**settings, **_security(stores)}.items():
             command += ("--set", f"{key}={value}")
         # With -c, Python imports from the working directory first.
-        with _run("doorkeeper", command, port, cwd=tree) as running:
+        with _run("doorkeeper", command, port, cwd=tree, stores=stores) as running:
             yield running
+
+
+def _security(stores: Path | None) -> dict[str, str]:
+    return {} if stores is None else certificates.listener_settings(stores)
 
 
 def _entry_point(tree: Path) -> str:
@@ -142,16 +173,18 @@ def _entry_point(tree: Path) -> str:
 
 
 @contextmanager
-def kafka(data: Path | None = None) -> Iterator[Running]:
+def kafka(data: Path | None = None, *, stores: Path | None = None) -> Iterator[Running]:
     """Run Apache Kafka as one node (KRaft) with its own defaults; raise `NoKafka`.
 
-    On a data directory, by default a fresh one.
+    On a data directory, by default a fresh one; with TLS if there are ``stores``.
     """
     port, controller_port = free_port(), free_port()
     with _kept_or_fresh(data) as data:
         file = data / "server.properties"
         file.write_text(
-            apache_kafka.server_properties(data / "logs", port, controller_port, {})
+            apache_kafka.server_properties(
+                data / "logs", port, controller_port, _security(stores)
+            )
         )
         log4j = data / "log4j.properties"
         log4j.write_text("log4j.rootLogger=OFF\n")
@@ -171,7 +204,7 @@ def kafka(data: Path | None = None) -> Iterator[Running]:
             stdout=subprocess.DEVNULL,
         )
         command = [*program("kafka-server-start", *_KAFKA_JVM), str(file)]
-        with _run("kafka", command, port) as running:
+        with _run("kafka", command, port, stores=stores) as running:
             yield running
 
 
@@ -236,6 +269,7 @@ def _run(
     command: Sequence[str],
     port: int,
     cwd: Path | None = None,
+    stores: Path | None = None,
     **environment: str,
 ) -> Iterator[Running]:
     """Start a broker on every CPU; stop it by SIGTERM."""
@@ -247,20 +281,23 @@ def _run(
         stdout=subprocess.DEVNULL,
     )
     try:
-        _await_answer(name, process, port)
+        _await_answer(name, process, port, stores)
         start_s = time.monotonic() - began_s
         yield Running(
             name=name,
             port=port,
             process=psutil.Process(process.pid),
             start_s=start_s,
+            stores=stores,
         )
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(_STOP_TIMEOUT_S)
 
 
-def _await_answer(name: str, process: subprocess.Popen[bytes], port: int) -> None:
+def _await_answer(
+    name: str, process: subprocess.Popen[bytes], port: int, stores: Path | None
+) -> None:
     """Wait until the broker answers ApiVersions v0: started is answered, not bound."""
     api_versions = bytes.fromhex("0000000a 0012 0000 00000001 0000")
     deadline_s = time.monotonic() + _START_TIMEOUT_S
@@ -268,7 +305,7 @@ def _await_answer(name: str, process: subprocess.Popen[bytes], port: int) -> Non
         if process.poll() is not None:
             raise RuntimeError(f"{name} ended at start with {process.returncode}")
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+            with _connect(port, stores, timeout_s=1) as client:
                 client.sendall(api_versions)
                 if client.recv(4):
                     return

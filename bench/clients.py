@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 from bench.brokers import Running, java_command
@@ -25,9 +26,9 @@ def create_topic(broker: Running, topic: str, partitions: int = 1) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient(broker.client_settings)
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(timeout=_WAIT_S)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": 1})
+    producer = Producer({**broker.client_settings, "acks": 1})
     producer.produce(topic, b"first", partition=0)
     assert producer.flush(_WAIT_S) == 0, f"{broker.name} takes no records"
 
@@ -45,7 +46,7 @@ def produce(
 
     producer = Producer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            **broker.client_settings,
             "acks": 1,
             "compression.type": codec,
             "queue.buffering.max.messages": 2_000_000,
@@ -81,7 +82,7 @@ def fetch(
 
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            **broker.client_settings,
             "group.id": "bench",
             "enable.auto.commit": False,
             # Else it pauses for a second whenever it is ahead of its application.
@@ -103,6 +104,44 @@ def fetch(
         return megabytes / spent_s, megabytes / (broker.cpu_s() - began_cpu_s)
     finally:
         consumer.close()
+
+
+def transact(
+    broker: Running, topic: str, producers: int, transactions: int
+) -> tuple[float, float]:
+    """Commit transactions of one record by each of several producers of librdkafka.
+
+    :returns: transactions per second, and per second of the broker's CPU.
+    """
+    from confluent_kafka import Producer
+
+    def opened(number: int) -> Producer:
+        made = Producer(
+            {
+                **broker.client_settings,
+                "transactional.id": f"bench-{number}",
+                "linger.ms": 0,
+                # Each retry of a coordinator that loads would be a line.
+                "log_level": 0,
+            }
+        )
+        made.init_transactions(_WAIT_S)
+        return made
+
+    def commit(producer: Producer) -> None:
+        for _ in range(transactions):
+            producer.begin_transaction()
+            producer.produce(topic, b"x" * 100, partition=0)
+            producer.commit_transaction(_WAIT_S)
+
+    with ThreadPoolExecutor(producers) as threads:
+        ready = list(threads.map(opened, range(producers)))
+        began_cpu_s, began_s = broker.cpu_s(), time.perf_counter()
+        # Raises the first failure.
+        list(threads.map(commit, ready))
+        spent_s = time.perf_counter() - began_s
+    committed = producers * transactions
+    return committed / spent_s, committed / (broker.cpu_s() - began_cpu_s)
 
 
 def producer_perf(

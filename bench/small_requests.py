@@ -201,7 +201,7 @@ def _connected(broker: Running, count: int) -> Iterator[list[socket.socket]]:
     sockets: list[socket.socket] = []
     try:
         for _ in range(count):
-            client = socket.create_connection(("127.0.0.1", broker.port))
+            client = broker.connect()
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sockets.append(client)
         yield sockets
