@@ -130,7 +130,7 @@ async def _create(
             topic_config_error_code=ErrorCode.topic_authorization_failed,
             num_partitions=-1,
             replication_factor=-1,
-            configs=None,
+            configs=(),
         )
     return CreatableTopicResult(
         name=new.name,

@@ -25,7 +25,12 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
-from broker.apis.common.access import Check, allowed_on_topic, denied, in_handler
+from broker.apis.common.access import (
+    Check,
+    allowed_on_topic,
+    check_topic,
+    in_handler,
+)
 from broker.apis.common.answer import NO_ID, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.authorization.acls import AclOperation, ResourceType
@@ -122,13 +127,18 @@ async def _once(
 
 
 def _check(request: Request, broker: Broker, name: str | None, topic_id: UUID) -> None:
-    """Raise if the client may not delete a topic."""
-    if name is None and topic_id != NO_ID:
-        name = broker.metadata_cache.name(topic_id)
-    if name is not None and not allowed_on_topic(
-        request, broker, AclOperation.DELETE, name
-    ):
-        raise denied(ResourceType.TOPIC)
+    """Raise if the client may not delete a topic.
+
+    A topic that is named must also be describable: the answer would show whether it
+    exists.
+    """
+    if name is None:
+        known = None if topic_id == NO_ID else broker.metadata_cache.name(topic_id)
+    else:
+        check_topic(request, broker, AclOperation.DESCRIBE, name)
+        known = name if broker.metadata_cache.topic(name) is not None else None
+    if known is not None:
+        check_topic(request, broker, AclOperation.DELETE, known)
 
 
 def _visible_name(request: Request, broker: Broker, topic_id: UUID) -> str | None:

@@ -97,6 +97,7 @@ class Guarded(World):
         *checks: Check,
         principal: str = ALICE,
         permission: PermissionType = PermissionType.ALLOW,
+        name: str | None = None,
     ) -> None:
         """Create ACLs over the wire, as the super user."""
         before = self.peer.principal
@@ -107,7 +108,7 @@ class Guarded(World):
             creations=[
                 {
                     "resource_type": kind,
-                    "resource_name": NAMES[kind],
+                    "resource_name": name or NAMES[kind],
                     "resource_pattern_type": PatternType.LITERAL,
                     "principal": principal,
                     "host": "*",
@@ -611,6 +612,29 @@ def test_a_topic_deleted_by_its_id_keeps_its_name_to_itself() -> None:
     world.allow(Check(Op.DELETE, T))
     (row,) = world.send(ApiKey.DELETE_TOPICS, 6, topics=by_id).responses
     assert (row.error_code, row.name) == (ErrorCode.none, "t")
+
+
+def test_a_topic_deleted_by_its_name_must_be_describable() -> None:
+    """As in KRaft: only a client that may see a topic learns that it is not there."""
+    world = Guarded()
+    world.furnish()
+    world.become(ALICE)
+    gone, denied = (
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.topic_authorization_failed,
+    )
+
+    def deleted() -> list[ErrorCode]:
+        topics = [{"name": name} for name in ("t", "nope")]
+        rows = world.send(ApiKey.DELETE_TOPICS, 6, topics=topics).responses
+        return [row.error_code for row in rows]
+
+    assert deleted() == [denied, denied]
+    world.allow(Check(Op.DESCRIBE, T), name="*")
+    assert deleted() == [denied, gone]
+    world.allow(Check(Op.DELETE, T), name="*")
+    world.allow(Check(Op.DESCRIBE, T), name="*", permission=PermissionType.DENY)
+    assert deleted() == [denied, denied]
 
 
 def test_a_fetch_waits_for_what_may_be_read_and_for_nothing_else() -> None:
