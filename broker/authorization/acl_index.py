@@ -10,6 +10,9 @@ Kafka's ``StandardAuthorizer`` decides in this order:
 Entries stand by pattern and principal, so that a decision looks at those of its own
 principal and of ``User:*`` only. Prefixes are found by their lengths. Cost: O(distinct
 lengths of prefixes + entries of the principal).
+
+A decision about any resource of a type needs the patterns that name the principal. They
+are indexed, so that its cost does not grow with the entries of others.
 """
 
 from __future__ import annotations
@@ -38,22 +41,42 @@ class AclIndex:
 
     def __init__(self) -> None:
         self._entries: dict[ResourcePattern, _ByPrincipal] = {}
+        # Patterns with entries, by their type and the principal of these.
+        self._patterns: dict[tuple[ResourceType, str], set[ResourcePattern]] = {}
         # Number of prefixes by type and length.
         self._lengths: dict[ResourceType, Counter[int]] = {}
 
     def put(self, pattern: ResourcePattern, entries: Collection[AclEntry]) -> None:
         """Replace the entries of a pattern; none removes it."""
         before = self._entries.pop(pattern, None)
+        by_principal: dict[str, list[AclEntry]] = {}
+        for entry in entries:
+            by_principal.setdefault(entry.principal, []).append(entry)
         if entries:
-            by_principal: dict[str, list[AclEntry]] = {}
-            for entry in entries:
-                by_principal.setdefault(entry.principal, []).append(entry)
             self._entries[pattern] = {
                 principal: tuple(each) for principal, each in by_principal.items()
             }
+        self._note_principals(pattern, before or {}, by_principal)
         if pattern.pattern_type is PatternType.PREFIXED:
             change = bool(entries) - (before is not None)
             self._count(pattern, change)
+
+    def _note_principals(
+        self,
+        pattern: ResourcePattern,
+        before: Collection[str],
+        after: Collection[str],
+    ) -> None:
+        patterns, kind = self._patterns, pattern.resource_type
+        for principal in after:
+            if principal not in before:
+                patterns.setdefault((kind, principal), set()).add(pattern)
+        for principal in before:
+            if principal not in after:
+                named = patterns[kind, principal]
+                named.discard(pattern)
+                if not named:
+                    del patterns[kind, principal]
 
     def _count(self, pattern: ResourcePattern, change: int) -> None:
         lengths = self._lengths.setdefault(pattern.resource_type, Counter())
@@ -108,15 +131,13 @@ class AclIndex:
         """Return whether the operation is allowed on some resource of a type.
 
         None: no resource is allowed, and not all are denied. Kafka's
-        ``authorizeByResourceType``. Cost: O(patterns of the type).
+        ``authorizeByResourceType``. Cost: O(patterns that name the principal).
         """
         allowed: list[ResourcePattern] = []
         denied: set[ResourcePattern] = set()
-        for pattern, by_principal in self._entries.items():
-            if pattern.resource_type is not resource_type:
-                continue
-            for whose in {principal, EVERYBODY}:
-                for entry in by_principal.get(whose, ()):
+        for whose in {principal, EVERYBODY}:
+            for pattern in self._patterns.get((resource_type, whose), ()):
+                for entry in self._entries[pattern][whose]:
                     if entry.host not in (WILDCARD, host) or entry.operation not in (
                         operation,
                         AclOperation.ALL,
