@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from logging import getLogger
 
 from broker.coordination.cluster_state import Change, ClusterState, write_change
@@ -101,14 +101,19 @@ class Registry:
         one until the next change, or goes offline. One change at a time.
         """
         self._generation += 1
-        added = line(write_change(change, self._generation, self.state.generation))
+        generation, after = self._generation, self.state.generation
+
+        @cache
+        def added() -> bytes:
+            # Encoded where it is written, since a large change takes some time.
+            return line(write_change(change, generation, after))
 
         def write(file: RegistryFile) -> None:
-            if not file.append(added):
-                file.replace(self.state, added)
+            if not file.append(added()):
+                file.replace(self.state, added())
 
         yield from self._writing(write)
-        self.state.apply(change, self._generation)
+        self.state.apply(change, generation)
 
     def retracting(self, change: Change) -> Steps[None]:
         """Take back what could not be carried out: make a change, and never fail.

@@ -17,7 +17,12 @@ from uuid import UUID
 import pytest
 
 from broker.cluster.topics import Topic
-from broker.coordination.cluster_state import Change, ClusterState, Deletion
+from broker.coordination.cluster_state import (
+    Change,
+    ClusterState,
+    Deletion,
+    write_change,
+)
 from broker.coordination.registry import Registry
 from broker.coordination.registry_file import FILE_NAME
 from broker.disk.checkpoints import MalformedCheckpoint
@@ -192,6 +197,29 @@ def test_a_change_that_no_directory_takes_is_refused_and_the_next_is_whole() -> 
     assert set(loaded(storage.after_kill(), ONE).state.topics) == {"a"}
     registry.change(create("b"))
     assert set(loaded(storage.after_kill(), ONE).state.topics) == {"a", "b"}
+
+
+def test_a_change_is_encoded_by_the_call_that_writes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once for all directories, and not on the event loop."""
+    registry = opened(disk(ONE, TWO), ONE, TWO)
+    encoded: list[int] = []
+
+    def counted(change: Change, generation: int, after: int) -> str:
+        encoded.append(generation)
+        return write_change(change, generation, after)
+
+    monkeypatch.setattr("broker.coordination.registry.write_change", counted)
+    steps = registry.changing(create("a"))
+    call = next(steps)
+    assert encoded == []
+    assert call is not None
+    call()
+    assert len(encoded) == 1
+    with pytest.raises(StopIteration):
+        next(steps)
+    assert set(registry.state.topics) == {"a"}
 
 
 def test_a_creation_costs_its_own_bytes_however_many_there_are() -> None:
