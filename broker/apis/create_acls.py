@@ -19,7 +19,6 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -82,14 +81,14 @@ async def handle(
 async def _create(
     bindings: list[AclBinding], outcomes: list[KafkaError], broker: Broker
 ) -> None:
-    added: dict[ResourcePattern, list[AclEntry]] = {}
+    added: dict[ResourcePattern, set[AclEntry]] = {}
     async for index, binding in in_steps(enumerate(bindings)):
         try:
             _check(binding)
         except KafkaError as error:
             outcomes[index] = error
         else:
-            added.setdefault(binding.pattern, []).append(binding.entry)
+            added.setdefault(binding.pattern, set()).add(binding.entry)
     failed = await alter_acls(
         {pattern: partial(_with, entries) for pattern, entries in added.items()}, broker
     )
@@ -99,9 +98,8 @@ async def _create(
                 outcomes[index] = failed.get(binding.pattern, NO_ERROR)
 
 
-def _with(
-    added: Sequence[AclEntry], present: frozenset[AclEntry]
-) -> frozenset[AclEntry]:
+def _with(added: set[AclEntry], present: frozenset[AclEntry]) -> frozenset[AclEntry]:
+    # Sets keep the hashes of their members: none is computed here.
     return present.union(added)
 
 
