@@ -170,7 +170,10 @@ def own_broker(programs: KafkaPrograms, tmp_path: Path) -> Iterator[Tools]:
 class Both:
     """Apache Kafka and us, spoken to in the same words."""
 
-    def __init__(self, kafka: ApacheKafka, ours: BrokerProcess) -> None:
+    def __init__(
+        self, kafka: ApacheKafka, ours: BrokerProcess, peer: type[Peer] = Peer
+    ) -> None:
+        self._peer = peer
         self._ports = {"Apache Kafka": kafka.port, "Doorkeeper": ours.port}
         self.allowed = read_table()
         # Rows of the table that were needed, and what was asked ("FETCH v12").
@@ -180,7 +183,7 @@ class Both:
     def wait_ready(self) -> None:
         """Wait until producer ids can be had, which Kafka's controller gives late."""
         for name, port in self._ports.items():
-            peer = Peer(name, port)
+            peer = self._peer(name, port)
             while init_producer_id(peer).error_code is not ErrorCode.none:
                 time.sleep(0.05)
             peer.close()
@@ -189,7 +192,7 @@ class Both:
         """Talk to both, and compare all answers field by field."""
         answers = []
         for name, port in self._ports.items():
-            peer = Peer(name, port)
+            peer = self._peer(name, port)
             try:
                 talk(peer)
             finally:
@@ -221,9 +224,15 @@ def both(
 
 @contextmanager
 def beside_kafka(
-    programs: KafkaPrograms, directory: Path, **settings: str
+    programs: KafkaPrograms,
+    directory: Path,
+    peer: type[Peer] = Peer,
+    **settings: str,
 ) -> Iterator[Both]:
-    """Run Apache Kafka and a broker of ours with the same settings."""
+    """Run Apache Kafka and a broker of ours with the same settings.
+
+    ``peer`` is how both are spoken to.
+    """
     kafka = ApacheKafka(programs, directory, **settings)
     try:
         ours = BrokerProcess(
@@ -237,7 +246,7 @@ def beside_kafka(
             doorkeeper_log_level="error",
             **settings,
         )
-        both = Both(kafka, ours)
+        both = Both(kafka, ours, peer)
         both.wait_ready()
         yield both
         ours.close()

@@ -89,10 +89,19 @@ class Peer:
     def send_bytes(self, frame: bytes, connection: str = "main") -> None:
         """Send a frame that is already encoded, its size included."""
         if connection not in self._connections:
-            self._connections[connection] = socket.create_connection(
+            stream = socket.create_connection(
                 ("127.0.0.1", self._port), timeout=_ANSWER_SECONDS
             )
+            self._connections[connection] = self._secured(stream, connection)
+            self._begin(connection)
         self._connections[connection].sendall(frame)
+
+    def _secured(self, stream: socket.socket, connection: str) -> socket.socket:
+        """Return the stream to use of a new connection."""
+        return stream
+
+    def _begin(self, connection: str) -> None:
+        """Do what comes first on a new connection."""
 
     def finish(
         self, key: ApiKey, version: int, connection: str = "main", asked: str = ""

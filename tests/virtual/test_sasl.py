@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import struct
@@ -156,27 +157,30 @@ async def alter_user(
     stream: Any, user: str, mechanism: int, password: str, iterations: int = 4096
 ) -> Any:
     """Set a credential as Kafka's Admin does, and return the row of the answer."""
-    import hashlib
-
-    hash_name = {1: "sha256", 2: "sha512"}.get(mechanism, "sha256")
-    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), b"salt", iterations)
     found = await ask(
         stream,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         0,
         deletions=(),
-        upsertions=[
-            {
-                "name": user,
-                "mechanism": mechanism,
-                "iterations": iterations,
-                "salt": b"salt",
-                "salted_password": salted,
-            }
-        ],
+        upsertions=[scram_credential(user, mechanism, password, iterations)],
     )
     (row,) = found.results
     return row
+
+
+def scram_credential(
+    user: str, mechanism: int, password: str, iterations: int = 4096
+) -> dict[str, Any]:
+    """Return a credential as it is sent."""
+    hash_name = {1: "sha256", 2: "sha512"}.get(mechanism, "sha256")
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), b"salt", iterations)
+    return {
+        "name": user,
+        "mechanism": mechanism,
+        "iterations": iterations,
+        "salt": b"salt",
+        "salted_password": salted,
+    }
 
 
 def test_bare_tokens_follow_a_handshake_of_version_0() -> None:
