@@ -8,10 +8,11 @@ that is not named is lost.
 
 Version notes: v2 is flexible.
 
-Left out: loggers of brokers (INVALID_REQUEST); configs of share and streams groups;
-alter policies; an altered `num.network.threads` is kept, and counts from the next
-start. Client metrics have no effect, and their expressions are those of RE2. Under
-ZooKeeper groups and client metrics have no configs (INVALID_REQUEST).
+Left out: levels of loggers, which Kafka alters by IncrementalAlterConfigs only
+(INVALID_REQUEST); configs of share and streams groups; alter policies; an altered
+`num.network.threads` is kept, and counts from the next start. Client metrics have no
+effect, and their expressions are those of RE2. Under ZooKeeper groups and client
+metrics have no configs (INVALID_REQUEST).
 """
 
 from __future__ import annotations

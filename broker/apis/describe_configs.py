@@ -8,11 +8,12 @@ Behaviour:
 - A group shows what a consumer group of its name has, whether there is one or not, and
   a subscription of client metrics likewise.
 - Passwords are never told.
+- A broker's loggers are shown with their levels in force (KIP-412).
 
 Version notes: v1 adds sources and synonyms (KIP-226), v3 types and documentation
 (KIP-569), v4 is flexible.
 
-Left out: v0; loggers of brokers (INVALID_REQUEST); configs of share and streams groups.
+Left out: v0; configs of share and streams groups.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
     OVERRIDES,
+    ConfigResourceType,
     check_access,
+    check_logger_broker,
     present_configs,
 )
 from broker.authorization.acls import AclOperation, ResourceType
@@ -41,6 +44,7 @@ from broker.cluster.config_overrides import (
 from broker.config import KEYS, ConfigType, Key, find_key
 from broker.config.alterable import is_alterable
 from broker.node.broker import Broker
+from broker.observation.log_levels import log_levels
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
 from broker.protocol.messages.describe_configs import (
@@ -87,6 +91,8 @@ async def _configs(
     resource: DescribeConfigsResource, body: DescribeConfigsRequest, broker: Broker
 ) -> list[DescribeConfigsResourceResult]:
     kind, name = resource.resource_type, resource.resource_name
+    if kind == ConfigResourceType.BROKER_LOGGER:
+        return await _loggers(resource, broker)
     present = present_configs(kind, name, broker)
     if kind in OVERRIDES:
         found: Iterable[DescribedConfig] = describe_overrides(
@@ -123,6 +129,25 @@ async def _configs(
         )
         for config in found
         if not wanted or config.key.name in wanted
+    ]
+
+
+async def _loggers(
+    resource: DescribeConfigsResource, broker: Broker
+) -> list[DescribeConfigsResourceResult]:
+    check_logger_broker(resource.resource_name, broker)
+    wanted = await distinct(resource.configuration_keys or ())
+    return [
+        DescribeConfigsResourceResult(
+            name=name,
+            value=level,
+            read_only=False,
+            config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+            is_sensitive=False,
+            synonyms=(),
+        )
+        for name, level in log_levels().items()
+        if not wanted or name in wanted
     ]
 
 

@@ -8,13 +8,14 @@ Behaviour:
   client metrics can only be set, as in Kafka.
 - Each resource succeeds or fails alone, as a whole; what succeeds is durable and in
   effect with the answer.
+- Levels of a broker's loggers are set and unset, until it stops (KIP-412).
 
 Version notes: v1 is flexible.
 
-Left out: loggers of brokers (INVALID_REQUEST); configs of share and streams groups;
-alter policies; an altered `num.network.threads` is kept, and counts from the next
-start. Client metrics have no effect, and their expressions are those of RE2. Under
-ZooKeeper groups and client metrics have no configs (INVALID_REQUEST).
+Left out: configs of share and streams groups; alter policies; an altered
+`num.network.threads` is kept, and counts from the next start. Client metrics have no
+effect, and their expressions are those of RE2. Under ZooKeeper groups and client
+metrics have no configs (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
     ConfigResourceType,
     check_access,
+    check_logger_broker,
     configs_to_alter,
     replace_configs,
 )
@@ -37,6 +39,7 @@ from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topic_configs import TOPIC_KEYS, topic_value
 from broker.config import KEYS
 from broker.node.broker import Broker
+from broker.observation.log_levels import LEVELS, ROOT_NAME, has_logger, set_level
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.incremental_alter_configs import (
@@ -70,13 +73,16 @@ async def handle(
         outcome = NO_ERROR
         try:
             check_access(request, broker, AclOperation.ALTER_CONFIGS, kind, name)
-            await replace_configs(
-                kind,
-                name,
-                partial(_altered, resource, broker),
-                broker,
-                validate_only=body.validate_only,
-            )
+            if kind == ConfigResourceType.BROKER_LOGGER:
+                await _alter_levels(resource, broker, validate_only=body.validate_only)
+            else:
+                await replace_configs(
+                    kind,
+                    name,
+                    partial(_altered, resource, broker),
+                    broker,
+                    validate_only=body.validate_only,
+                )
         except KafkaError as error:
             outcome = error
         rows.append(
@@ -91,27 +97,73 @@ async def handle(
     return IncrementalAlterConfigsResponse(responses=rows)
 
 
-async def _altered(resource: AlterConfigsResource, broker: Broker) -> dict[str, str]:
-    """Return the configs of a resource once the operations are done."""
-    kind, name = resource.resource_type, resource.resource_name
+async def _alter_levels(
+    resource: AlterConfigsResource, broker: Broker, *, validate_only: bool
+) -> None:
+    """Set levels of loggers, all or none."""
+    check_logger_broker(resource.resource_name, broker)
+    await _check_named_once(resource)
+    levels = {entry.name: _level(entry) async for entry in in_steps(resource.configs)}
+    if not validate_only:
+        for name, level in levels.items():
+            set_level(name, level)
+
+
+def _level(entry: AlterableConfig) -> str | None:
+    """Return the level that an entry sets, None if it unsets one, or raise."""
+    name = entry.name
+    operation = _operation(entry)
+    if operation not in (Operation.SET, Operation.DELETE):
+        raise KafkaError(
+            ErrorCode.invalid_request, f"{operation.name} is not for levels of loggers"
+        )
+    if operation is Operation.SET and entry.value is None:
+        raise KafkaError(ErrorCode.invalid_request, f"{name} has no value")
+    if not has_logger(name):
+        raise KafkaError(ErrorCode.invalid_config, f"there is no logger {name!r}")
+    if operation is Operation.DELETE:
+        if name == ROOT_NAME:
+            raise KafkaError(
+                ErrorCode.invalid_request, "the level of the root is never unset"
+            )
+        return None
+    if entry.value not in LEVELS:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"no level of {name}: {entry.value!r}; one of {', '.join(LEVELS)}",
+        )
+    return entry.value
+
+
+async def _check_named_once(resource: AlterConfigsResource) -> None:
     names = await distinct(entry.name for entry in resource.configs)
     if len(names) < len(resource.configs):
         raise KafkaError(ErrorCode.invalid_request, "a config is named more than once")
+
+
+async def _altered(resource: AlterConfigsResource, broker: Broker) -> dict[str, str]:
+    """Return the configs of a resource once the operations are done."""
+    kind, name = resource.resource_type, resource.resource_name
+    await _check_named_once(resource)
     configs = dict(configs_to_alter(kind, name, broker))
     async for entry in in_steps(resource.configs):
         _alter(configs, entry, kind, broker)
     return configs
 
 
-def _alter(
-    configs: dict[str, str], entry: AlterableConfig, kind: int, broker: Broker
-) -> None:
+def _operation(entry: AlterableConfig) -> Operation:
     try:
-        operation = Operation(entry.config_operation)
+        return Operation(entry.config_operation)
     except ValueError:
         raise KafkaError(
             ErrorCode.invalid_request, f"operation {entry.config_operation}"
         ) from None
+
+
+def _alter(
+    configs: dict[str, str], entry: AlterableConfig, kind: int, broker: Broker
+) -> None:
+    operation = _operation(entry)
     if operation is Operation.DELETE:
         configs.pop(entry.name, None)
         return

@@ -2,13 +2,13 @@
 
 Versions: 0-1.
 
-Behaviour: all topics, all brokers, and the groups and subscriptions of client metrics
-that have configs. A kind that Kafka does not list is UNSUPPORTED_VERSION, for the whole
-request. Loggers of brokers have no configs here, and so are not listed.
+Behaviour: all topics, all brokers, as such and for their loggers, and the groups and
+subscriptions of client metrics that have configs. A kind that Kafka does not list is
+UNSUPPORTED_VERSION, for the whole request.
 
 Version notes: v0 lists client metrics only (KIP-714); v1 takes kinds, none meaning all.
 
-Left out: loggers of brokers.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -60,14 +60,12 @@ async def handle(
             )
             async for topic in in_steps(cache.topics())
         ]
-    if not kinds or ConfigResourceType.BROKER in kinds:
-        rows += [
-            ConfigResource(
-                resource_name=str(each.broker.id),
-                resource_type=ConfigResourceType.BROKER,
-            )
-            for each in cache.on_listener(request.peer.listener)
-        ]
+    rows += [
+        ConfigResource(resource_name=str(each.broker.id), resource_type=kind)
+        for kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+        if not kinds or kind in kinds
+        for each in cache.on_listener(request.peer.listener)
+    ]
     for kind, word in PATH_KINDS.items():
         if not kinds or kind in kinds:
             paths = tuple(broker.coordinator.admin.resource_configs)

@@ -22,6 +22,8 @@ from tests.kafka.test_same_configs import (
 
 pytestmark = pytest.mark.kafka
 
+LOGGER = 8
+
 
 def alter(peer: Peer, version: int, *entries: tuple[str, int, str, Any]) -> None:
     """Alter single configs of brokers (name, operation, key, value), one by one."""
@@ -104,6 +106,86 @@ def test_trying_changes_nothing(peer: Peer) -> None:
             )
         shown = resource(kind, each, configuration_keys=[key])
         peer.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=[shown])
+
+
+def levels_of_loggers(peer: Peer) -> None:
+    def levels(*names: str) -> None:
+        asked = resource(LOGGER, "1", configuration_keys=list(names))
+        answer = peer.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[asked])
+        (result,) = answer.results
+        rows = [
+            (
+                it.name == "root",
+                it.value,
+                it.config_source,
+                it.read_only,
+                it.config_type,
+                it.is_sensitive,
+            )
+            for it in result.configs
+        ]
+        peer.note("DESCRIBE_CONFIGS v4", str((result.error_code, rows)))
+
+    def alter_root(operation: int, value: str | None) -> None:
+        config = {"name": "root", "config_operation": operation, "value": value}
+        altered = resource(LOGGER, "1", configs=[config])
+        peer.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[altered])
+
+    alter_root(SET, "WARN")
+    alter_root(9, "INFO")
+    alter_root(DELETE, None)
+    everything = peer.ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=[resource(LOGGER, "1", configuration_keys=None)],
+    )
+    # A logger of each that nothing was set for.
+    (shown,) = everything.results
+    name = min(
+        it.name for it in shown.configs if it.value == "WARN" and it.name != "root"
+    )
+    for entry in (
+        (name, SET, "DEBUG"),
+        (name, SET, "TRACE"),
+        (name, SET, "FATAL"),
+        (name, SET, "INFO"),
+        (name, DELETE, None),
+        (name, DELETE, ""),
+        (name, SET, "debug"),
+        (name, SET, "OFF"),
+        (name, SET, None),
+        (name, APPEND, "INFO"),
+        (name, SUBTRACT, "INFO"),
+        ("no.such.logger", SET, "INFO"),
+        ("no.such.logger", DELETE, None),
+        ("root", DELETE, None),
+        ("root", SET, "ERROR"),
+    ):
+        for dry in (True, False):
+            at, operation, value = entry
+            config = {"name": at, "config_operation": operation, "value": value}
+            told = peer.ask(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS,
+                1,
+                resources=[resource(LOGGER, "1", configs=[config])],
+                validate_only=dry,
+            ).responses[0]
+            row = (operation, value, told.error_code.name, told.resource_type)
+            peer.note("INCREMENTAL_ALTER_CONFIGS v1", str(row))
+            levels("root")
+            levels(name)
+    levels("no.such.logger")
+    for broker in ("", "9", "one"):
+        asked = resource(LOGGER, broker, configuration_keys=["root"])
+        peer.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=[asked])
+        entry = {"name": "root", "value": "INFO", "config_operation": SET}
+        told = resource(LOGGER, broker, configs=[entry])
+        peer.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[told])
+    told = resource(LOGGER, "1", configs=[{"name": "root", "value": "INFO"}])
+    peer.send(ApiKey.ALTER_CONFIGS, 2, resources=[told])
+
+
+test_levels_of_loggers = same_answers(levels_of_loggers)
 
 
 @same_answers

@@ -20,6 +20,7 @@ from tests.kafka.requests import (
     topic,
     topic_id,
 )
+from tests.kafka.test_same_broker_configs import levels_of_loggers
 from tests.kafka.test_same_groups import join, partitions, ready, sync
 from tests.kafka.test_same_records import fetch, produce
 from tests.kafka.test_same_transactions import MINUTE, added, begun, completed
@@ -77,6 +78,7 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         features,
         fences,
         described_quorum,
+        levels_of_loggers,
     ):
         newer.compare(talk)
     wanted = {
@@ -234,8 +236,7 @@ def reassignments(peer: Peer) -> None:
 def resources(peer: Peer) -> None:
     topic(peer, "listed-resource")
     for version in newer_versions(ApiKey.LIST_CONFIG_RESOURCES):
-        # Loggers of brokers have no configs here.
-        for kinds in ([2], [4], [2, 4], [16], [32], [2, 16], [3], [2, 3]):
+        for kinds in ([2], [4], [8], [2, 4], [16], [32], [2, 16], [8, 4], [3], [2, 3]):
             answer = peer.ask(
                 ApiKey.LIST_CONFIG_RESOURCES, version, resource_types=kinds
             )

@@ -36,6 +36,7 @@ class ConfigResourceType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
 
@@ -86,6 +87,16 @@ def _check_broker_name(name: str, broker: Broker) -> None:
         )
 
 
+def check_logger_broker(name: str, broker: Broker) -> None:
+    """Raise INVALID_REQUEST unless ``name`` is this broker, whose loggers are meant."""
+    if name != str(broker.replicas.local_id):
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Unexpected broker id, expected {broker.replicas.local_id}, but received "
+            f"{name!r}",
+        )
+
+
 def _unknown_type(number: int) -> KafkaError:
     """Return the error for a resource that has no configs here."""
     name = TYPE_NAMES.get(number, "UNKNOWN")
@@ -105,6 +116,7 @@ def check_access(
         check(request, broker, operation, ResourceType.GROUP, name)
     elif kind in (
         ConfigResourceType.BROKER,
+        ConfigResourceType.BROKER_LOGGER,
         ConfigResourceType.CLIENT_METRICS,
     ) and not allowed_on_cluster(request, broker, operation):
         raise denied(ResourceType.CLUSTER)

@@ -217,6 +217,7 @@ BEAT = {
     "topic_partitions": [],
 }
 OF_BROKER = {**TOPIC, "resource_type": 4, "resource_name": "0"}
+OF_LOGGER = {**TOPIC, "resource_type": 8, "resource_name": "0"}
 OF_METRICS = {**TOPIC, "resource_type": 16, "resource_name": "m"}
 OF_GROUP = {**TOPIC, "resource_type": 32, "resource_name": "g"}
 CASES = [
@@ -367,6 +368,7 @@ CASES = [
     case(K.DELETE_ACLS, Op.ALTER, C),
     case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, T, resources=[TOPIC]),
     case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, C, resources=[OF_BROKER]),
+    case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, C, resources=[OF_LOGGER]),
     case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, G, resources=[OF_GROUP]),
     case(K.DESCRIBE_CONFIGS, Op.DESCRIBE_CONFIGS, C, resources=[OF_METRICS]),
     case(K.ALTER_CONFIGS, Op.ALTER_CONFIGS, C, resources=[OF_METRICS]),
@@ -382,6 +384,7 @@ CASES = [
         resources=[{**TOPIC, "configs": [CONFIG]}],
     ),
     case(K.INCREMENTAL_ALTER_CONFIGS, Op.ALTER_CONFIGS, C, resources=[OF_BROKER]),
+    case(K.INCREMENTAL_ALTER_CONFIGS, Op.ALTER_CONFIGS, C, resources=[OF_LOGGER]),
     case(K.ADD_OFFSETS_TO_TXN, Op.WRITE, X, (Op.READ, G), **OF_TXN),
     case(K.ADD_OFFSETS_TO_TXN, Op.READ, G, (Op.WRITE, X), **OF_TXN),
     case(K.END_TXN, Op.WRITE, X, **OF_TXN),
