@@ -18,11 +18,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from logging import getLogger
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
@@ -36,6 +36,7 @@ from broker.config import (
     DOORKEEPER_RECORD_FILE,
     DOORKEEPER_SCHEDULER,
     BrokerConfig,
+    Listener,
 )
 from broker.disk.files import RealStorage
 from broker.handling.kafka_apis import KafkaApis
@@ -67,16 +68,23 @@ _NEEDS_RECOVERY: Final = 1
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _FREE_BYTES_KEPT: Final = 32 << 20
+# Called with the listeners once they are open.
+Ready: TypeAlias = Callable[[Sequence[Listener]], object]
 
 
 class StoppedWhileStarting(BaseException):
     """A signal came before there was a broker; whatever contains faults lets it by."""
 
 
-def main(config: BrokerConfig, connect: Connect = connect_tcp) -> None:
+def main(
+    config: BrokerConfig,
+    connect: Connect = connect_tcp,
+    ready: Ready = lambda _: None,
+) -> None:
     """Run a broker as this process until a signal stops it.
 
     ``connect`` is its way to others: ZooKeeper, its controller, those it follows.
+    ``ready`` receives the open listeners.
 
     :raises ConfigError: if a key does not allow it to start.
     """
@@ -98,10 +106,12 @@ def main(config: BrokerConfig, connect: Connect = connect_tcp) -> None:
         threads=CallThreads(_DEVICE_THREADS),
         connect=connect,
     )
-    run_process(config, KafkaApis(broker))
+    run_process(config, KafkaApis(broker), ready)
 
 
-def run_process(config: BrokerConfig, application: Application) -> None:
+def run_process(
+    config: BrokerConfig, application: Application, ready: Ready = lambda _: None
+) -> None:
     """Serve ``application`` on real sockets until a signal stops it."""
     configure_logs(
         sys.stderr,
@@ -120,7 +130,7 @@ def run_process(config: BrokerConfig, application: Application) -> None:
     )
     try:
         unclean = trio.run(
-            _run_until_signal, config, application, surroundings, clock=busy_time
+            _run_until_signal, config, application, surroundings, ready, clock=busy_time
         )
     except StoppedWhileStarting as stopped:
         if surroundings.recorder is not None:
@@ -134,7 +144,10 @@ def run_process(config: BrokerConfig, application: Application) -> None:
 
 
 async def _run_until_signal(
-    config: BrokerConfig, application: Application, surroundings: BrokerEnvironment
+    config: BrokerConfig,
+    application: Application,
+    surroundings: BrokerEnvironment,
+    ready: Ready,
 ) -> UncleanStop | LogDirsLost | None:
     with trio.open_signal_receiver(*_STOPPING) as signals:
         await _prepare(application, signals)
@@ -149,6 +162,7 @@ async def _run_until_signal(
             for listener in server.listeners:
                 print(f"listening on {listener}", flush=True)
             _log_start(config, server)
+            ready(server.listeners)
             await _signalled(signals)
             server.stop()
             await trio.sleep_forever()

@@ -10,6 +10,7 @@ from doorkeeper.shared import (
     DIRECTORY,
     SCHEDULER,
     SETTINGS,
+    expect_extra,
     failing,
     overrides,
     refusing,
@@ -53,7 +54,9 @@ def up(
     Prints the address for clients when all are ready. If a broker ends, the others go
     on, and its end is reported in one line; if ZooKeeper ends, so does the cluster.
     With --data the commands stop, start and kill act on single brokers.
+    --set doorkeeper.console.port=N adds a web console.
     """
+    from broker.config import DOORKEEPER_CONSOLE_PORT
     from broker.protocol.errors import ConfigError
     from doorkeeper.local_cluster import cluster_supervisor
     from doorkeeper.local_cluster.cluster_settings import ClusterError
@@ -64,6 +67,8 @@ def up(
     refused = refusing(ClusterError, ConfigError)
     with refused, failing(RunFailed, NoJava, NoZooKeeper):
         keys = overrides(settings, scheduler)
+        if keys.get(DOORKEEPER_CONSOLE_PORT.name):
+            expect_extra("console", DOORKEEPER_CONSOLE_PORT.name)
         cluster_supervisor.run(brokers, port, data, keys, zookeeper=zookeeper)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final
 
@@ -38,6 +39,11 @@ def missing_extra(command: str | None, module: str | None) -> str | None:
     if not having:
         return None
     return max((it for it in (needed, having[0]) if it in _EXTRAS), key=_EXTRAS.index)
+
+
+def missing_module(extra: str) -> str | None:
+    """Return a module of an extra that is not installed, None if all are."""
+    return next((it for it in sorted(_modules(extra)) if find_spec(it) is None), None)
 
 
 def _modules(extra: str) -> set[str]:

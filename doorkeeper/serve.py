@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from doorkeeper.shared import CONFIG_FILE, SCHEDULER, SETTINGS, overrides, refusing
+from doorkeeper.shared import (
+    CONFIG_FILE,
+    SCHEDULER,
+    SETTINGS,
+    expect_extra,
+    overrides,
+    refusing,
+)
 
 
 @click.command()
@@ -24,9 +31,17 @@ def serve(
     """
     # Imports leave hardly any garbage; looking for it takes a fifth of their time.
     gc.disable()
+    from broker.config import DOORKEEPER_CONSOLE_PORT
     from doorkeeper import broker
 
     gc.enable()
     with refusing(broker.ConfigError):
-        keys = overrides(settings, scheduler)
-        broker.serve(broker.BrokerConfig.load(config, keys))
+        loaded = broker.BrokerConfig.load(config, overrides(settings, scheduler))
+        port = loaded[DOORKEEPER_CONSOLE_PORT]
+        if port is None:
+            broker.serve(loaded)
+            return
+        expect_extra("console", DOORKEEPER_CONSOLE_PORT.name)
+        from doorkeeper.local_cluster.console_child import serve_with_console
+
+        serve_with_console(loaded, port)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from doorkeeper.extras import missing_extra
+from doorkeeper.extras import missing_extra, missing_module
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,6 +114,14 @@ class Commands(click.Group):
             if fault is None:
                 raise
             raise click.ClickException(str(fault)) from error
+
+
+def expect_extra(extra: str, user: str) -> None:
+    """End the command in a sentence if an extra that ``user`` needs is missing."""
+    missing = missing_module(extra)
+    if missing is not None:
+        words = f"{user} needs {missing}: pip install 'doorkeeper[{extra}]'"
+        raise click.ClickException(words)
 
 
 def in_words(error: OSError) -> str:

@@ -215,6 +215,14 @@ DOORKEEPER_METRICS_PORT: Final = optional_integer(
     high=65_535,
     type=ConfigType.INT,
 )
+DOORKEEPER_CONSOLE_PORT: Final = optional_integer(
+    "doorkeeper.console.port",
+    "Port of a web console beside the broker, on 127.0.0.1, which also turns the "
+    "metrics on; none if absent, 0 for any port.",
+    low=0,
+    high=65_535,
+    type=ConfigType.INT,
+)
 DOORKEEPER_RECORD_SAMPLES_MS: Final = integer(
     "doorkeeper.record.samples.ms",
     100,

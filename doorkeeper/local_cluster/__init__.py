@@ -1,1 +1,1 @@
-"""The processes of ``doorkeeper cluster up``, and commands to them."""
+"""Processes on this machine: ``doorkeeper cluster up``, and consoles beside brokers."""

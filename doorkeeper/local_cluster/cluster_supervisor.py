@@ -8,12 +8,17 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
+from broker.config import (
+    DOORKEEPER_CONSOLE_PORT,
+    DOORKEEPER_METRICS_PORT,
+    Key,
+)
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.messages.metadata import MetadataRequest
 from doorkeeper.local_cluster.cluster_control import (
@@ -26,6 +31,7 @@ from doorkeeper.local_cluster.cluster_settings import (
     listeners,
     shared_settings,
 )
+from doorkeeper.local_cluster.console_child import console_command, expect_free_port
 from experiments.load import requests
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
@@ -38,6 +44,8 @@ _START_S, _STOP_S = 60.0, 60.0
 _LOOK_S: Final = 0.2
 # The value of ``--zookeeper`` that starts Java's server.
 JAVA: Final = "java"
+# The console's place among the brokers' numbers.
+_CONSOLE: Final = -1
 
 
 class _Stopped(Exception):
@@ -63,6 +71,9 @@ def run(
     :raises RunFailed: if a process could not start or did not stop, or ZooKeeper ended.
     """
     shared = shared_settings(brokers, settings)
+    console_port = _taken_out(shared, DOORKEEPER_CONSOLE_PORT)
+    if console_port is not None:
+        expect_free_port(console_port)
     if zookeeper not in (None, JAVA):
         expect_connect_string(zookeeper)
     with (
@@ -72,7 +83,7 @@ def run(
     ):
         cluster = _Cluster(at, asked, stack)
         try:
-            cluster.start(brokers, port, shared, zookeeper)
+            cluster.start(brokers, port, shared, zookeeper, console_port)
         except _Stopped:
             # No client relies on it yet, so all started processes are killed.
             return
@@ -81,6 +92,12 @@ def run(
                 cluster.watch(control)
         finally:
             cluster.stop()
+
+
+def _taken_out(settings: dict[str, str], key: Key[int | None]) -> int | None:
+    """Return the value of a key, which the settings no longer have."""
+    written = settings.pop(key.name, None)
+    return None if written is None else key.read(written)
 
 
 @contextlib.contextmanager
@@ -117,24 +134,37 @@ class _Cluster:
             parent=os.getpid(), cpus=None, nice=os.getpriority(os.PRIO_PROCESS, 0)
         )
         self._brokers: list[Child] = []
+        self._metrics_ports: Sequence[int] = ()
+        self._console: Child | None = None
         # None if it runs elsewhere, and how it ends on SIGTERM.
         self._zookeeper: Child | None = None
         self._zookeeper_status = 0
-        # Numbers of brokers whose end has been noted.
+        # Numbers of watched processes whose end has been noted.
         self._down: set[int] = set()
 
     def start(
         self,
         count: int,
         port: int,
-        settings: Mapping[str, str],
+        settings: dict[str, str],
         zookeeper: str | None,
+        console_port: int | None,
     ) -> None:
-        """Start ZooKeeper, then the brokers; print the addresses when all are ready."""
+        """Start ZooKeeper, then the brokers; print the addresses when all are ready.
+
+        A console follows if it is to have a port; it reads the brokers' metrics.
+        """
+        metrics_port = _taken_out(settings, DOORKEEPER_METRICS_PORT)
+        # Together, so that all differ.
+        free = free_ports(2 * count)
+        if metrics_port:
+            self._metrics_ports = range(metrics_port, metrics_port + count)
+        elif metrics_port == 0 or console_port is not None:
+            self._metrics_ports = free[count:]
         if zookeeper in (None, JAVA):
             zookeeper = self._start_zookeeper(java=zookeeper == JAVA)
         self._shared = {**settings, "zookeeper.connect": zookeeper}
-        self._ports = range(port, port + count) if port else free_ports(count)
+        self._ports = range(port, port + count) if port else free[:count]
         ports = self._ports
         self._brokers = [self._start_broker(number) for number in range(count)]
         for broker in self._brokers:
@@ -146,6 +176,11 @@ class _Cluster:
         addresses = ",".join(f"{HOST}:{each}" for each in ports)
         click.echo(f"zookeeper.connect={zookeeper}")
         click.echo(f"bootstrap.servers={addresses}")
+        if console_port is not None:
+            command = console_command(console_port, addresses)
+            child = bound_child("console", command, self._at, self._bound, self._tick)
+            self._console = self._stack.enter_context(child)
+            click.echo(self._console.line(_START_S, *self._beside(), *self._brokers))
 
     def _start_zookeeper(self, *, java: bool) -> str:
         """Start a server, and return its address when it answers."""
@@ -171,6 +206,8 @@ class _Cluster:
             "listeners": listeners(shared, HOST, self._ports[number]),
             "log.dirs": str(self._at / f"broker-{number}"),
         }
+        if self._metrics_ports:
+            keys[DOORKEEPER_METRICS_PORT.name] = str(self._metrics_ports[number])
         command = [sys.executable, "-m", "doorkeeper", "serve"]
         for key, value in keys.items():
             command += ["--set", f"{key}={value}"]
@@ -202,12 +239,17 @@ class _Cluster:
             self._tick()
             for child in self._beside():
                 child.expect_alive()
-            for number, broker in enumerate(self._brokers):
-                if broker.ended and number not in self._down:
+            for number, child in self._watched().items():
+                if child.ended and number not in self._down:
                     self._down.add(number)
-                    ended = broker.ending(0) or f"{broker.name} ended with status 0"
+                    ended = child.ending(0) or f"{child.name} ended with status 0"
                     click.echo(ended, err=True)
             control.serve(_LOOK_S, self._carry_out)
+
+    def _watched(self) -> Mapping[int, Child]:
+        """Return the processes without which the others go on."""
+        console = {} if self._console is None else {_CONSOLE: self._console}
+        return {**console, **dict(enumerate(self._brokers))}
 
     def _carry_out(self, action: str, number: int) -> None:
         """Stop, start or kill one broker; raise `ControlError`."""
@@ -236,14 +278,14 @@ class _Cluster:
             raise ControlError(fault)
 
     def stop(self) -> None:
-        """Stop the brokers that run, then ZooKeeper.
+        """Stop the console and the brokers that run, then ZooKeeper.
 
         :raises RunFailed: if one of them did not stop in good order.
         """
-        running = [broker for broker in self._brokers if not broker.ended]
-        for broker in running:
-            broker.terminate()
-        faults = [broker.ending(_STOP_S) for broker in running]
+        running = [child for child in self._watched().values() if not child.ended]
+        for child in running:
+            child.terminate()
+        faults = [child.ending(_STOP_S) for child in running]
         for child in self._beside():
             faults.append(child.stop(_STOP_S, self._zookeeper_status))
         if any(faults):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -19,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from doorkeeper import cli
 from tests.live.verifying import Quiet
+from tests.web_console.asgi_client import ParsedPage
 
 pytestmark = pytest.mark.live
 
@@ -195,6 +197,32 @@ def test_a_controller_goes_to_the_control_planes() -> None:
         assert running.end() == (0, "")
 
 
+def test_a_console_shows_the_requests_of_all_brokers_and_ends_with_them() -> None:
+    with cluster("--brokers", "2", "--set", "doorkeeper.console.port=0") as running:
+        assert running.process.stdout is not None
+        line = running.process.stdout.readline()
+        assert line.startswith("console on http://127.0.0.1:")
+        address = f"{line.split()[-1]}clusters/0/requests"
+        with urlopen(address, timeout=PATIENCE_S) as answer:
+            rows = ParsedPage.of(answer.read().decode()).rows
+        found = {it[0]: (it[1], it[3]) for it in rows if len(it) == 4}
+        assert found["0"] == found["1"] == ("fifo", "read")
+        (console,) = running.children("console")
+        assert running.end() == (0, "")
+        assert not console.is_running()
+
+
+def test_an_end_of_the_console_is_reported_and_the_brokers_go_on() -> None:
+    with cluster("--brokers", "1", "--set", "doorkeeper.console.port=0") as running:
+        assert running.process.stderr is not None
+        running.process.stdout.readline()  # type: ignore[union-attr]  # it is a pipe
+        (console,) = running.children("console")
+        console.kill()
+        assert running.process.stderr.readline() == "console ended with status -9\n"
+        assert produce(running, ["a"]) == [None]
+        assert running.end() == (0, "")
+
+
 @pytest.mark.slow
 def test_java_s_zookeeper_or_one_that_runs_will_do() -> None:
     with cluster("--brokers", "1", "--zookeeper", "java") as first:
@@ -221,6 +249,8 @@ def test_a_zookeeper_that_is_none_is_refused() -> None:
         ("num.io.threads=0", "num.io.threads: found '0'"),
         ("log.dirs=/here", "log.dirs is each broker's own"),
         ("log.dir=/here", "log.dir is each broker's own"),
+        ("doorkeeper.console.port=65536", "doorkeeper.console.port: found '65536'"),
+        ("doorkeeper.metrics.port=x", "doorkeeper.metrics.port: found 'x'"),
         ("no-value", "'no-value' is not KEY=VALUE"),
     ],
 )

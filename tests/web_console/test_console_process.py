@@ -10,10 +10,14 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import psutil
 import pytest
+from click.testing import CliRunner
 
+from doorkeeper import cli, extras
 from tests.live.broker_process import BrokerProcess
 from tests.web_console.asgi_client import ParsedPage
 
@@ -112,3 +116,129 @@ def test_settings_of_clients_come_from_a_file(tmp_path: Path) -> None:
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert found.returncode == 2
     assert "security.protocol" in found.stderr
+
+
+# ---- beside a broker ----------------------------------------------------------------
+
+
+def serve(tmp_path: Path, **settings: str) -> subprocess.Popen[str]:
+    """Start a broker with a console."""
+    keys = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path / "d"),
+        "doorkeeper.console.port": "0",
+        **{key.replace("_", "."): value for key, value in settings.items()},
+    }
+    return subprocess.Popen(
+        BrokerProcess.command(keys),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+PLAIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="u" password="p" user_u="p";'
+)
+
+
+def console_of(broker: subprocess.Popen[str], listeners: int = 1) -> str:
+    """Wait for the lines of the listeners and of the console; return its address."""
+    assert broker.stdout is not None
+    lines = [broker.stdout.readline() for _ in range(listeners + 1)]
+    assert all(it.startswith("listening on ") for it in lines[:-1]), lines
+    assert lines[-1].startswith("console on http://127.0.0.1:"), lines
+    return lines[-1].split()[-1]
+
+
+def is_gone(address: str, within_s: float) -> bool:
+    """Return whether nobody listens at an address any more."""
+    parts = urlsplit(address)
+    ends_s = time.monotonic() + within_s
+    while time.monotonic() < ends_s:
+        try:
+            socket.create_connection((parts.hostname, parts.port), 5).close()
+        except ConnectionRefusedError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_console_beside_a_broker_ends_with_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with serve(tmp_path, doorkeeper_scheduler="planes") as broker:
+        address = console_of(broker, listeners=2)
+        with urlopen(f"{address}clusters/0/requests", timeout=20) as answer:
+            rows = ParsedPage.of(answer.read().decode()).rows
+        assert ["0", "planes", "0", "read"] in rows
+        with pytest.raises(urllib.error.HTTPError, match="403") as raised:
+            urlopen(f"{address}clusters/0/change/create-topic", timeout=20)
+        raised.value.close()
+        broker.send_signal(number)
+        assert broker.communicate(timeout=20) == ("", "")
+        assert broker.returncode == 0
+    assert is_gone(address, 0.1)
+
+
+def test_a_console_dies_with_a_killed_broker(tmp_path: Path) -> None:
+    with serve(tmp_path) as broker:
+        address = console_of(broker)
+        broker.kill()
+    assert is_gone(address, 20)
+
+
+def test_a_broker_outlives_its_console(tmp_path: Path) -> None:
+    with serve(tmp_path) as broker:
+        address = console_of(broker)
+        (console,) = psutil.Process(broker.pid).children()
+        console.kill()
+        assert is_gone(address, 20)
+        assert broker.poll() is None
+        broker.terminate()
+        assert broker.communicate(timeout=20) == ("", "")
+        assert broker.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"doorkeeper_console_port": "TAKEN"}, "a port that can be bound"),
+        ({"doorkeeper_console_port": "-1"}, "doorkeeper.console.port: found '-1'"),
+        (
+            {
+                "listeners": "A://127.0.0.1:0",
+                "listener_security_protocol_map": "A:SASL_PLAINTEXT",
+                "inter_broker_listener_name": "A",
+                "sasl_mechanism_inter_broker_protocol": "PLAIN",
+                "sasl_enabled_mechanisms": "PLAIN",
+                "listener_name_a_plain_sasl_jaas_config": PLAIN,
+            },
+            "doorkeeper console --command-config",
+        ),
+    ],
+)
+def test_a_console_that_cannot_be_stops_the_start(
+    tmp_path: Path, settings: dict[str, str], reason: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        settings = {key: it.replace("TAKEN", port) for key, it in settings.items()}
+        with serve(tmp_path, **settings) as broker:
+            out, complaints = broker.communicate(timeout=20)
+    assert (broker.returncode, out) == (2, "")
+    assert reason in " ".join(complaints.split())
+
+
+@pytest.mark.parametrize("command", [["serve"], ["cluster", "up"]])
+def test_the_missing_extra_is_named_in_a_sentence(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    words = [*command, "--set", "doorkeeper.console.port=0"]
+    found = CliRunner().invoke(cli.main, words)
+    needs = "doorkeeper.console.port needs hypercorn"
+    assert found.output == f"Error: {needs}: pip install 'doorkeeper[console]'\n"
+    assert found.exit_code == 1
