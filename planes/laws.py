@@ -76,6 +76,8 @@ class Laws:
         self._tolerance = tolerance
         self._patience_ns = tolerance.patience_ns
         self._fair = plane.scheduler.shares_by_weight
+        # The weights have changed, and requests of before may be in the plane.
+        self._is_changing = False
         self._ordered = plane.scheduler.keeps_flow_order
         self._flows: dict[tuple[str, str], _Flow] = {}
         self._answered: dict[int, int] = {}
@@ -84,6 +86,16 @@ class Laws:
         self._look_ns = 0
         # At the beginning of the window.
         self._seats = plane.seats_in_use
+
+    def reconfigure(self, tolerance: Tolerance) -> None:
+        """Take other limits.
+
+        The bound on fairness is that of constant weights. It is judged again when the
+        plane has been empty at the end of a window.
+        """
+        self._tolerance, self._patience_ns = tolerance, tolerance.patience_ns
+        if self.plane.scheduler.shares_by_weight:
+            self._fair, self._is_changing = False, True
 
     def finished(self, task: Task, connection: int, now_ns: int) -> None:
         """Judge a task whose answer has been sent on a connection."""
@@ -140,6 +152,10 @@ class Laws:
             self.counts[ACCOUNTING] += 1
         if self._fair:
             self._compare(waiting)
+        elif self._is_changing and not (waiting or plane.seated):
+            self._flows.clear()
+            self._gone = None
+            self._fair, self._is_changing = True, False
         if len(self._flows) + len(self._answered) > _KEPT:
             self._flows.clear()
             self._answered.clear()

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Collection
 from typing import Final, NoReturn, TypeVar
 
+from schedulers.contract.config import SchedulerConfig
 from schedulers.contract.foresight import Foresight, foresight_of
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
@@ -160,6 +161,9 @@ class _Guarded(Scheduler, Foresight):
 
     def resize(self, seats: int, now_ns: int) -> None:
         self._call("resize", lambda: self.policy.resize(seats, now_ns))
+
+    def reconfigure(self, config: SchedulerConfig) -> None:
+        self._call("reconfigure", lambda: self.policy.reconfigure(config))
 
     def next_event_ns(self, now_ns: int) -> int | None:
         event_ns = self._call(

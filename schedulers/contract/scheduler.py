@@ -113,6 +113,10 @@ class Scheduler(ABC):
         """Learn that the plane has ``seats`` seats now; more jobs may be in service."""
         return
 
+    def reconfigure(self, config: SchedulerConfig) -> None:
+        """Take other settings, as far as they can change while jobs are served."""
+        return
+
     def next_event_ns(self, now_ns: int) -> int | None:
         """When the passing of time alone may change an answer, or None if never."""
         return None

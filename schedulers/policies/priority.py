@@ -124,6 +124,11 @@ class Priority(Scheduler, Foresight):
         heapq.heappush(level.back, (job.number, job))
         self._waiting += 1
 
+    def reconfigure(self, config: SchedulerConfig) -> None:
+        """Take another bound of ageing."""
+        self._ageing_ns = config.ageing_ns
+        self._calm_until_ns = 0
+
     def waiting(self) -> Collection[Job]:
         """Return them by level, then in the order of service."""
         jobs: list[Job] = []

@@ -230,6 +230,11 @@ class Wfq(Scheduler, Foresight):
         if flow is not self._unplaced:
             self._place(flow)
 
+    def reconfigure(self, config: SchedulerConfig) -> None:
+        """Take other weights: turns that have begun are charged by the former ones."""
+        self._weight = config.weight
+        self._per_ns = {}
+
     def waiting(self) -> Collection[Job]:
         """Return them by flow."""
         return [job for flow in self._flows.values() for job in flow.jobs]

@@ -260,3 +260,34 @@ def test_several_planes_are_summed():
         STARVATION: 2,
         "work_conservation": 3,
     }
+
+
+# ---- other limits -------------------------------------------------------------------
+
+
+def test_fairness_is_judged_by_new_weights_once_the_plane_was_empty():
+    """Flow b waits while a, once as heavy as b and then a quarter, gets its service."""
+    laws = laws_of("wfq", seats=1)
+    plane = laws.plane
+    even = SchedulerConfig(weights={"a": 1.0, "b": 1.0}, quantum_ns=QUANTUM_NS)
+
+    def window(start_ns):
+        """Let b wait through a window in which a gets a hundred quanta."""
+        assert plane.offer(waiting("b"), start_ns)
+        for number in range(100):
+            served = task(number, start_ns, start_ns, attained_ns=QUANTUM_NS)
+            laws.finished(served, number, start_ns + number)
+        laws.finished(task(200, start_ns, start_ns), 200, start_ns + WINDOW_NS)
+        job = plane.pick(start_ns + WINDOW_NS)
+        plane.finish(job, 1, start_ns + WINDOW_NS)
+
+    laws.finished(task(0), 0, 0)
+    window(WINDOW_NS)
+    before = laws.counts[FAIRNESS]
+    laws.reconfigure(Tolerance(PATIENCE_NS, QUANTUM_NS, even.weight))
+    window(3 * WINDOW_NS)
+    assert laws.counts[FAIRNESS] == before
+    laws.finished(task(300), 300, 9 * WINDOW_NS)
+    window(10 * WINDOW_NS)
+    window(12 * WINDOW_NS)
+    assert laws.counts[FAIRNESS] > before

@@ -171,3 +171,24 @@ def test_a_long_service_of_its_own_is_not_held_to_be_starvation_of_a_level():
     policy.leave(running, 1_000, done=False)
     policy.resume(running, 1_000)
     assert policy.pick(1_000).level == 0
+
+
+def test_another_bound_of_ageing_counts_at_once():
+    policy = make("priority", SchedulerConfig())
+    policy.arrive(Job(number=0, level=9), 0)
+    for number in range(1, 6):
+        policy.arrive(Job(number=number, level=0), 10)
+
+    def served(now_ns):
+        job = policy.pick(now_ns)
+        policy.leave(job, now_ns, done=True)
+        return job.number
+
+    assert served(10_000) == 1
+    policy.reconfigure(SchedulerConfig(ageing_ns=20_000))
+    assert served(10_001) == 2
+    policy.reconfigure(SchedulerConfig(ageing_ns=1_000))
+    assert served(10_002) == 0
+    policy.arrive(Job(number=9, level=9), 10_003)
+    policy.reconfigure(SchedulerConfig())
+    assert served(10**9) == 3

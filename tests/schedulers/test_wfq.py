@@ -148,3 +148,46 @@ def test_a_flow_that_is_moved_again_and_again_leaves_nothing_behind():
     assert 10 < longest <= 70
     # The flow that owes 100,000 goes behind the one that owes nothing.
     assert [policy.pick(0).flow for _ in range(2)] == ["b", "a"]
+
+
+# ---- other weights ------------------------------------------------------------------
+
+
+def test_new_weights_share_the_service_from_then_on():
+    """Gaps stay within the bounds of the old and the new weights together."""
+    old, new = {"a": 1.0, "b": 2.0, "c": 4.0}, {"a": 4.0, "b": 1.0, "c": 1.0}
+    policy = Wfq(SchedulerConfig(weights=old))
+    backlog(policy, "abc", 3_000)
+    before = serve(policy, 700, lambda job: 100)
+    for flow, share in (("a", 1), ("b", 2), ("c", 4)):
+        assert abs(before[flow] - 10_000 * share) <= 200
+    policy.reconfigure(SchedulerConfig(weights=new))
+    policy.check()
+    after = serve(policy, 600, lambda job: 100)
+    for i, j in ("ab", "ac", "bc"):
+        gap = abs(after[i] / new[i] - after[j] / new[j])
+        bounds = (2 * 100 * (1 / them[i] + 1 / them[j]) for them in (old, new))
+        assert gap <= sum(bounds), after
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_job_is_lost_when_weights_change_amid_turns(seed):
+    rng = random.Random(seed)
+    policy, now_ns, left, serving = Wfq(SchedulerConfig()), 0, set(), []
+    for number in range(2_000):
+        now_ns += 10
+        job = Job(number=number, request_class=rng.choice("abc"), flow=rng.choice("xy"))
+        left.add(number)
+        policy.arrive(job, now_ns)
+        if rng.random() < 0.1:
+            weights = {flow: rng.choice([0.01, 1.0, 1000.0]) for flow in "abc"}
+            policy.reconfigure(SchedulerConfig(weights=weights))
+        while len(serving) < 3 and (picked := policy.pick(now_ns)) is not None:
+            serving.append(picked)
+        ended = serving.pop(rng.randrange(len(serving)))
+        ended.attained_ns += rng.randrange(1, 1_000)
+        policy.ran(ended, ended.attained_ns, now_ns)
+        policy.leave(ended, now_ns, done=True)
+        left.discard(ended.number)
+        policy.check()
+    assert {it.number for it in (*policy.waiting(), *serving)} == left
