@@ -21,12 +21,14 @@ from broker.application import Application
 from broker.config import (
     DOORKEEPER_CLASS_LEVELS,
     DOORKEEPER_METRICS_PORT,
+    DOORKEEPER_PRIORITY_AGEING_MS,
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_READER,
     DOORKEEPER_RECORD_SAMPLES_MS,
     DOORKEEPER_SASL_TIMEOUT_MS,
     DOORKEEPER_SLICE_MS,
     DOORKEEPER_UPKEEP_MS,
+    DOORKEEPER_WFQ_WEIGHTS,
     NUM_IO_THREADS,
     SOCKET_REQUEST_MAX_BYTES,
     BrokerConfig,
@@ -63,7 +65,13 @@ from broker.requests.entitlement import entitlement_of
 from broker.requests.internal_tasks import InternalTasks
 from broker.requests.request import Request
 from broker.requests.timer import DeadlineTimer
-from broker.requests.topology import CONTROL_PLANE, Route, Topology, build
+from broker.requests.topology import (
+    CONTROL_PLANE,
+    Route,
+    Topology,
+    build,
+    scheduler_settings,
+)
 from planes import PlaneCore, Task
 from planes.clock import NowNs
 from planes.dispatcher import Dispatcher
@@ -71,6 +79,8 @@ from planes.upkeep import Upkeep
 
 logger = getLogger(__name__)
 
+# Settings of policies that can be altered.
+_OF_SCHEDULERS = (DOORKEEPER_WFQ_WEIGHTS.name, DOORKEEPER_PRIORITY_AGEING_MS.name)
 # A stop waits up to a second for requests in progress.
 _DRAIN_LOOK_S = 0.005
 _DRAIN_LOOKS = 200
@@ -103,7 +113,7 @@ class BrokerServer:
         application: Application,
         surroundings: BrokerEnvironment,
     ) -> None:
-        self._config = config = application.in_force(config)
+        self._config = self._in_force = config = application.in_force(config)
         self._application = application
         self._surroundings = surroundings
         self._now_ns = surroundings.now_ns
@@ -270,8 +280,13 @@ class BrokerServer:
             self.stop()
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Put the dynamic settings of seats and network into force."""
+        """Put the dynamic settings of seats, policies and network into force."""
         data = self.topology.planes[0]
+        before, self._in_force = self._in_force, config
+        if any(config.values[it] != before.values[it] for it in _OF_SCHEDULERS):
+            settings = scheduler_settings(config, self._surroundings.rng)
+            data.scheduler.reconfigure(settings)
+            self.laws.reconfigure(config)
         if config[NUM_IO_THREADS] != data.seats:
             self.dispatcher.resize(data, config[NUM_IO_THREADS])
         self.quotas.configure(

@@ -51,7 +51,9 @@ _NAMES: Final = """
     replica.alter.log.dirs.io.max.bytes.per.second
     transaction.partition.verification.enable unclean.leader.election.enable
 """
-_ALTERABLE: Final = frozenset(_NAMES.split())
+# Settings of policies, which Kafka does not have.
+_OF_SCHEDULERS: Final = ("doorkeeper.priority.ageing.ms", "doorkeeper.wfq.weights")
+_ALTERABLE: Final = frozenset((*_NAMES.split(), *_OF_SCHEDULERS))
 # Behind ``listener.name.NAME.``.
 _OF_A_LISTENER: Final = frozenset(
     {

@@ -141,7 +141,8 @@ DOORKEEPER_SLICE_MS: Final = integer(
 DOORKEEPER_PRIORITY_AGEING_MS: Final = integer(
     "doorkeeper.priority.ageing.ms",
     1000,
-    "A request that waited this long under priority goes first; 0 never.",
+    "A request that waited this long under priority goes first; 0 never. Altered while "
+    "the broker runs, it counts at once.",
     low=0,
 )
 DOORKEEPER_UPKEEP_MS: Final = integer(
@@ -167,7 +168,9 @@ DOORKEEPER_STARVATION_MS: Final = integer(
 DOORKEEPER_WFQ_WEIGHTS: Final = pairs(
     "doorkeeper.wfq.weights",
     {"control": 16, "replication": 4},
-    "Weights of flows under wfq, as flow:weight; a flow not named weighs 1.",
+    "Weights of flows under wfq, as flow:weight; a flow not named weighs 1. Altered "
+    "while the broker runs, they count at once; under other policies that share by "
+    "weight, from the next start.",
     low=1,
 )
 DOORKEEPER_SCHEDULER_OPTIONS: Final = measures(

@@ -130,10 +130,11 @@ def _control_listener(config: BrokerConfig) -> Listener | None:
     return _CONTROLLER
 
 
-def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Scheduler:
+def scheduler_settings(config: BrokerConfig, rng: random.Random) -> SchedulerConfig:
+    """Return the settings of the data plane's policy."""
     ageing_ms = config[DOORKEEPER_PRIORITY_AGEING_MS]
     weights = config[DOORKEEPER_WFQ_WEIGHTS]
-    settings = SchedulerConfig(
+    return SchedulerConfig(
         weights={request_class: float(each) for request_class, each in weights.items()},
         seats=config[NUM_IO_THREADS],
         ageing_ns=ageing_ms * 1_000_000 or None,
@@ -141,8 +142,11 @@ def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Sched
         options=config[DOORKEEPER_SCHEDULER_OPTIONS],
         rng=rng,
     )
+
+
+def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Scheduler:
     try:
-        return make(config[key], settings)
+        return make(config[key], scheduler_settings(config, rng))
     except BadSetting as error:
         options = DOORKEEPER_SCHEDULER_OPTIONS
         expected = f"a value that the policy can use; {error}"

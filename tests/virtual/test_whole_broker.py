@@ -1,11 +1,13 @@
 """Laws of the whole broker under every scheduler, exact because time is virtual."""
 
 import random
+from typing import ClassVar
 
 import pytest
 import trio
 
 from broker.config import BrokerConfig
+from schedulers import Fifo
 from tests.virtual.world import (
     LEADER_AND_ISR,
     MS,
@@ -216,6 +218,36 @@ def test_seats_are_altered_while_it_serves(scheduler):
             await world.ask(world.connect(), METADATA)
 
     in_world(scenario, {"doorkeeper.scheduler": scheduler})
+
+
+class Altered(Fifo):
+    """Remembers the settings that it has received while it served."""
+
+    received: ClassVar[list[tuple[dict[str, float], int]]] = []
+
+    def reconfigure(self, config):
+        self.received.append((dict(config.weights), config.ageing_ns))
+
+
+def test_settings_of_a_policy_are_altered_while_it_serves():
+    async def scenario(world):
+        (reconfigure,) = world.application.config_listeners
+        await world.ask(world.connect(), METADATA)
+        for configs in (
+            {"num.io.threads": "2"},
+            {"doorkeeper.wfq.weights": "produce:7", "num.io.threads": "2"},
+            {"doorkeeper.wfq.weights": "produce:7"},
+            {"doorkeeper.priority.ageing.ms": "3"},
+        ):
+            reconfigure(BrokerConfig.load(None, configs))
+        await world.ask(world.connect(), METADATA)
+
+    Altered.received.clear()
+    in_world(scenario, {"doorkeeper.scheduler": f"{__name__}:Altered"})
+    assert Altered.received == [
+        ({"produce": 7.0}, 1_000_000_000),
+        ({"control": 16.0, "replication": 4.0}, 3_000_000),
+    ]
 
 
 def test_altered_configs_are_in_force_after_a_restart():

@@ -25,20 +25,15 @@ class LawBook:
     def __init__(
         self, planes: Sequence[PlaneCore], config: BrokerConfig, now_ns: NowNs
     ) -> None:
-        weights = config[DOORKEEPER_WFQ_WEIGHTS]
-
-        def weight(job: Job) -> float:
-            return float(weights.get(job.request_class, 1))
-
-        tolerance = Tolerance(
-            patience_ns=config[DOORKEEPER_STARVATION_MS] * 1_000_000,
-            quantum_ns=config[DOORKEEPER_QUANTUM_US] * 1000,
-            weight=weight,
-        )
         self._now_ns = now_ns
         self.by_plane: dict[TaskPlane, Laws] = {
-            plane: Laws(plane, tolerance) for plane in planes
+            plane: Laws(plane, _tolerance(config)) for plane in planes
         }
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Judge by other weights."""
+        for laws in self.by_plane.values():
+            laws.reconfigure(_tolerance(config))
 
     def observe(self, request: Request) -> None:
         """Judge a request whose response has been sent."""
@@ -65,3 +60,16 @@ class LawBook:
                     labels={"plane": laws.plane.name, "law": law},
                     suffix="_total",
                 )
+
+
+def _tolerance(config: BrokerConfig) -> Tolerance:
+    weights = config[DOORKEEPER_WFQ_WEIGHTS]
+
+    def weight(job: Job) -> float:
+        return float(weights.get(job.request_class, 1))
+
+    return Tolerance(
+        patience_ns=config[DOORKEEPER_STARVATION_MS] * 1_000_000,
+        quantum_ns=config[DOORKEEPER_QUANTUM_US] * 1000,
+        weight=weight,
+    )

@@ -29,11 +29,14 @@ LATER = {
     "remote.log.manager.expiration.thread.pool.size",
     "remote.log.reader.threads",
 }
+# Settings of policies, as their descriptions say.
+OURS = {name for name, key in KEYS.items() if "Altered while the broker" in key.doc}
 
 
 def test_keys_that_kafka_alters_for_all_brokers_are_alterable_and_no_others() -> None:
     for_all = {name for name, mode in KAFKA.items() if mode == "cluster-wide"}
-    assert {n for n in KEYS if is_alterable(n)} == for_all | THROTTLES | LATER
+    assert {n for n in KEYS if is_alterable(n)} == for_all | THROTTLES | LATER | OURS
+    assert sorted(OURS) == ["doorkeeper.priority.ageing.ms", "doorkeeper.wfq.weights"]
 
 
 def test_keys_altered_for_one_broker_only_concern_listeners_and_security() -> None:
