@@ -1,4 +1,4 @@
-"""The changes that the console offers: topics, configs, offsets, leaders."""
+"""The changes that the console offers; those of topics, configs, offsets, leaders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.client.admin_changes import BROKER, DEFAULT, TOPIC
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.topic_partition import TopicPartition
-from doorkeeper.web_console import reassignment
+from doorkeeper.web_console import reassignment, scheduling
 from doorkeeper.web_console.change import (
     Action,
     Change,
@@ -352,5 +352,6 @@ ACTIONS: Final[Mapping[str, Action]] = MappingProxyType(
             _elect,
         ),
         **reassignment.ACTIONS,
+        **scheduling.ACTIONS,
     }
 )

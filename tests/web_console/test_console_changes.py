@@ -16,6 +16,8 @@ import trio
 from starlette.types import ASGIApp
 
 from broker.client.consumer.commits import OffsetAndMetadata
+from broker.config import DOORKEEPER_PRIORITY_AGEING_MS, DOORKEEPER_WFQ_WEIGHTS
+from broker.node.broker import Broker
 from broker.protocol.topic_partition import TopicPartition
 from doorkeeper.web_console.actions import ACTIONS
 from doorkeeper.web_console.pages import PAGES
@@ -330,6 +332,53 @@ def test_a_reassignment_is_cancelled() -> None:
     beside_three(scenario, replica_fetch_response_max_bytes="5000")
 
 
+# ---- schedulers ---------------------------------------------------------------------
+
+
+def has_weights(broker: Broker, weights: dict[str, int]) -> Callable[[], bool]:
+    return lambda: broker.config[DOORKEEPER_WFQ_WEIGHTS] == weights
+
+
+def test_weights_and_ageing_are_altered_of_one_broker_and_of_all() -> None:
+    async def scenario(members: Members, app: ASGIApp) -> None:
+        found = await changed(
+            app, "alter-scheduler", weights="control:9,produce:2", ageing="70"
+        )
+        words = ["--alter", "--entity-type", "brokers", "--entity-default"]
+        both = "doorkeeper.wfq.weights=[control:9,produce:2]"
+        both += ",doorkeeper.priority.ageing.ms=70"
+        assert arguments(found) == ["kafka-configs.sh", *words, "--add-config", both]
+        weights = ("control:16,replication:4", "control:9,produce:2", "at once")
+        assert [row for row in found.page.rows if len(row) == 5][1:] == [
+            row
+            for number in "012"
+            for row in (
+                [number, "doorkeeper.wfq.weights", *weights],
+                [number, "doorkeeper.priority.ageing.ms", "1000", "70", "next start"],
+            )
+        ]
+        given = {"control": 9, "produce": 2}
+        for number in range(3):
+            broker = members.broker(number)
+            await members.until(has_weights(broker, given))
+            assert broker.config[DOORKEEPER_PRIORITY_AGEING_MS] == 70
+        await changed(app, "alter-scheduler", id="1", weights="fetch:3")
+        await members.until(has_weights(members.broker(1), {"fetch": 3}))
+        assert members.broker(0).config[DOORKEEPER_WFQ_WEIGHTS] == given
+        rows = (await get(app, "/clusters/0/requests?id=1")).page.rows
+        assert ["doorkeeper.wfq.weights", "fetch:3", "broker, dynamic"] in rows
+
+    beside_three(scenario, doorkeeper_scheduler="wfq")
+
+
+async def test_a_scheduler_of_kafka_is_not_altered(autojump_clock: object) -> None:
+    async with console_of_fake(allow_changes=True) as (app, kafka):
+        kafka.own_configs = {}
+        found = await get(app, preview("alter-scheduler", {"ageing": "1"}))
+    assert found.status == 400
+    assert "no broker of Doorkeeper among them" in " ".join(found.page.words)
+
+
 # ---- questions, refusals and the log ------------------------------------------------
 
 # Values with which a change of the broker of a table can be previewed.
@@ -347,6 +396,7 @@ FILLED = {
     },
     "cancel-reassignment": {},
     "end-throttles": {"topics": "topic"},
+    "alter-scheduler": {"id": "0", "weights": "control:8,fetch:2", "ageing": "50"},
 }
 
 
@@ -536,6 +586,11 @@ async def test_a_change_that_is_not_answered_is_logged_as_unknown(
         ),
         ("cancel-reassignment", {"topic": "absent"}, "no reassignment is in progress"),
         ("end-throttles", {"topics": "absent"}, "no topic absent"),
+        ("alter-scheduler", {"id": "0"}, "nothing to set"),
+        ("alter-scheduler", {"id": "7", "ageing": "1"}, "is no broker that is alive"),
+        ("alter-scheduler", {"weights": "a:0"}, "doorkeeper.wfq.weights: found 'a:0'"),
+        ("alter-scheduler", {"weights": "<b>"}, "doorkeeper.wfq.weights: found '<b>'"),
+        ("alter-scheduler", {"ageing": "-1"}, "found '-1', expected a whole number"),
     ],
 )
 async def test_impossible_values_are_refused_in_a_sentence(
@@ -588,7 +643,7 @@ async def test_hostile_text_in_forms_previews_and_outcomes_changes_no_element(
 
         values = {
             key: value
-            if key in ("partitions", "count", "id", "kind", "to")
+            if key in ("partitions", "count", "id", "kind", "to", "weights", "ageing")
             else value + tail
             for key, value in FILLED[action].items()
         }
