@@ -69,6 +69,9 @@ class Tools:
         self.stop_broker = broker.stop
         self._programs = programs
         self._data = data
+        is_old = programs.version < "4"
+        # Kafka 4.4 warns of the former name.
+        self.formatter_option = "--property" if is_old else "--formatter-property"
 
     def run(self, program: str, *arguments: str, stdin: str = "") -> Ran:
         """Run a program that is told where the broker is, however it ends."""

@@ -25,8 +25,7 @@ from spark_analysis.recordings.java import NoJava, java_home
 
 __all__ = ["NEWEST", "VERSIONS", "KafkaPrograms", "Ran"]
 
-# Newer than what the experiments run.
-NEWEST = "4.4.0"
+NEWEST = VERSIONS[-1]
 
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _SERVER = Path(__file__).with_name("ToolServer.java")
@@ -138,9 +137,14 @@ class KafkaPrograms:
                 self._server = ToolServer(
                     [*self._java_with_jars(), *_SERVER_ACCESS, str(_SERVER)]
                 )
-            return self._server.run(
-                class_of(program, self.version), arguments, stdin, seconds
-            )
+            try:
+                return self._server.run(
+                    class_of(program, self.version), arguments, stdin, seconds
+                )
+            except BaseException:
+                # Not this program's end, but that of all that follow.
+                self.close()
+                raise
         done = subprocess.run(
             self.command(program, *arguments),
             input=stdin,

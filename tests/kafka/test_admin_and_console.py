@@ -23,7 +23,7 @@ from broker.client.network_client import connect_tcp
 from broker.protocol.topic_partition import TopicPartition
 from tests.client.interoperation import compare_admins, write_with_ours
 from tests.kafka.apache_kafka import ApacheKafka
-from tests.kafka.java_tools import NEWEST, VERSIONS, KafkaPrograms
+from tests.kafka.java_tools import VERSIONS, KafkaPrograms
 from tests.web_console.asgi_client import carry_out, get
 from tests.web_console.consoles import console_of
 
@@ -37,7 +37,7 @@ class Kafka(NamedTuple):
     programs: KafkaPrograms
 
 
-@pytest.fixture(scope="module", params=(*VERSIONS, NEWEST))
+@pytest.fixture(scope="module", params=VERSIONS)
 def kafka(
     request: pytest.FixtureRequest,
     programs_of: Callable[[str], KafkaPrograms],

@@ -1,4 +1,4 @@
-"""Groups and their offsets by Kafka's own tools, 3.9 and 4.1, against our broker."""
+"""Groups and their offsets by Kafka's own tools, 3.9 and 4.4, against our broker."""
 
 from __future__ import annotations
 

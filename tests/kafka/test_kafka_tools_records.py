@@ -1,4 +1,4 @@
-"""Records by Kafka's own tools, 3.9 and 4.1, against our broker."""
+"""Records by Kafka's own tools, 3.9 and 4.4, against our broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_console_producer_and_consumer_in_every_codec(tools: Tools) -> None:
     told = tools(
         *("kafka-console-consumer", "--topic", "codecs", "--from-beginning"),
         *("--max-messages", str(len(sent)), "--timeout-ms", "20000"),
-        *(word for each in shown for word in ("--property", each)),
+        *(word for each in shown for word in (tools.formatter_option, each)),
     )
     assert told.lines == [
         f"Partition:0\tOffset:{offset}\t{line}" for offset, line in enumerate(sent)
@@ -165,7 +165,7 @@ def test_kafka_dump_log_decodes_our_offsets_and_producers(own_broker: Tools) -> 
     ).out
     for word in ("reader", "read", "offset", "protocol"):
         assert word in told
-    # Kafka 3.9 prints a decoder of its own, 4.1 the records as JSON.
+    # Kafka 3.9 prints a decoder of its own, 4.4 the records as JSON.
     assert re.search(r"offset_commit::.*partition=0|\"partition\":0", told)
     (snapshot,) = tools.files("read-0/*.snapshot")
     told = tools.offline("kafka-dump-log", "--files", str(snapshot)).out

@@ -1,4 +1,4 @@
-"""Kafka's own tools, 3.9 and 4.1, over mutual TLS, with stores in both formats."""
+"""Kafka's own tools, 3.9 and 4.4, over mutual TLS, with stores in both formats."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.kafka.java_tools import KafkaPrograms
 
 pytestmark = pytest.mark.kafka
 
+CONFIG = "command-config"
 PASSWORD = "open sesame"
 
 
@@ -48,13 +49,17 @@ def test_console_producer_and_consumer(
     lines = [f"line {number} äöü" for number in range(100)]
     with broker(config=listener) as running:
         running.create_topic("secured")
+        is_old = programs.version < "4"
+        # Kafka 4.4 warns of the former names.
+        names = ("producer.config", "consumer.config") if is_old else 2 * (CONFIG,)
+        for_producer, for_consumer = ((f"--{name}", str(client)) for name in names)
         where = ("--bootstrap-server", running.bootstrap_servers, "--topic", "secured")
         programs.succeed(
-            *("kafka-console-producer", *where, "--producer.config", str(client)),
+            *("kafka-console-producer", *where, *for_producer),
             stdin="".join(f"{line}\n" for line in lines),
         )
         told = programs.succeed(
-            *("kafka-console-consumer", *where, "--consumer.config", str(client)),
+            *("kafka-console-consumer", *where, *for_consumer),
             *("--from-beginning", "--max-messages", "100", "--timeout-ms", "20000"),
         )
     assert told.lines == lines

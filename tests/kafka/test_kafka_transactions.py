@@ -34,7 +34,7 @@ from broker.transactions.transaction_records import (
 from broker.transactions.transaction_state import IDLE, TransactionState
 from tests.broker.log.test_transactions import committed
 from tests.kafka.apache_kafka import ApacheKafka
-from tests.kafka.java_tools import NEWEST, VERSIONS, KafkaPrograms
+from tests.kafka.java_tools import VERSIONS, KafkaPrograms
 
 pytestmark = pytest.mark.kafka
 
@@ -46,7 +46,7 @@ NOW_MS = 1_800_000_000_000
 Row = tuple[int, bytes | None, bytes | None]
 
 
-@pytest.fixture(scope="module", params=[*VERSIONS, NEWEST])
+@pytest.fixture(scope="module", params=VERSIONS)
 def kafka_wrote(
     request: pytest.FixtureRequest,
     programs_of: Callable[[str], KafkaPrograms],

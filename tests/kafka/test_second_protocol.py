@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 
 from broker.protocol.api_keys import ApiKey
 from tests.kafka.conftest import Tools
-from tests.kafka.java_tools import NEWEST, VERSIONS, KafkaPrograms, Ran
+from tests.kafka.java_tools import NEWEST, KafkaPrograms, Ran
 from tests.kafka.peer import Peer
 from tests.live.broker_process import BrokerProcess
 
@@ -64,12 +64,10 @@ def committed(tools: Tools, count: int) -> int:
     return found
 
 
-@pytest.fixture(params=[VERSIONS[1], NEWEST])
-def programs_of_4(
-    request: pytest.FixtureRequest, programs_of: Callable[[str], KafkaPrograms]
-) -> KafkaPrograms:
+@pytest.fixture
+def programs_of_4(programs_of: Callable[[str], KafkaPrograms]) -> KafkaPrograms:
     """Programs whose producers know the second protocol."""
-    return programs_of(request.param)
+    return programs_of(NEWEST)
 
 
 @pytest.fixture
@@ -126,7 +124,7 @@ def test_kafka_reads_the_records_of_the_second_protocol(
     programs_of: Callable[[str], KafkaPrograms], broker: BrokerProcess, tmp_path: Path
 ) -> None:
     # Kafka 4.4 has this tool under another name.
-    tools = Tools(programs_of(VERSIONS[1]), broker, tmp_path / "data")
+    tools = Tools(programs_of(NEWEST), broker, tmp_path / "data")
     tools.create("t", 3)
     produce(tools, "tx")
     last = epoch(broker.port, "tx")

@@ -13,7 +13,7 @@ from pathlib import Path
 from experiments.processes.java import NoJava
 from experiments.processes.java import java as find_java
 
-VERSIONS = ("3.9.1", "4.1.1")
+VERSIONS = ("3.9.1", "4.4.0")
 JARS = Path(__file__).parents[3] / ".tools"
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 
@@ -26,7 +26,7 @@ _CLASSES: dict[str, str | tuple[str, str]] = {
     ),
     "kafka-cluster": ("kafka.tools.ClusterTool", _TOOLS + "ClusterTool"),
     "kafka-acls": ("kafka.admin.AclCommand", _TOOLS + "AclCommand"),
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": ("kafka.admin.ConfigCommand", _TOOLS + "ConfigCommand"),
     "kafka-console-consumer": _TOOLS + "consumer.ConsoleConsumer",
     "kafka-console-producer": (
         "kafka.tools.ConsoleProducer",
@@ -35,7 +35,7 @@ _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-consumer-groups": _TOOLS + "consumer.group.ConsumerGroupCommand",
     "kafka-consumer-perf-test": _TOOLS + "ConsumerPerformance",
     "kafka-delete-records": _TOOLS + "DeleteRecordsCommand",
-    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-dump-log": ("kafka.tools.DumpLogSegments", _TOOLS + "DumpLogSegments"),
     "kafka-features": _TOOLS + "FeatureCommand",
     "kafka-get-offsets": _TOOLS + "GetOffsetShell",
     "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
@@ -75,8 +75,6 @@ def java() -> Path:
 
 def class_of(program: str, version: str) -> str:
     """Return the class that the shell script ``program`` of a version starts."""
-    if program == "kafka-configs" and version >= "4.4":
-        return _TOOLS + "ConfigCommand"
     known = _CLASSES[program]
     return known[version >= "4"] if isinstance(known, tuple) else known
 

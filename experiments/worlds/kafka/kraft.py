@@ -1,4 +1,4 @@
-"""The world of Apache Kafka 4.1: no ZooKeeper, and no requests of a controller.
+"""The world of Apache Kafka 4.4: no ZooKeeper, and no requests of a controller.
 
 Brokers of Kafka 4 take the content of LeaderAndIsr from the log of their controllers,
 and close a connection that sends it. Of the same trace the controller's requests
