@@ -130,16 +130,14 @@ def in_words(error: OSError) -> str:
     return f"{words}{_limit_on_files(error)}"
 
 
-def _limit_on_files(error: BaseException) -> str:
-    """Return the limit that a fault, or its cause, has met; empty if none."""
-    fault: BaseException | None = error
-    while fault is not None:
-        if isinstance(fault, OSError) and fault.errno == errno.EMFILE:
-            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-            return f"; this process may open {most} files and sockets (ulimit -n)"
-        if isinstance(fault, OSError) and fault.errno == errno.ENFILE:
-            return "; all processes together have opened fs.file-max files (sysctl)"
-        fault = fault.__cause__
+def _limit_on_files(error: Exception) -> str:
+    """Return the limit that a fault has met, which its words name; empty if none."""
+    words = str(error)
+    if os.strerror(errno.EMFILE) in words:
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return f"; this process may open {most} files and sockets (ulimit -n)"
+    if os.strerror(errno.ENFILE) in words:
+        return "; all processes together have opened fs.file-max files (sysctl)"
     return ""
 
 
