@@ -112,7 +112,9 @@ class KafkaApis:
         if request.is_denied:
             return self._denied(api, request)
         handle_at_once = api.handle_at_once
-        if handle_at_once is not None and not self._quotas.is_active:
+        # Quotas are counted by `handle`, which no version fits that is not served.
+        is_counted = self._quotas.is_active and request.api_version in api.served
+        if handle_at_once is not None and not is_counted:
             try:
                 response = handle_at_once(request, self.broker)
             except Exception as error:  # whatever it is, it is this request's alone

@@ -314,8 +314,14 @@ def test_a_coordinator_that_cannot_be_reached_is_not_available() -> None:
 # ---- ApiVersions ----
 
 
-def test_a_version_above_ours_is_answered_in_version_0() -> None:
+@pytest.mark.parametrize("with_quotas", [False, True])
+def test_a_version_above_ours_is_answered_in_version_0(with_quotas: bool) -> None:
+    """Clients of Kafka 4.4 begin with version 5; with quotas they found no broker."""
     world = World()
+    if with_quotas:
+        quota = {"producer_byte_rate": "1024"}
+        world.broker.client_quotas.put("users/quota%2Fuser", quota)
+        assert world.broker.client_quotas.is_active
     header = bytes([0, 18, 0, 99, 0, 0, 0, 7, 0, 0, 0])
     call = world.start_frame(header)
     # Size, correlation id, error 35, one entry: key 18, versions 0 to 4.
