@@ -306,7 +306,7 @@ def test_an_arm_that_kafka_cannot_have_is_refused(
 
 def test_kafka_4_has_one_plane() -> None:
     experiment = parse(tomllib.loads(CONFIG))
-    with pytest.raises(WorldError, match=r"4\.1\.1 has fifo, priority, wfq, and"):
+    with pytest.raises(WorldError, match=r"4\.4\.0 has fifo, priority, wfq, and"):
         settings_of(experiment, experiment.arm("planes"), KRaftMode())
 
 

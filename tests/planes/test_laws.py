@@ -272,7 +272,7 @@ def test_fairness_is_judged_by_new_weights_once_the_plane_was_empty():
     even = SchedulerConfig(weights={"a": 1.0, "b": 1.0}, quantum_ns=QUANTUM_NS)
 
     def window(start_ns):
-        """Let b wait through a window in which a gets a hundred quanta."""
+        """A window in which a gets a hundred quanta, and b waits."""
         assert plane.offer(waiting("b"), start_ns)
         for number in range(100):
             served = task(number, start_ns, start_ns, attained_ns=QUANTUM_NS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -266,8 +267,13 @@ def test_two_points_are_predicted_and_judged_by_the_program(
     tmp_path: Path,
     spark: SparkSession,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The model stands for the machine: it predicts its own other traces."""
+    # The program's own session would end that of all tests.
+    monkeypatch.setattr(
+        out_of_sample, "spark_session", lambda *_, **__: nullcontext(spark)
+    )
     shipped = ROOT / "experiments/configs/out-of-sample.toml"
     file, config = tmp_path / "predictions/made.json", tmp_path / "small.toml"
     text, points = shipped.read_text().split("[[sweep.points]]", 1)

@@ -68,6 +68,14 @@ SHUT_OUT: Final = {
     "max.connections.per.ip.overrides",
     "socket.request.max.bytes",
 }
+# Bounds that other keys set, as wide as they can be.
+WIDE: Final = {
+    f"group.consumer.{each}.ms": {
+        f"group.consumer.min.{each}.ms": "1",
+        f"group.consumer.max.{each}.ms": str(2**31 - 1),
+    }
+    for each in ("heartbeat.interval", "session.timeout")
+}
 REFUSALS: Final = {
     # Without a key nothing is compacted.
     "log.cleanup.policy": ErrorCode.invalid_record,
@@ -112,7 +120,7 @@ class Subject:
 
     def __init__(self, name: str, settings: dict[str, str]) -> None:
         self.name = name
-        self.settings = {**SETTINGS, **settings}
+        self.settings = {**SETTINGS, **WIDE.get(name, {}), **settings}
         self.storage = MemoryStorage()
         self.kept: list[bytes] = []
 

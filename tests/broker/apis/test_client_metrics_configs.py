@@ -101,7 +101,9 @@ def test_subscriptions_are_listed_by_either_version(world: World) -> None:
     assert replace(world, METRICS, "a/b", interval_ms="5000") is NONE
     assert alter(world, 32, "g", ("consumer.session.timeout.ms", SET, "50000")) is NONE
     assert listed(world, METRICS) == {(METRICS, "a/b")}
-    assert listed(world) == {(METRICS, "a/b"), (32, "g"), (4, "0")}
+    # Beside them the broker itself, and its loggers.
+    own = {(4, "0"), (8, "0")}
+    assert listed(world) == {(METRICS, "a/b"), (32, "g"), *own}
     older = world.send(ApiKey.LIST_CONFIG_RESOURCES, 0)
     assert [row.resource_name for row in older.config_resources] == ["a/b"]
     assert alter(world, METRICS, "a/b", ("interval.ms", DELETE, None)) is NONE

@@ -36,7 +36,6 @@ T = ("t", 0)
 def counted() -> Iterator[list[int]]:
     """Count calls of Python functions, without finalizers of what others left."""
     count = [0]
-    gc.collect()
     gc.disable()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
