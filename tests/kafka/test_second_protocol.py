@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kafka
 
 COUNT = 2000
 # Numbers of states in the log.
-EMPTY, PREPARE_COMMIT, COMMITTED = 0, 2, 4
+EMPTY, PREPARE_COMMIT, COMMITTED = "Empty", "PrepareCommit", "CompleteCommit"
 
 
 def produce(tools: Tools, name: str) -> None:
@@ -123,7 +123,6 @@ def test_java_producers_follow_the_finalized_level(
 def test_kafka_reads_the_records_of_the_second_protocol(
     programs_of: Callable[[str], KafkaPrograms], broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    # Kafka 4.4 has this tool under another name.
     tools = Tools(programs_of(NEWEST), broker, tmp_path / "data")
     tools.create("t", 3)
     produce(tools, "tx")
