@@ -24,7 +24,7 @@ _INTERVAL: Final = "interval.ms"
 _MATCH: Final = "match"
 _INTERVAL_MIN_MS: Final = 100
 _INTERVAL_MAX_MS: Final = 3_600_000
-# What a client can be chosen by.
+# Properties by which clients are chosen.
 _SELECTORS: Final = frozenset(
     {
         "client_id",

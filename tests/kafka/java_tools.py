@@ -141,7 +141,7 @@ class KafkaPrograms:
                 return self._server.run(
                     class_of(program, self.version), arguments, stdin, seconds
                 )
-            except BaseException:
+            except (AssertionError, OSError):
                 # Not this program's end, but that of all that follow.
                 self.close()
                 raise

@@ -214,8 +214,9 @@ def test_a_console_shows_the_requests_of_all_brokers_and_ends_with_them() -> Non
 
 def test_an_end_of_the_console_is_reported_and_the_brokers_go_on() -> None:
     with cluster("--brokers", "1", "--set", "doorkeeper.console.port=0") as running:
+        assert running.process.stdout is not None
         assert running.process.stderr is not None
-        running.process.stdout.readline()  # type: ignore[union-attr]  # it is a pipe
+        running.process.stdout.readline()
         (console,) = running.children("console")
         console.kill()
         assert running.process.stderr.readline() == "console ended with status -9\n"
