@@ -99,6 +99,9 @@ class Application(Protocol):
     def upkeep(self, now_ns: int) -> None:
         """Do a small step of deferrable work that belongs to no request."""
 
+    def info(self) -> Samples:
+        """Return the metric that names the broker."""
+
     def metrics(self) -> Samples:
         """Return metrics beyond those of the request path."""
 

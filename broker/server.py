@@ -52,8 +52,14 @@ from broker.observation.cpu_accounts import Accounts
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.observation.metrics.acceptors import AcceptorMetrics
-from broker.observation.metrics.collector import Collector, Sources
-from broker.observation.metrics.endpoint import open_port, serve_metrics
+from broker.observation.metrics.collector import Collector, MoreMetrics, Sources
+from broker.observation.metrics.endpoint import (
+    ALL,
+    OF_REQUESTS,
+    Collect,
+    open_port,
+    serve_metrics,
+)
 from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.observation.recording.law_book import LawBook
 from broker.observation.recording.recording import Recorder
@@ -378,6 +384,24 @@ class BrokerServer:
             {route.listener.name: route.plane.name for route in self.topology.routes},
             self._now_ns,
         )
+        info = self._application.info
+        collectors = {
+            ALL: self._scrape(
+                info,
+                acceptors.collect,
+                self.laws.metrics,
+                self.accounts.metrics,
+                self._application.metrics,
+                self.supervisor.metrics,
+            ),
+            OF_REQUESTS: self._scrape(info),
+        }
+        self.metrics_port = await nursery.start(
+            serve_metrics, self._metrics, collectors, self.supervisor
+        )
+
+    def _scrape(self, *more: MoreMetrics) -> Collect:
+        """Return a function that reads the metrics of requests and ``more``."""
         collector = Collector(
             Sources(
                 requests=self.request_metrics,
@@ -385,13 +409,7 @@ class BrokerServer:
                 processors=self.processors,
                 pool=self.pool,
                 now_ns=self._now_ns,
-                more=(
-                    acceptors.collect,
-                    self.laws.metrics,
-                    self.accounts.metrics,
-                    self._application.metrics,
-                    self.supervisor.metrics,
-                ),
+                more=more,
             )
         )
 
@@ -409,9 +427,7 @@ class BrokerServer:
                         ended = True
                 yield piece
 
-        self.metrics_port = await nursery.start(
-            serve_metrics, self._metrics, scrape, self.supervisor
-        )
+        return scrape
 
     def _start_sampler(self, nursery: trio.Nursery) -> None:
         recorder = self._surroundings.recorder

@@ -191,18 +191,21 @@ class KafkaApis:
         """Do one step of log upkeep."""
         self.broker.upkeep_duty.run(now_ns)
 
-    def metrics(self) -> Iterator[Metric | None]:
-        """Iterate over the metrics of the broker behind the handlers."""
-        replicas = self.broker.replicas
+    def info(self) -> Iterator[Metric]:
+        """Iterate over the one metric that names the cluster and the broker."""
         yield Metric(
             name="doorkeeper_broker_info",
             kind="gauge",
             value=1,
             labels={
                 "cluster_id": self.broker.cluster_id or "",
-                "broker_id": str(replicas.local_id),
+                "broker_id": str(self.broker.replicas.local_id),
             },
         )
+
+    def metrics(self) -> Iterator[Metric | None]:
+        """Iterate over the metrics of the broker behind the handlers."""
+        replicas = self.broker.replicas
         yield from purgatory_metrics(replicas.purgatories)
         yield from replica_metrics(replicas)
         yield from quota_metrics(self.broker.quotas)

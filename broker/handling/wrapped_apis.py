@@ -32,6 +32,7 @@ class WrappedApis(ABC):
         self.expire = wrapped.expire
         self.next_upkeep_ns = wrapped.next_upkeep_ns
         self.upkeep = wrapped.upkeep
+        self.info = wrapped.info
         self.metrics = wrapped.metrics
         self.close = wrapped.close
 

@@ -24,7 +24,7 @@ _ANSWER_BYTES_MAX: Final = 4 << 20
 # Larger values have no meaning as times or counts, and would break a page's columns.
 _VALUE_MAX: Final = 1e15
 _REQUEST: Final = (
-    b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    b"GET /metrics/requests HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 )
 _LABEL: Final = r'[a-zA-Z_]\w*="[^"\\]*(?:\\.[^"\\]*)*"'
 _SAMPLE: Final = re.compile(

@@ -90,6 +90,9 @@ class Handlers:
     def upkeep(self, now_ns):
         raise AssertionError("nothing is to be kept up")
 
+    def info(self):
+        return ()
+
     def metrics(self):
         return ()
 

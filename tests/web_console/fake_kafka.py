@@ -146,6 +146,11 @@ class FakeKafka:
         self.is_reachable = True
         # A partition moves.
         self.is_moving = True
+        self.groups = [text("group")]
+        # Topics whose first partition each group has committed.
+        self.committed = 1
+        # The error of every end offset.
+        self.offsets_error = NONE
         # Configs of the broker that Kafka's do not have.
         self.own_configs: dict[str, str | None] = {
             "doorkeeper.scheduler": text("scheduler"),
@@ -187,7 +192,8 @@ class FakeKafka:
                 await stream.send_all(self._answer(frame))
 
     async def _send_metrics(self, stream: Any) -> None:
-        assert (await stream.receive_some()).startswith(b"GET /metrics HTTP/1.1\r\n")
+        request = await stream.receive_some()
+        assert request.startswith(b"GET /metrics/requests HTTP/1.1\r\n")
         await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n" + self.metrics.encode())
         await stream.aclose()
 
@@ -231,6 +237,7 @@ class FakeKafka:
         topics = [
             MetadataResponseTopic(error_code=NONE, name=it, partitions=partitions)
             for it in self.topics
+            if request.topics is None or it in {asked.name for asked in request.topics}
         ]
         broker = MetadataResponseBroker(
             node_id=0, host=self._text("host"), port=1, rack=self._text("rack")
@@ -311,13 +318,16 @@ class FakeKafka:
         return DescribeLogDirsResponse(results=[directory])
 
     def _list_groups(self, request: Any) -> Any:
-        group = ListedGroup(
-            group_id=self._text("group"),
-            protocol_type="consumer",
-            group_state=self._text("state"),
-            group_type=self._text("type"),
-        )
-        return ListGroupsResponse(error_code=NONE, groups=[group])
+        groups = [
+            ListedGroup(
+                group_id=it,
+                protocol_type="consumer",
+                group_state=self._text("state"),
+                group_type=self._text("type"),
+            )
+            for it in self.groups
+        ]
+        return ListGroupsResponse(error_code=NONE, groups=groups)
 
     def _describe_groups(self, request: Any) -> Any:
         def member(name: str, assigned: bytes) -> DescribedGroupMember:
@@ -345,8 +355,11 @@ class FakeKafka:
         row = OffsetFetchResponsePartition(
             partition_index=0, committed_offset=3, metadata=None, error_code=NONE
         )
-        topic = OffsetFetchResponseTopic(name=self.topics[0], partitions=[row])
-        return OffsetFetchResponse(topics=[topic])
+        topics = [
+            OffsetFetchResponseTopic(name=it, partitions=[row])
+            for it in self.topics[: self.committed]
+        ]
+        return OffsetFetchResponse(topics=topics)
 
     def _list_offsets(self, request: Any) -> Any:
         topics = [
@@ -355,7 +368,7 @@ class FakeKafka:
                 partitions=[
                     ListOffsetsPartitionResponse(
                         partition_index=it.partition_index,
-                        error_code=NONE,
+                        error_code=self.offsets_error,
                         offset=0 if it.timestamp == -2 else END,
                     )
                     for it in topic.partitions

@@ -3,13 +3,16 @@
 As little HTTP as a scraper needs: GET of ``/metrics``, one request per connection,
 a bounded head, a time limit. Prometheus' own client library is not used, because the
 format is three kinds of lines.
+
+``/metrics/requests`` has the metrics of requests and planes only, for a console: those
+of ten thousand partitions are megabytes.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import trio
 
@@ -22,6 +25,11 @@ _HOST: Final = "127.0.0.1"
 _HEAD_BYTES_MAX: Final = 8192
 _TIMEOUT_S: Final = 10
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+ALL: Final = "/metrics"
+OF_REQUESTS: Final = "/metrics/requests"
+
+# Returns the samples in pieces, between which others are let run.
+Collect: TypeAlias = Callable[[], Iterable[Sequence[Metric]]]
 
 
 class Exposition:
@@ -56,14 +64,14 @@ def open_port(port: int) -> socket.socket:
 
 async def serve_metrics(
     listening: socket.socket,
-    collect: Callable[[], Iterable[Sequence[Metric]]],
+    collectors: Mapping[str, Collect],
     supervisor: Supervisor,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer this machine's scrapes until cancelled; report the port first.
 
-    ``collect`` gives the samples in pieces, between which others are let run.
+    ``collectors`` are the sources of the samples by path.
     """
     listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listening))]
     port = listeners[0].socket.getsockname()[1]
@@ -71,7 +79,7 @@ async def serve_metrics(
     async def answer(stream: trio.SocketStream) -> None:
         with supervisor.contained("scrape"), trio.move_on_after(_TIMEOUT_S):
             try:
-                await _answer(stream, collect)
+                await _answer(stream, collectors)
             except trio.BrokenResourceError:
                 # The scraper has gone, so there is no receiver.
                 return
@@ -89,9 +97,7 @@ async def serve_metrics(
     await supervisor.keep("metrics endpoint", serve)
 
 
-async def _answer(
-    stream: trio.SocketStream, collect: Callable[[], Iterable[Sequence[Metric]]]
-) -> None:
+async def _answer(stream: trio.SocketStream, collectors: Mapping[str, Collect]) -> None:
     head = b""
     while b"\r\n\r\n" not in head:
         chunk = await stream.receive_some(_HEAD_BYTES_MAX)
@@ -100,10 +106,11 @@ async def _answer(
             return
     method, _, rest = head.partition(b" ")
     path = rest.partition(b" ")[0].partition(b"?")[0]
+    collect = collectors.get(path.decode("latin-1"))
     if method != b"GET":
         status, body = "405 Method Not Allowed", "only GET\n"
-    elif path != b"/metrics":
-        status, body = "404 Not Found", "the metrics are at /metrics\n"
+    elif collect is None:
+        status, body = "404 Not Found", f"the metrics are at {ALL}\n"
     else:
         made = Exposition()
         for piece in collect():

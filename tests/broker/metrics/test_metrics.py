@@ -7,7 +7,12 @@ from broker.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from broker.observation.metric import Metric
 from broker.observation.metrics.acceptors import AcceptorMetrics
 from broker.observation.metrics.collector import Collector, Sources
-from broker.observation.metrics.endpoint import open_port, serve_metrics
+from broker.observation.metrics.endpoint import (
+    ALL,
+    OF_REQUESTS,
+    open_port,
+    serve_metrics,
+)
 from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.observation.supervisor import Supervisor
@@ -223,7 +228,8 @@ async def test_metrics_are_served_over_http(nursery):
     def collect():
         return [[Metric(name="up", kind="gauge", value=1)]]
 
-    port = await nursery.start(serve_metrics, open_port(0), collect, Supervisor())
+    collectors = {ALL: collect, OF_REQUESTS: list}
+    port = await nursery.start(serve_metrics, open_port(0), collectors, Supervisor())
 
     async def ask(head):
         stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -243,6 +249,7 @@ async def test_metrics_are_served_over_http(nursery):
     # This one, and at least those of the server and of the test.
     assert found.pop(("doorkeeper_trio_tasks",)) >= 3
     assert found == {("up",): 1}
+    assert "\nup " not in await ask(b"GET /metrics/requests HTTP/1.1\r\n\r\n")
     assert "404" in await ask(b"GET / HTTP/1.1\r\n\r\n")
     assert "405" in await ask(b"POST /metrics HTTP/1.1\r\n\r\n")
     assert await ask(b"x" * 9000) == ""
