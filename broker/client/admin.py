@@ -22,7 +22,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from broker.client.admin_changes import BROKER, AdminChanges
 from broker.client.admin_routing import BrokerDescription
@@ -69,7 +69,11 @@ from broker.protocol.messages.list_offsets import (
 from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 from broker.protocol.topic_partition import TopicPartition
 
@@ -77,6 +81,9 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 _QUORUM: Final = "__cluster_metadata"
 _NO_OFFSET: Final = -1
+CommittedOffset: TypeAlias = (
+    OffsetFetchResponsePartition | OffsetFetchResponsePartitions
+)
 
 
 class ClusterDescription(NamedTuple):
@@ -267,17 +274,65 @@ class KafkaAdmin(AdminChanges):
 
     async def committed(
         self, coordinator_id: int, group: str
-    ) -> dict[TopicPartition, OffsetFetchResponsePartition]:
+    ) -> dict[TopicPartition, CommittedOffset]:
         """Return all offsets that a group has committed; each has an error code."""
-        request = OffsetFetchRequest(group_id=group, topics=None)
-        answer = await self._at(coordinator_id, request)
-        check(answer.error_code, group)
+        found = await self._committed(coordinator_id, [group])
+        if group not in found:
+            raise KafkaError(ErrorCode.unknown_server_error, "another group's offsets")
+        check(found[group].error_code, group)
+        return found[group].offsets
+
+    async def committed_by_group(
+        self, coordinator_id: int, groups: Sequence[str]
+    ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """Return the same for one or more groups; those with an error are left out.
+
+        One request, or one for each group to brokers before Kafka 3.0.
+        """
+        found = await self._committed(coordinator_id, groups)
+        for it in groups:
+            if it not in found:
+                found |= await self._committed(coordinator_id, [it])
         return {
-            TopicPartition(topic.name, it.partition_index): it
-            for topic in answer.topics
-            for it in topic.partitions
-            if it.committed_offset != _NO_OFFSET
+            it: found[it].offsets
+            for it in groups
+            if it in found and found[it].error_code is ErrorCode.none
         }
+
+    async def _committed(
+        self, coordinator_id: int, groups: Sequence[str]
+    ) -> dict[str, _Committed]:
+        """Ask for the offsets of groups; before version 8 the first one is answered."""
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=it, topics=None) for it in groups],
+            group_id=groups[0],
+            topics=None,
+        )
+        answer = await self._at(coordinator_id, request)
+        if not answer.groups:
+            return {groups[0]: _Committed(answer.error_code, _offsets(answer.topics))}
+        return {
+            it.group_id: _Committed(it.error_code, _offsets(it.topics))
+            for it in answer.groups
+        }
+
+
+class _Committed(NamedTuple):
+    """The error of a group, or its offsets."""
+
+    error_code: ErrorCode
+    offsets: dict[TopicPartition, CommittedOffset]
+
+
+def _offsets(
+    topics: Iterable[OffsetFetchResponseTopic | OffsetFetchResponseTopics],
+) -> dict[TopicPartition, CommittedOffset]:
+    return {
+        TopicPartition(topic.name, it.partition_index): it
+        for topic in topics
+        for it in topic.partitions
+        if it.committed_offset != _NO_OFFSET
+    }
 
 
 def by_leader(

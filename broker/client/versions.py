@@ -54,6 +54,8 @@ SPOKEN_BETWEEN_BROKERS: Final[Versions] = MappingProxyType(
 SPOKEN_BY_ADMINS: Final[Versions] = MappingProxyType(
     {
         **SPOKEN,
+        # Several groups in a request from the eighth on.
+        ApiKey.OFFSET_FETCH: (1, 8),
         ApiKey.LIST_GROUPS: (0, 5),
         ApiKey.DESCRIBE_GROUPS: (0, 6),
         ApiKey.DESCRIBE_CONFIGS: (1, 4),

@@ -165,6 +165,9 @@ def test_groups_are_listed_by_coordinator_with_what_they_committed() -> None:
             found = await admin.committed(coordinator, "g")
             offsets = {it: row.committed_offset for it, row in found.items()}
             assert (offsets, found[ONE].metadata) == ({ONE: 3}, "note")
+            several = await admin.committed_by_group(coordinator, ["none", "g"])
+            assert several["g"] == found
+            assert not several.get("none")
 
     beside_three(ask)
 
