@@ -38,7 +38,7 @@ _NO_MEMBERS: Final = ("", "Empty", "Dead")
 
 
 async def _topic(view: ClusterView, name: str) -> MetadataResponseTopic:
-    found = (await view.topics()).get(name)
+    found = await view.topic(name)
     if found is None:
         raise Refused("there is no such topic")
     return found

@@ -200,6 +200,8 @@ class Console:
             form = Form(action.fields, given)
             values = form.values
             if is_asked or "preview" in given:
+                # No change is prepared from answers that are kept.
+                view.forget()
                 with trio.fail_after(LIMIT_S):
                     async with self._turns:
                         change = await action.prepare(view, form)

@@ -1,13 +1,23 @@
 """One cluster as the pages show it: answers of its brokers, combined.
 
-Answers about the whole cluster are kept for a moment and asked for by one page at a
+Answers about the whole cluster are kept for a while and asked for by one page at a
 time. The load on the cluster therefore depends neither on the number of open pages nor
-on how often they are read.
+on how often they are read. Nor does it depend on the size of the cluster: an answer of
+many rows is kept for longer, and the lag of many groups is sampled in small steps with
+rests between them. A page states the age of its answers. One topic or group is always
+read anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -17,9 +27,11 @@ import trio
 from broker.client.admin import (
     LATEST,
     ClusterDescription,
+    CommittedOffset,
     KafkaAdmin,
     by_leader,
 )
+from broker.client.failures import STALE_METADATA
 from broker.client.network_client import Connect, connect_tcp
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.list_groups import ListedGroup
@@ -32,14 +44,40 @@ _T = TypeVar("_T")
 # Ages at which answers are asked for anew. Brokers read every log's size for theirs.
 _KEPT_S: Final = 2.0
 _DISKS_KEPT_S: Final = 10.0
+# Time added by each row of an answer, so that large answers take no larger share of a
+# broker's time. No answer is kept for longer than `_KEPT_MAX_S`, though.
+_ROW_S: Final = 0.002_5
+_KEPT_MAX_S: Final = 60.0
+# Rest after the rows of a step of sampling: 10,000 partitions that two groups each
+# read take 20 s, and so less than a period.
+_SAMPLED_ROW_S: Final = 0.001
+_GROUPS_PER_STEP: Final = 5
+# A broker that does not preempt serves others between requests.
+_GROUPS_PER_REQUEST, _PARTITIONS_PER_REQUEST = 5, 200
+# Longer names do not fit into a request.
+_NAME_BYTES_MAX: Final = 32_767
+_NO_TOPIC: Final = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.invalid_topic_exception,
+    ErrorCode.topic_authorization_failed,
+)
 
 
 class Kept(Generic[_T]):
-    """An answer that is asked for anew when it is older than ``age_s``."""
+    """An answer that is asked for anew when it is older than ``age_s``.
 
-    def __init__(self, ask: Callable[[], Awaitable[_T]], age_s: float) -> None:
+    Each of its ``rows`` adds to that age.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[_T]],
+        age_s: float,
+        rows: Callable[[_T], int] = lambda _: 0,
+    ) -> None:
         self._ask = ask
         self._age_s = age_s
+        self._rows = rows
         self._found: tuple[float, _T] | None = None
         self._lock = trio.Lock()
 
@@ -50,10 +88,17 @@ class Kept(Generic[_T]):
     async def get(self) -> _T:
         """Return the answer; raises `KafkaError`."""
         async with self._lock:
-            now_s = trio.current_time()
-            if self._found is None or now_s - self._found[0] > self._age_s:
+            if self._found is None or self.age_s() > self._kept_s(self._found[1]):
+                now_s = trio.current_time()
                 self._found = (now_s, await self._ask())
             return self._found[1]
+
+    def age_s(self) -> float:
+        """Return the time since the answer was asked for, 0 without an answer."""
+        return 0.0 if self._found is None else trio.current_time() - self._found[0]
+
+    def _kept_s(self, found: _T) -> float:
+        return min(self._age_s + self._rows(found) * _ROW_S, _KEPT_MAX_S)
 
 
 class TopicSummary(NamedTuple):
@@ -103,6 +148,11 @@ class Disks:
     sizes: dict[str, dict[int, dict[int, int]]] = field(default_factory=dict)
     failed: Mapping[int, KafkaError] = field(default_factory=dict)
 
+    @property
+    def replicas(self) -> int:
+        """Return the number of replicas in all directories."""
+        return sum(it.replicas for it in self.directories)
+
     def of_topic(self, name: str) -> int:
         """Return the bytes of all replicas of a topic."""
         partitions = self.sizes.get(name, {}).values()
@@ -123,6 +173,13 @@ class Groups(NamedTuple):
     failed: Mapping[int, KafkaError]
 
 
+class Lags(NamedTuple):
+    """Lags by group; ``rows`` is the number of rows that brokers were asked for."""
+
+    by_group: Mapping[str, int | None]
+    rows: int
+
+
 class ClusterView:
     """Reads one cluster. Every method raises `KafkaError`.
 
@@ -137,9 +194,9 @@ class ClusterView:
         self._connect = connect
         self.history = LagHistory()
         self._cluster = Kept(admin.describe_cluster, _KEPT_S)
-        self._topics = Kept(self._ask_topics, _KEPT_S)
-        self._disks = Kept(self._ask_disks, _DISKS_KEPT_S)
-        self._groups = Kept(self._ask_groups, _KEPT_S)
+        self._topics = Kept(self._ask_topics, _KEPT_S, _partitions)
+        self._disks = Kept(self._ask_disks, _DISKS_KEPT_S, lambda it: it.replicas)
+        self._groups = Kept(self._ask_groups, _KEPT_S, lambda it: len(it.by_name))
         # By broker.
         self._requests: dict[int, Kept[BrokerRequests]] = {}
 
@@ -150,6 +207,15 @@ class ClusterView:
     async def topics(self) -> Mapping[str, MetadataResponseTopic]:
         """Return all topics, sorted by name."""
         return await self._topics.get()
+
+    async def topic(self, name: str) -> MetadataResponseTopic | None:
+        """Return a topic as it is now, None if there is none."""
+        if len(name.encode(errors="replace")) > _NAME_BYTES_MAX:
+            return None
+        for it in await self.admin.describe_topics([name]):
+            if it.name == name and it.error_code not in _NO_TOPIC:
+                return it
+        return None
 
     async def disks(self) -> Disks:
         """Return the log directories of all brokers."""
@@ -173,56 +239,78 @@ class ClusterView:
             self._requests[broker_id] = Kept(watch.read, _KEPT_S)
         return await self._requests[broker_id].get()
 
+    def ages_s(self) -> dict[str, int]:
+        """Return the ages of the answers about the whole cluster, by their subjects."""
+        return {
+            name: round(kept.age_s())
+            for name, kept in (
+                ("brokers", self._cluster),
+                ("topics", self._topics),
+                ("disks", self._disks),
+                ("groups", self._groups),
+            )
+        }
+
     def forget(self) -> None:
-        """Read everything anew, after a change."""
+        """Read everything anew, before and after a change."""
         for it in (self._cluster, self._topics, self._disks, self._groups):
             it.forget()
         for requests in self._requests.values():
             requests.forget()
 
     async def offsets(
-        self, partitions: Iterable[TopicPartition], timestamp: int
+        self,
+        partitions: Iterable[TopicPartition],
+        timestamp: int,
+        topics: Iterable[MetadataResponseTopic] | None = None,
     ) -> dict[TopicPartition, int]:
-        """Return offsets by timestamp; partitions without answer are left out."""
+        """Return offsets by timestamp; partitions without answer are left out.
+
+        ``topics`` are those of the partitions, if they were read anew.
+        """
         wanted = sorted(partitions)
-        known = await self.topics()
-        topics = [known[name] for name in {it.topic for it in wanted} if name in known]
+        if topics is None:
+            names = {it.topic for it in wanted}
+            topics = [it for name, it in (await self.topics()).items() if name in names]
         of_leader = by_leader(topics, wanted)
+        found: dict[TopicPartition, int] = {}
 
-        async def ask(leader_id: int) -> dict[TopicPartition, int]:
-            asked = of_leader[leader_id]
-            rows = await self.admin.list_offsets(leader_id, asked, timestamp)
-            return {
-                partition: row.offset
-                for partition, row in rows.items()
-                if row.error_code is ErrorCode.none
-            }
+        async def ask(leader_id: int) -> bool:
+            """Ask for some partitions after the other; return whether all are led."""
+            errors: set[ErrorCode] = set()
+            for asked in _pieces(of_leader[leader_id], _PARTITIONS_PER_REQUEST):
+                rows = await self.admin.list_offsets(leader_id, asked, timestamp)
+                errors |= {it.error_code for it in rows.values()}
+                found.update(
+                    (partition, row.offset)
+                    for partition, row in rows.items()
+                    if row.error_code is ErrorCode.none
+                )
+            return errors.isdisjoint(STALE_METADATA)
 
-        answers, _ = await each_of(of_leader, ask)
-        return {it: offset for rows in answers.values() for it, offset in rows.items()}
+        are_led, failed = await each_of(of_leader, ask)
+        if failed or not all(are_led.values()):
+            self._topics.forget()
+        return found
 
     async def committed(
         self, coordinator_id: int, group: str
     ) -> dict[TopicPartition, int]:
         """Return the offsets that a group has committed."""
-        rows = await self.admin.committed(coordinator_id, group)
-        return {
-            it: row.committed_offset
-            for it, row in rows.items()
-            if row.error_code is ErrorCode.none
-        }
+        return _known(await self.admin.committed(coordinator_id, group))
 
-    async def lags(self, names: Iterable[str]) -> dict[str, int | None]:
-        """Return the lag of listed groups, those without answer left out."""
+    async def lags(self, groups: Mapping[str, Group]) -> Lags:
+        """Return the lag of groups, those without answer left out."""
         by_broker: dict[int, list[str]] = {}
-        by_name = (await self.groups()).by_name
-        for name in names:
-            if name in by_name:
-                by_broker.setdefault(by_name[name].coordinator_id, []).append(name)
+        for name, group in groups.items():
+            by_broker.setdefault(group.coordinator_id, []).append(name)
 
         async def ask(broker_id: int) -> dict[str, dict[TopicPartition, int]]:
-            asked = by_broker[broker_id]
-            return {it: await self.committed(broker_id, it) for it in asked}
+            found: dict[str, dict[TopicPartition, int]] = {}
+            for asked in _pieces(by_broker[broker_id], _GROUPS_PER_REQUEST):
+                rows = await self.admin.committed_by_group(broker_id, asked)
+                found |= {name: _known(row) for name, row in rows.items()}
+            return found
 
         answers, _ = await each_of(by_broker, ask)
         committed = {
@@ -230,7 +318,10 @@ class ClusterView:
         }
         partitions = {it for row in committed.values() for it in row}
         ends = await self.offsets(partitions, LATEST)
-        return {name: total_lag(row, ends) for name, row in committed.items()}
+        return Lags(
+            {name: total_lag(row, ends) for name, row in committed.items()},
+            len(groups) + sum(map(len, committed.values())) + len(partitions),
+        )
 
     async def keep_history(self) -> None:
         """Record the lag of all groups again and again, until cancelled.
@@ -239,10 +330,22 @@ class ClusterView:
         """
         while True:
             began_s = trio.current_time()
-            with trio.move_on_after(PERIOD_S), suppress(KafkaError):
-                names = [*(await self.groups()).by_name][:GROUPS_MAX]
-                self.history.record(began_s, await self.lags(names))
+            with suppress(KafkaError):
+                groups = (await self.groups()).by_name
+                for names in _pieces([*groups][:GROUPS_MAX], _GROUPS_PER_STEP):
+                    rest_s = await self._sample({it: groups[it] for it in names})
+                    await trio.sleep(rest_s)
+            self.history.period_s = max(PERIOD_S, trio.current_time() - began_s)
             await trio.sleep_until(began_s + PERIOD_S)
+
+    async def _sample(self, groups: Mapping[str, Group]) -> float:
+        """Record the lag of some groups; return the time to rest."""
+        began_s = trio.current_time()
+        with trio.move_on_after(PERIOD_S):
+            lags = await self.lags(groups)
+            self.history.record(began_s, lags.by_group)
+            return lags.rows * _SAMPLED_ROW_S
+        return 0.0
 
     # ---- asking ---------------------------------------------------------------------
 
@@ -287,6 +390,25 @@ class ClusterView:
             for it in listed
         }
         return Groups(dict(sorted(found.items())), failed)
+
+
+def _partitions(topics: Mapping[str, MetadataResponseTopic]) -> int:
+    return sum(len(it.partitions) for it in topics.values())
+
+
+def _known(
+    rows: Mapping[TopicPartition, CommittedOffset],
+) -> dict[TopicPartition, int]:
+    return {
+        it: row.committed_offset
+        for it, row in rows.items()
+        if row.error_code is ErrorCode.none
+    }
+
+
+def _pieces(rows: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def total_lag(

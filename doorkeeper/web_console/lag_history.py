@@ -1,11 +1,13 @@
 """Lag of groups over time, in memory, and its line in a chart.
 
 A sample of every group is kept for `RETENTION_S`, and for `GROUPS_MAX` groups at most.
+A sample takes 16 bytes, so all of them take 3 MB at most.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -13,8 +15,8 @@ PERIOD_S: Final = 30.0
 RETENTION_S: Final = 10_800.0
 GROUPS_MAX: Final = 500
 WIDTH, HEIGHT = 600.0, 80.0
-# A line is interrupted where samples are further apart.
-_GAP_S: Final = 2.5 * PERIOD_S
+# Of a sample in eight bytes. Brokers may report any offsets, and lags are sums of them.
+_LAG_MAX: Final = 2**63 - 1
 
 
 class Sample(NamedTuple):
@@ -24,27 +26,38 @@ class Sample(NamedTuple):
     lag: int
 
 
+class _Samples(NamedTuple):
+    """Samples of a group, oldest first, as two columns."""
+
+    at_s: array[float]
+    lags: array[int]
+
+
 class LagHistory:
-    """The newest samples of each group."""
+    """The newest samples of each group; ``period_s`` is the time between two."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, deque[Sample]] = {}
+        self.period_s = PERIOD_S
+        self._samples: dict[str, _Samples] = {}
 
     def record(self, now_s: float, lags: Mapping[str, int | None]) -> None:
         """Keep a sample of each group whose lag is known, and forget old samples."""
         for name, kept in [*self._samples.items()]:
-            while kept and kept[0].at_s < now_s - RETENTION_S:
-                kept.popleft()
-            if not kept:
+            old = bisect_left(kept.at_s, now_s - RETENTION_S)
+            del kept.at_s[:old], kept.lags[:old]
+            if not kept.at_s:
                 del self._samples[name]
         for name, lag in lags.items():
             is_kept = name in self._samples or len(self._samples) < GROUPS_MAX
             if lag is not None and is_kept:
-                self._samples.setdefault(name, deque()).append(Sample(now_s, lag))
+                kept = self._samples.setdefault(name, _Samples(array("d"), array("q")))
+                kept.at_s.append(now_s)
+                kept.lags.append(min(max(lag, -_LAG_MAX), _LAG_MAX))
 
     def of(self, group: str) -> Sequence[Sample]:
         """Return a group's samples, oldest first."""
-        return [*self._samples.get(group, ())]
+        kept = self._samples.get(group)
+        return [] if kept is None else [*map(Sample, *kept)]
 
 
 class Chart(NamedTuple):
@@ -55,8 +68,12 @@ class Chart(NamedTuple):
     minutes: int
 
 
-def chart(samples: Sequence[Sample], now_s: float) -> Chart | None:
+def chart(
+    samples: Sequence[Sample], now_s: float, period_s: float = PERIOD_S
+) -> Chart | None:
     """Return the line of samples from the oldest one to ``now_s``; None without two.
+
+    The line is interrupted where samples are further apart than 2.5 periods.
 
     >>> chart([Sample(0, 0), Sample(30, 5), Sample(60, 10)], 60)
     Chart(lines=['0.0,80.0 300.0,40.0 600.0,0.0'], most=10, minutes=1)
@@ -71,15 +88,15 @@ def chart(samples: Sequence[Sample], now_s: float) -> Chart | None:
         x = WIDTH * (it.at_s - start_s) / span_s
         return f"{x:.1f},{HEIGHT * (1 - max(it.lag, 0) / most):.1f}"
 
-    lines = [" ".join(map(point, run)) for run in _runs(samples)]
+    lines = [" ".join(map(point, run)) for run in _runs(samples, 2.5 * period_s)]
     return Chart(lines, most, round(span_s / 60))
 
 
-def _runs(samples: Iterable[Sample]) -> list[list[Sample]]:
+def _runs(samples: Iterable[Sample], gap_s: float) -> list[list[Sample]]:
     """Return samples without gaps between them, together."""
     found: list[list[Sample]] = []
     for it in samples:
-        if found and it.at_s - found[-1][-1].at_s <= _GAP_S:
+        if found and it.at_s - found[-1][-1].at_s <= gap_s:
             found[-1].append(it)
         else:
             found.append([it])

@@ -34,8 +34,8 @@ async def newest_records(
     """
     name = topic.name or ""
     partitions = [TopicPartition(name, it) for it in numbers[:PARTITIONS_MAX]]
-    begins = await view.offsets(partitions, EARLIEST)
-    ends = await view.offsets(partitions, LATEST)
+    begins = await view.offsets(partitions, EARLIEST, [topic])
+    ends = await view.offsets(partitions, LATEST, [topic])
     leaders = {it.partition_index: it.leader_id for it in topic.partitions}
     is_known = {it.partition: it in begins and it in ends for it in partitions}
     failed = {

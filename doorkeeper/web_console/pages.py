@@ -110,7 +110,14 @@ async def cluster_page(view: ClusterView, query: Query) -> Content:
         "replicas": Counter(node for it in partitions for node in it.replica_nodes),
         "directories": page_of(disks.directories, query),
         "failed": disks.failed,
+        "ages": _ages(view, "brokers", "topics", "disks"),
     }
+
+
+def _ages(view: ClusterView, *subjects: str) -> Mapping[str, int]:
+    """Return the ages of the answers about some subjects, in seconds."""
+    ages = view.ages_s()
+    return {it: ages[it] for it in subjects}
 
 
 async def broker_page(view: ClusterView, query: Query) -> Content:
@@ -123,6 +130,7 @@ async def broker_page(view: ClusterView, query: Query) -> Content:
     return {
         "broker": found[0],
         "directories": [it for it in disks.directories if it.broker_id == number],
+        "ages": _ages(view, "brokers", "disks"),
         **await _configs(view, BROKER, str(number), query),
     }
 
@@ -163,6 +171,7 @@ async def topics_page(view: ClusterView, query: Query) -> Content:
         "like": wanted,
         "only": only,
         "sort": query.get("sort", "name"),
+        "ages": _ages(view, "topics", "disks"),
     }
 
 
@@ -173,7 +182,7 @@ def _is_wanted(row: TopicSummary, only: str) -> bool:
 
 
 async def _topic(view: ClusterView, query: Query) -> MetadataResponseTopic:
-    found = (await view.topics()).get(query.get("name", ""))
+    found = await view.topic(query.get("name", ""))
     if found is None:
         raise NoSuchPage("there is no such topic")
     return found
@@ -194,9 +203,10 @@ async def topic_page(view: ClusterView, query: Query) -> Content:
         "size_bytes": disks.of_topic(name),
         "partitions": page,
         "sizes": {it: max(by.values(), default=-1) for it, by in sizes.items()},
-        "ends": await view.offsets(places, LATEST),
+        "ends": await view.offsets(places, LATEST, [topic]),
         "places": TopicPartition,
         "failed": disks.failed,
+        "ages": _ages(view, "disks"),
         **await _configs(view, TOPIC, name, {}),
     }
 
@@ -245,12 +255,14 @@ async def groups_page(view: ClusterView, query: Query) -> Content:
     wanted = query.get("like", "")
     names = [it for it in groups.by_name if wanted in it]
     page = page_of(names, query, _GROUP_ROWS)
+    lags = await view.lags({it: groups.by_name[it] for it in page.rows})
     return {
         "groups": page,
         "by_name": groups.by_name,
-        "lags": await view.lags(page.rows),
+        "lags": lags.by_group,
         "failed": groups.failed,
         "like": wanted,
+        "ages": _ages(view, "groups"),
     }
 
 
@@ -287,7 +299,10 @@ async def group_page(view: ClusterView, query: Query) -> Content:
         "unreadable": unreadable,
         "lags": page_of(lags, query),
         "total": total_lag(committed, ends),
-        "chart": chart(view.history.of(name), trio.current_time()),
+        "chart": chart(
+            view.history.of(name), trio.current_time(), view.history.period_s
+        ),
+        "period_s": round(view.history.period_s),
     }
 
 
@@ -382,7 +397,12 @@ async def reassignments_page(view: ClusterView, query: Query) -> Content:
         rows.append(
             MoveRow(it, row.replicas, row.adding_replicas, row.removing_replicas, share)
         )
-    return {"moves": page_of(rows, query), "throttles": rates, "failed": failed}
+    return {
+        "moves": page_of(rows, query),
+        "throttles": rates,
+        "failed": failed,
+        "ages": _ages(view, "disks"),
+    }
 
 
 # ---- all of them --------------------------------------------------------------------

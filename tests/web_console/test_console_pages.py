@@ -14,7 +14,9 @@ from starlette.types import ASGIApp
 
 from broker.client.consumer.commits import OffsetAndMetadata
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
+from doorkeeper.web_console import cluster_view
 from doorkeeper.web_console.lag_history import (
     GROUPS_MAX,
     HEIGHT,
@@ -188,9 +190,9 @@ def test_a_bounded_number_of_groups_is_kept() -> None:
     assert history.of(f"{GROUPS_MAX - 1}") == [(0, GROUPS_MAX - 1)]
     assert history.of(f"{GROUPS_MAX}") == []
     # Groups that are gone make room.
-    history.record(2 * RETENTION_S, {f"{GROUPS_MAX}": 1})
+    history.record(2 * RETENTION_S, {f"{GROUPS_MAX}": 1 << 80})
     assert history.of("0") == []
-    assert history.of(f"{GROUPS_MAX}") == [(2 * RETENTION_S, 1)]
+    assert history.of(f"{GROUPS_MAX}") == [(2 * RETENTION_S, (1 << 63) - 1)]
 
 
 def test_a_missing_sample_interrupts_the_line() -> None:
@@ -246,6 +248,100 @@ async def test_answers_are_kept_for_a_moment_only(autojump_clock: Any) -> None:
         await page(app, "topics")
         assert kafka.calls.count(ApiKey.METADATA) == 2
         assert kafka.calls.count(ApiKey.DESCRIBE_LOG_DIRS) == 1
+
+
+async def test_answers_of_many_rows_are_kept_longer_and_state_their_age(
+    autojump_clock: Any,
+) -> None:
+    """2,000 partitions add 5 s to the 2 s of topics and the 10 s of disks."""
+    async with console_of_fake(topics=1_000) as (app, kafka):
+        for pause_s, ages, topics, disks in (
+            (0, (0, 0), 1, 1),
+            (6, (6, 6), 1, 1),
+            (2, (0, 8), 2, 1),
+            (6, (6, 14), 2, 1),
+            (2, (0, 0), 3, 2),
+        ):
+            await trio.sleep(pause_s)
+            words = (await page(app, "topics")).page.words
+            assert "Read: topics {} s ago, disks {} s ago.".format(*ages) in words
+            assert kafka.calls.count(ApiKey.METADATA) == topics
+            assert kafka.calls.count(ApiKey.DESCRIBE_LOG_DIRS) == disks
+
+
+async def test_the_page_of_a_topic_is_read_anew(autojump_clock: Any) -> None:
+    async with console_of_fake(topics=1_000) as (app, kafka):
+        assert "1000 topics" in (await page(app, "topics")).page.words
+        kafka.topics.append("new")
+        await page(app, "topic?name=new")
+        await page(app, "records?name=new")
+        kafka.topics.remove("new")
+        assert (await get(app, "/clusters/0/topic?name=new")).status == 404
+        assert "1000 topics" in (await page(app, "topics")).page.words
+
+
+async def test_a_preview_is_computed_from_new_answers(autojump_clock: Any) -> None:
+    async with console_of_fake(topics=2, allow_changes=True) as (app, kafka):
+        kafka.is_moving = False
+        await page(app, "topics")
+        await get(app, "/clusters/0/change/reassign?preview=1")
+        assert kafka.calls.count(ApiKey.DESCRIBE_LOG_DIRS) == 2
+
+
+async def test_many_partitions_are_asked_for_in_pieces(autojump_clock: Any) -> None:
+    async with console_of_fake(topics=500) as (app, kafka):
+        kafka.committed = 500
+        (row,) = (await page(app, "groups")).page.rows[1:]
+        # Each has the end 7 and the commit 3.
+        assert row[5] == "2000"
+        assert kafka.calls.count(ApiKey.LIST_OFFSETS) == 3
+
+
+async def test_topics_are_read_anew_where_a_leader_has_moved(
+    autojump_clock: Any,
+) -> None:
+    async with console_of_fake() as (app, kafka):
+        for error, lag, asked in (
+            (ErrorCode.none, "4", 1),
+            (ErrorCode.policy_violation, "unknown", 1),
+            (ErrorCode.not_leader_or_follower, "unknown", 1),
+            (ErrorCode.none, "4", 2),
+        ):
+            kafka.offsets_error = error
+            (row,) = (await page(app, "groups")).page.rows[1:]
+            assert row[5] == lag
+            assert kafka.calls.count(ApiKey.METADATA) == asked
+
+
+async def test_groups_are_sampled_in_steps_with_rests(autojump_clock: Any) -> None:
+    """Five groups of 100 partitions are 605 rows, and a millisecond rest for each."""
+    async with console_of_fake(topics=100, keep_history=True) as (app, kafka):
+        kafka.groups = [f"group-{it:02}" for it in range(20)]
+        kafka.committed = 100
+        for pause_s, asked in ((0.1, 5), (0.6, 10), (2, 20), (27, 20), (0.5, 25)):
+            await trio.sleep(pause_s)
+            assert kafka.calls.count(ApiKey.OFFSET_FETCH) == asked
+        assert kafka.calls.count(ApiKey.LIST_GROUPS) == 2
+        await trio.sleep(30)
+        found = (await page(app, "group?name=group-19")).page
+        (line,) = found.lines
+        assert len(line.split()) == 2
+        assert any("A sample every 30 s" in it for it in found.words)
+
+
+async def test_many_groups_are_sampled_less_often(
+    autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass over ten groups of 100 partitions rests twice for 60.5 s."""
+    monkeypatch.setattr(cluster_view, "_SAMPLED_ROW_S", 0.1)
+    async with console_of_fake(topics=100, keep_history=True) as (app, kafka):
+        kafka.groups = [f"group-{it:02}" for it in range(10)]
+        kafka.committed = 100
+        await trio.sleep(250)
+        found = (await page(app, "group?name=group-00")).page
+        (line,) = found.lines
+        assert len(line.split()) == 3
+        assert any("A sample every 121 s" in it for it in found.words)
 
 
 @given(st.integers(0, 250), st.integers(0, 9), st.integers(1, 50))
