@@ -86,6 +86,8 @@ def test_the_console_shows_apache_kafka(bootstrap: str) -> None:
         targets += ["records?name=shown", "groups", "group?name=reader"]
         async with console_of(bootstrap, connect_tcp) as app:
             pages = {it: await get(app, f"/clusters/0/{it}") for it in targets}
+            requests = (await get(app, "/clusters/0/requests")).page
+            moves = (await get(app, "/clusters/0/reassignments")).page
         assert {it.status for it in pages.values()} == {200}
         facts = pages["cluster"].page.facts
         assert (facts["Brokers alive"], facts["Controller (KRaft)"]) == ("1 of 1", "1")
@@ -94,6 +96,9 @@ def test_the_console_shows_apache_kafka(bootstrap: str) -> None:
         (row,) = pages["records?name=shown"].page.rows[1:]
         assert row[3:5] == ["k", '{\n  "a": 1\n}']
         assert pages["group?name=reader"].page.facts["Lag"] == "1"
+        # The scheduler and the metrics of ours.
+        assert ["1", "Kafka's queue", "unknown", "not served"] in requests.rows
+        assert "No reassignment is in progress" in moves.words
 
     trio.run(main)
 
