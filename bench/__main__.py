@@ -15,6 +15,7 @@ from rich.table import Table
 
 from bench import (
     beside,
+    console,
     giving_way,
     group_loading,
     handover,
@@ -38,6 +39,7 @@ SUITES: Mapping[str, Callable[[], Iterator[BenchRow]]] = {
     "group_loading": group_loading.rows,
     "many_partitions": many_partitions.rows,
     "replicas": replicas.rows,
+    "console": console.rows,
 }
 # Columns that hold the longest comparison and peer.
 _WIDE = 160
@@ -70,12 +72,15 @@ def print_table(rows: Sequence[BenchRow]) -> None:
     table.add_column("peer")
     for row in rows:
         ours, theirs = f"{row.ours:,.4g}", f"{row.theirs:,.4g}"
-        table.add_row(row.name, row.unit, ours, theirs, f"{row.ratio:.2f}", row.peer)
-    console = Console()
-    if not console.is_terminal:
+        ratio = f"{row.ratio:.2f}"
+        if row.ratio_low is not None and row.ratio_high is not None:
+            ratio += f" ({row.ratio_low:.2f} to {row.ratio_high:.2f})"
+        table.add_row(row.name, row.unit, ours, theirs, ratio, row.peer)
+    terminal = Console()
+    if not terminal.is_terminal:
         # In a file nothing has to be wrapped.
-        console = Console(width=_WIDE)
-    console.print(table)
+        terminal = Console(width=_WIDE)
+    terminal.print(table)
 
 
 if __name__ == "__main__":

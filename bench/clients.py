@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 from bench.brokers import Running, java_command
 
-_WAIT_S = 30.0
+_WAIT_S, _LONG_S = 30.0, 300.0
+# Kafka refuses a request for ten thousand partitions.
+_TOPICS_AT_ONCE = 100
 _CHUNK = 10_000
 _SEED = 30
 _MIB = 1024 * 1024 / 1e6
@@ -31,6 +34,67 @@ def create_topic(broker: Running, topic: str, partitions: int = 1) -> None:
     producer = Producer({**broker.client_settings, "acks": 1})
     producer.produce(topic, b"first", partition=0)
     assert producer.flush(_WAIT_S) == 0, f"{broker.name} takes no records"
+
+
+def create_topics(broker: Running, names: Sequence[str], partitions: int) -> None:
+    """Create topics, `_TOPICS_AT_ONCE` by one request."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient(broker.client_settings)
+    for at in range(0, len(names), _TOPICS_AT_ONCE):
+        new = [NewTopic(it, partitions, 1) for it in names[at : at + _TOPICS_AT_ONCE]]
+        created = admin.create_topics(new, operation_timeout=_LONG_S)
+        for future in created.values():
+            future.result(_LONG_S)
+
+
+def fill(broker: Running, names: Sequence[str], partitions: int) -> None:
+    """Write a record to every partition; return when all are acknowledged."""
+    from confluent_kafka import Producer
+
+    refused: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            refused.append(error)
+
+    # Silent, since it lives a little longer than the broker.
+    producer = Producer({**broker.client_settings, "linger.ms": 50, "log_level": 0})
+    for name in names:
+        for partition in range(partitions):
+            producer.produce(
+                name, b"x" * 100, partition=partition, on_delivery=delivered
+            )
+            producer.poll(0)
+    left = producer.flush(_LONG_S)
+    if left or refused:
+        raise RuntimeError(f"{left} records unanswered, refused: {refused[:3]}")
+
+
+def commit(
+    broker: Running, groups: Mapping[str, Sequence[str]], partitions: int
+) -> None:
+    """Commit the start of the partitions of each group's topics, without members."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({**broker.client_settings, "log_level": 0})
+    for group, names in groups.items():
+        numbers = range(partitions)
+        places = [TopicPartition(name, it, 0) for name in names for it in numbers]
+        asked = [ConsumerGroupTopicPartitions(group, places)]
+        ends_s = time.monotonic() + _WAIT_S
+        while True:
+            (committed,) = admin.alter_consumer_group_offsets(asked).values()
+            answers = committed.result(_WAIT_S).topic_partitions
+            errors = [it.error for it in answers if it.error]
+            if not errors:
+                break
+            # The coordinator is still loading.
+            if time.monotonic() > ends_s:
+                raise RuntimeError(f"commits of {group} are refused: {errors[0]}")
+            time.sleep(0.1)
 
 
 def produce(

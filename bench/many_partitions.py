@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import brokers
+from bench import brokers, clients
 from bench.row import BenchRow, paired
 from experiments.worlds.kafka.apache_kafka import NoKafka
 
@@ -110,32 +110,10 @@ def _life(running: brokers.Running) -> dict[str, float]:
 
     return {
         "create_s": _timed(create),
-        "fill_s": _timed(lambda: _fill(running, names)),
+        "fill_s": _timed(lambda: clients.fill(running, names, PARTITIONS)),
         "metadata_s": _timed(ask) / _ASKED,
         "delete_s": _timed(delete),
     }
-
-
-def _fill(running: brokers.Running, names: list[str]) -> None:
-    """Write a record to every partition; return when all are acknowledged."""
-    from confluent_kafka import Producer
-
-    refused: list[object] = []
-
-    def delivered(error: object, _: object) -> None:
-        if error is not None:
-            refused.append(error)
-
-    producer = Producer({**_settings(running), "linger.ms": 50})
-    for name in names:
-        for partition in range(PARTITIONS):
-            producer.produce(
-                name, b"x" * 100, partition=partition, on_delivery=delivered
-            )
-            producer.poll(0)
-    left = producer.flush(_TIMEOUT_S)
-    if left or refused:
-        raise RuntimeError(f"{left} records unanswered, refused: {refused[:3]}")
 
 
 def _settings(running: brokers.Running) -> dict[str, str | int | float | bool]:

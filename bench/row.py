@@ -10,7 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRow:
-    """One line of ``runs/bench.json``; ``ratio`` > 1 always means we are better."""
+    """One line of ``runs/bench.json``; ``ratio`` > 1 always means we are better.
+
+    ``ratio_low`` and ``ratio_high`` are an interval of the ratio, where there is one.
+    """
 
     name: str
     unit: str
@@ -18,11 +21,13 @@ class BenchRow:
     peer: str
     theirs: float
     ratio: float
+    ratio_low: float | None = None
+    ratio_high: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as the contract has it, to four significant digits."""
-        row = asdict(self)
-        for key in ("ours", "theirs", "ratio"):
+        row = {key: value for key, value in asdict(self).items() if value is not None}
+        for key in {"ours", "theirs", "ratio", "ratio_low", "ratio_high"} & row.keys():
             row[key] = float(f"{row[key]:.4g}")
         return row
 

@@ -11,13 +11,14 @@ import random
 import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import accumulate
+from itertools import accumulate, cycle
 
 from bench.brokers import Running
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -127,8 +128,11 @@ def p99_ms(
     connections: int,
     seconds: float,
     acks: int = LEADER,
+    kinds: Sequence[bytes] = (),
 ) -> float:
     """Return the p99 of the time from a request's intended instant to its answer.
+
+    The requests are the frames of ``kinds`` in turn, by default those of Produce.
 
     An open loop: requests come as a Poisson process of ``rate_per_s``, whatever the
     answers do, so that no delay of the broker's is left out of account.
@@ -137,9 +141,12 @@ def p99_ms(
     count = int(rate_per_s * seconds)
     gaps = (rng.expovariate(rate_per_s) for _ in range(count))
     due_ns = [round(at_s * 1e9) for at_s in accumulate(gaps)]
-    frame = produce_frame(acks)
-    head, rest = frame[: HEAD_BYTES - 4], frame[HEAD_BYTES:]
-    frames = [(head + number.to_bytes(4), rest) for number in range(count)]
+    frames = [
+        (frame[: HEAD_BYTES - 4] + number.to_bytes(4), frame[HEAD_BYTES:])
+        for number, frame in zip(
+            range(count), cycle(kinds or [produce_frame(acks)]), strict=False
+        )
+    ]
     schedule = Schedule(
         due_ns=due_ns,
         connection=[number % connections for number in range(count)],
@@ -194,6 +201,18 @@ def produce_frame(acks: int = LEADER, partitions: int = 1) -> bytes:
         ],
     )
     return encode(ApiKey.PRODUCE, 0, "bench", body)
+
+
+def fetch_frame() -> bytes:
+    """Return the frame of a Fetch of the first records of `TOPIC`."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+    body = FetchRequest(
+        max_wait=timedelta(0),
+        min_bytes=0,
+        max_bytes=1_000,
+        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+    )
+    return encode(ApiKey.FETCH, 0, "bench", body)
 
 
 @contextmanager
