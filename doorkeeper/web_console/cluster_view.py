@@ -44,13 +44,11 @@ _T = TypeVar("_T")
 # Ages at which answers are asked for anew. Brokers read every log's size for theirs.
 _KEPT_S: Final = 2.0
 _DISKS_KEPT_S: Final = 10.0
-# Time added by each row of an answer, so that large answers take no larger share of a
-# broker's time. No answer is kept for longer than `_KEPT_MAX_S`, though.
+# Time added by each row of an answer, and rest after each row that was sampled: large
+# answers take no larger share of a broker's time. No answer is kept for longer than
+# `_KEPT_MAX_S`, though.
 _ROW_S: Final = 0.002_5
 _KEPT_MAX_S: Final = 60.0
-# Rest after the rows of a step of sampling: 10,000 partitions that two groups each
-# read take 20 s, and so less than a period.
-_SAMPLED_ROW_S: Final = 0.001
 _GROUPS_PER_STEP: Final = 5
 # A broker that does not preempt serves others between requests.
 _GROUPS_PER_REQUEST, _PARTITIONS_PER_REQUEST = 5, 200
@@ -344,7 +342,7 @@ class ClusterView:
         with trio.move_on_after(PERIOD_S):
             lags = await self.lags(groups)
             self.history.record(began_s, lags.by_group)
-            return lags.rows * _SAMPLED_ROW_S
+            return lags.rows * _ROW_S
         return 0.0
 
     # ---- asking ---------------------------------------------------------------------

@@ -314,11 +314,11 @@ async def test_topics_are_read_anew_where_a_leader_has_moved(
 
 
 async def test_groups_are_sampled_in_steps_with_rests(autojump_clock: Any) -> None:
-    """Five groups of 100 partitions are 605 rows, and a millisecond rest for each."""
+    """Five groups of 100 partitions are 605 rows, and so 1.5 s of rest."""
     async with console_of_fake(topics=100, keep_history=True) as (app, kafka):
         kafka.groups = [f"group-{it:02}" for it in range(20)]
         kafka.committed = 100
-        for pause_s, asked in ((0.1, 5), (0.6, 10), (2, 20), (27, 20), (0.5, 25)):
+        for pause_s, asked in ((0.1, 5), (1.6, 10), (3.5, 20), (24.3, 20), (0.7, 25)):
             await trio.sleep(pause_s)
             assert kafka.calls.count(ApiKey.OFFSET_FETCH) == asked
         assert kafka.calls.count(ApiKey.LIST_GROUPS) == 2
@@ -333,7 +333,7 @@ async def test_many_groups_are_sampled_less_often(
     autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pass over ten groups of 100 partitions rests twice for 60.5 s."""
-    monkeypatch.setattr(cluster_view, "_SAMPLED_ROW_S", 0.1)
+    monkeypatch.setattr(cluster_view, "_ROW_S", 0.1)
     async with console_of_fake(topics=100, keep_history=True) as (app, kafka):
         kafka.groups = [f"group-{it:02}" for it in range(10)]
         kafka.committed = 100
