@@ -47,6 +47,9 @@ def create_topics(broker: Running, names: Sequence[str], partitions: int) -> Non
         created = admin.create_topics(new, operation_timeout=_LONG_S)
         for future in created.values():
             future.result(_LONG_S)
+    # Kafka's broker hears of them a little after its controller has answered.
+    while not {*names} <= admin.list_topics(timeout=_LONG_S).topics.keys():
+        time.sleep(0.1)
 
 
 def fill(broker: Running, names: Sequence[str], partitions: int) -> None:
