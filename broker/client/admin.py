@@ -191,11 +191,14 @@ class KafkaAdmin(AdminChanges):
         return answer.topics
 
     async def describe_configs(
-        self, resource_type: int, name: str
+        self, resource_type: int, name: str, keys: Sequence[str] | None = None
     ) -> Sequence[DescribeConfigsResourceResult]:
-        """Return the configs of a topic, or of a broker, whose name is its id."""
+        """Return configs of a topic, or of a broker, whose name is its id.
+
+        Those of ``keys``, or all.
+        """
         resource = DescribeConfigsResource(
-            resource_type=resource_type, resource_name=name, configuration_keys=None
+            resource_type=resource_type, resource_name=name, configuration_keys=keys
         )
         request = DescribeConfigsRequest(resources=[resource])
         if resource_type == BROKER:

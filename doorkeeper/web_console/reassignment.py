@@ -209,7 +209,7 @@ async def throttles(
     """Return the rates that are set, by broker; and brokers without answer."""
 
     async def ask(broker: int) -> dict[str, str]:
-        rows = await view.admin.describe_configs(BROKER, str(broker))
+        rows = await view.admin.describe_configs(BROKER, str(broker), RATES)
         return {it.name: it.value for it in rows if it.name in RATES and it.value}
 
     alive = [it.id for it in (await view.cluster()).brokers if not it.is_fenced]
