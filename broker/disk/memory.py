@@ -152,6 +152,18 @@ class _Change(NamedTuple):
     new: str | None
     node: _Node | None
 
+    def inside(self, before: str, after: str) -> _Change:
+        """Return the change as it is called once a directory has another name."""
+        old = None if self.old is None else _renamed(self.old, before, after)
+        new = None if self.new is None else _renamed(self.new, before, after)
+        return _Change(old, new, self.node)
+
+
+def _renamed(path: str, before: str, after: str) -> str:
+    if path == before or path.startswith(f"{before}/"):
+        return after + path[len(before) :]
+    return path
+
 
 def _apply(names: _Names, change: _Change) -> None:
     old, new, node = change
@@ -231,6 +243,8 @@ class MemoryStorage:
         self._durable: _Names = {"": None}
         # Each with the directories whose sync makes it durable.
         self._pending: list[tuple[frozenset[str], _Change]] = []
+        # Directories that are disks of their own, of which each loses what it loses.
+        self.disks: tuple[str, ...] = ()
         # More than so many bytes in all files find the disk full.
         self.capacity_bytes: int | None = None
         self._locks: WeakValueDictionary[str, MemoryFile] = WeakValueDictionary()
@@ -282,6 +296,12 @@ class MemoryStorage:
         replaces = new in self._names
         self.faults.count(f"replace {new}" if replaces else f"rename {old}")
         self._change(_Change(old, new, None))
+        if self.is_directory(new):
+            # The names in it are synced by its new name.
+            self._pending = [
+                (frozenset(_renamed(each, old, new) for each in directories), change)
+                for directories, change in self._pending
+            ]
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -329,13 +349,15 @@ class MemoryStorage:
         """Make the names in a directory durable."""
         self._must_exist(path)
         self.faults.count_opening(f"sync {path}")
-        rest = []
-        for pending in self._pending:
-            directories, change = pending
-            if path in directories:
-                _apply(self._durable, change)
-            else:
-                rest.append(pending)
+        rest: list[tuple[frozenset[str], _Change]] = []
+        for directories, change in self._pending:
+            if path not in directories:
+                rest.append((directories, change))
+                continue
+            _apply(self._durable, change)
+            old, new = change.old, change.new
+            if old is not None and new is not None and self._durable.get(new) is None:
+                rest = [(each, it.inside(old, new)) for each, it in rest]
         self._pending = rest
 
     # ---- what is left ----
@@ -351,11 +373,17 @@ class MemoryStorage:
     ) -> MemoryStorage:
         """Return what may be left of the disk after the machine stopped."""
         names = dict(self._durable)
-        for _, change in self._pending[: rng.randint(0, len(self._pending))]:
-            _apply(names, change)
+        for disk in (*self.disks, None):
+            changes = [it for _, it in self._pending if self._disk_of(it) == disk]
+            for change in changes[: rng.randint(0, len(changes))]:
+                _apply(names, change)
         left = MemoryStorage(faults)
         left._hold(names, lambda node: node.after_power_loss(rng))
         return left
+
+    def _disk_of(self, change: _Change) -> str | None:
+        path = change.old or change.new or ""
+        return next((it for it in self.disks if path.startswith(f"{it}/")), None)
 
     def _hold(self, names: _Names, content: Callable[[_Node], bytes]) -> None:
         for path, node in names.items():
