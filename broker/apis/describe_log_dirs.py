@@ -4,13 +4,14 @@ Versions: 1-5.
 
 Behaviour: every directory of ``log.dirs``, with the partitions that are asked for
 (null: all). A directory without any of them is listed too, without topics; so is one
-that is offline, with KAFKA_STORAGE_ERROR (KIP-112). Sizes of its volume are -1 then.
+that is offline, with KAFKA_STORAGE_ERROR (KIP-112). Sizes of its volume are -1 then. A
+replica that moves to another directory is listed there as a future one, too, with the
+number of offsets that are still to be copied.
 
 Version notes: v2 is flexible, v3 adds an error of the whole, v4 sizes of volumes
 (KIP-827), v5 cordoned directories (KIP-1066).
 
-Left out: future replicas, since replicas are not moved between directories;
-``cordoned.log.dirs``, so no directory is cordoned.
+Left out: ``cordoned.log.dirs``, so no directory is cordoned.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from broker.apis.common.api import Api
 from broker.apis.common.collecting import in_order
 from broker.authorization.acls import AclOperation
 from broker.disk.storage import Volume
+from broker.log.log import Log
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -63,21 +65,20 @@ async def _row(
     directory: str, wanted: set[TopicPartition] | None, broker: Broker
 ) -> DescribeLogDirsResult:
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    logs = broker.logs.logs
+    logs, futures = broker.logs.logs, broker.logs.futures
     async for key in in_steps(await in_order(tuple(logs))):
-        log = logs.get(key)
-        if log is None or log.directory.rpartition("/")[0] != directory:
-            continue
         if wanted is not None and key not in wanted:
             continue
-        topics.setdefault(key.topic, []).append(
-            DescribeLogDirsPartition(
-                partition_index=key.partition,
-                partition_size=log.size_bytes,
-                offset_lag=0,
-                is_future_key=False,
-            )
-        )
+        for log, is_future in ((logs.get(key), False), (futures.get(key), True)):
+            if log is not None and log.home == directory:
+                topics.setdefault(key.topic, []).append(
+                    DescribeLogDirsPartition(
+                        partition_index=key.partition,
+                        partition_size=log.size_bytes,
+                        offset_lag=_lag(key, log, broker) if is_future else 0,
+                        is_future_key=is_future,
+                    )
+                )
     is_offline = directory in broker.log_dirs.offline
     volume = _UNKNOWN if is_offline else _volume(directory, broker)
     return DescribeLogDirsResult(
@@ -90,6 +91,14 @@ async def _row(
         total_bytes=volume.total_bytes,
         usable_bytes=volume.usable_bytes,
     )
+
+
+def _lag(key: TopicPartition, future: Log, broker: Broker) -> int:
+    """Return how far a copy is behind; -1 while its partition is not served."""
+    partition = broker.replicas.partitions.get(key)
+    if partition is None or partition.is_offline:
+        return -1
+    return partition.log.log_end_offset - future.log_end_offset
 
 
 def _volume(directory: str, broker: Broker) -> Volume:

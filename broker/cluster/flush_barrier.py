@@ -29,6 +29,10 @@ class FlushBarrier:
         if self._log.flushes and flush_due(self._log, now_ms):
             self._to_offset = self._log.log_end_offset
 
+    def moved(self, log: Log) -> None:
+        """Withhold as much of the log that has taken the place of this one."""
+        self._log = log
+
     @property
     def any(self) -> bool:
         """Return whether anything is withheld; a truncation may have taken it."""

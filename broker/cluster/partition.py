@@ -332,6 +332,11 @@ class Partition:
         self.isr = self.maximal_isr = isr
         self.proposed_isr = None
 
+    def take_log(self, log: Log) -> None:
+        """Go on with a log of the same content, in another directory."""
+        self.log = log
+        self.withheld.moved(log)
+
     # ---- the follower -----------------------------------------------------------
 
     def follow_high_watermark(self, of_leader: int) -> None:

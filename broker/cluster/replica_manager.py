@@ -38,6 +38,7 @@ from broker.cluster.replica_parts import (
 )
 from broker.cluster.topics import check_name
 from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.log.log import Log
 from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
@@ -151,6 +152,12 @@ class ReplicaManager:
                 for listener in self.leadership_listeners:
                     listener(partition, False)
             self.note_change(key)
+
+    def take_log(self, key: TopicPartition, log: Log) -> None:
+        """Go on with the log that has taken the place of a partition's."""
+        partition = self.partitions.get(key)
+        if partition is not None:
+            partition.take_log(log)
 
     # ---- purgatories ------------------------------------------------------------
 

@@ -1,10 +1,10 @@
 """Rate limits of throttled replicas, for sending and for fetching (KIP-73).
 
 Kafka's ``ReplicationQuotaManager``, one for bytes sent to followers and one for bytes
-fetched from leaders. A topic's config names its throttled replicas. Only their bytes
-count, and only replicas outside the ISR are held back, or a quota would drive replicas
-out of it. Sent bytes are counted without the response around them, some tens of bytes
-that Kafka includes.
+fetched from leaders; a third one bounds all moves between log directories. A topic's
+config names its throttled replicas. Only their bytes count, and only replicas outside
+the ISR are held back, or a quota would drive replicas out of it. Sent bytes are counted
+without the response around them, some tens of bytes that Kafka includes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.cluster.topic_settings import TopicSettings
 from broker.config import (
+    ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM,
+    ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS,
     FOLLOWER_REPLICATION_THROTTLED_RATE,
     LEADER_REPLICATION_THROTTLED_RATE,
+    REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND,
     REPLICATION_QUOTA_WINDOW_NUM,
     REPLICATION_QUOTA_WINDOW_SIZE_SECONDS,
     BrokerConfig,
@@ -79,10 +82,11 @@ class ReplicationQuota:
 
 
 class Quotas(NamedTuple):
-    """Kafka's quotas of replication: for leaders' sends, for followers' fetches."""
+    """Kafka's quotas: for leaders' sends, followers' fetches, moves between disks."""
 
     leader: ReplicationQuota
     follower: ReplicationQuota
+    moves: ReplicationQuota
 
 
 def replication_quotas(
@@ -93,12 +97,12 @@ def replication_quotas(
     """Return a broker's quotas; their windows are those configured now."""
 
     def quota(
-        bound: Key[int], is_throttled: Callable[[TopicPartition], bool]
+        bound: Key[int],
+        is_throttled: Callable[[TopicPartition], bool],
+        count: Key[int] = REPLICATION_QUOTA_WINDOW_NUM,
+        size: Key[int] = REPLICATION_QUOTA_WINDOW_SIZE_SECONDS,
     ) -> ReplicationQuota:
-        windows = Windows(
-            count=config()[REPLICATION_QUOTA_WINDOW_NUM],
-            size_ms=config()[REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S,
-        )
+        windows = Windows(count=config()[count], size_ms=config()[size] * _MS_PER_S)
         return ReplicationQuota(
             ByteRate(windows),
             bound_per_s=lambda: config()[bound],
@@ -110,5 +114,11 @@ def replication_quotas(
         leader=quota(LEADER_REPLICATION_THROTTLED_RATE, settings.throttles_leader),
         follower=quota(
             FOLLOWER_REPLICATION_THROTTLED_RATE, settings.throttles_follower
+        ),
+        moves=quota(
+            REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND,
+            lambda key: True,
+            ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM,
+            ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS,
         ),
     )

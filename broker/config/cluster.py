@@ -187,6 +187,35 @@ REPLICATION_QUOTA_WINDOW_SIZE_SECONDS: Final = integer(
     "The length of such a window.",
     low=1,
 )
+REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND: Final = replace(
+    long(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG_MAX,
+        "Bytes per second of replicas that move between log directories.",
+        low=0,
+    ),
+    internal=True,
+)
+NUM_REPLICA_ALTER_LOG_DIRS_THREADS: Final = optional_integer(
+    "num.replica.alter.log.dirs.threads",
+    "Replicas that move between log directories at a time; when absent, as many as "
+    "there are directories.",
+    low=-(2**31),
+    high=INT_MAX,
+    type=ConfigType.INT,
+)
+ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM: Final = integer(
+    "alter.log.dirs.replication.quota.window.num",
+    11,
+    "Windows over which the rate of such moves is taken.",
+    low=1,
+)
+ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS: Final = integer(
+    "alter.log.dirs.replication.quota.window.size.seconds",
+    1,
+    "The length of such a window.",
+    low=1,
+)
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = boolean(
     "unclean.leader.election.enable",
     False,

@@ -9,15 +9,9 @@ promise security are not among them: see `broker.config.security`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from broker.protocol.config_key import (
-    LONG_MAX,
-    ConfigType,
-    Key,
-    long,
-    optional_text,
-)
+from broker.protocol.config_key import ConfigType, Key, optional_text
 
 # A star: not listed by Kafka 3.9, as it is internal or of another release.
 _FAMILIES: Final = {
@@ -60,8 +54,7 @@ _FAMILIES: Final = {
         password.encoder.old.secret password.encoder.secret security.providers
         """,
     "quotas": """
-        alter.log.dirs.replication.quota.window.num
-        alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class
+        client.quota.callback.class
         quota.consumer.default* quota.producer.default*
         """,
     "Java classes that Kafka loads": """
@@ -128,7 +121,7 @@ _FAMILIES: Final = {
         """,
     "formats and versions other than this broker's": """
         inter.broker.protocol.version log.dir.failure.timeout.ms
-        log.message.format.version num.replica.alter.log.dirs.threads
+        log.message.format.version
         socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
         transaction.two.phase.commit.enable*
         """,
@@ -147,7 +140,7 @@ _SECRETS: Final = frozenset(
     }
 )
 
-_UNREAD: Final[tuple[Key[str | None], ...]] = tuple(
+INERT: Final[tuple[Key[str | None], ...]] = tuple(
     replace(
         optional_text(
             name.rstrip("*"),
@@ -159,19 +152,4 @@ _UNREAD: Final[tuple[Key[str | None], ...]] = tuple(
     )
     for family, names in _FAMILIES.items()
     for name in names.split()
-)
-
-# Kafka's tools alter it while a broker runs, so it is checked as Kafka does it.
-INERT: Final[tuple[Key[Any], ...]] = (
-    *_UNREAD,
-    replace(
-        long(
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            LONG_MAX,
-            "Bytes per second of replicas that move between directories; none does.",
-            low=0,
-            inert=True,
-        ),
-        internal=True,
-    ),
 )

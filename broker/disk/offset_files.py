@@ -66,13 +66,21 @@ class OffsetFiles:
             self._put(directory, name, {**held, **look()})
             self._written[directory, name] = view
 
-    def forget(self, directory: str, gone: Set[TopicPartition]) -> None:
+    def forget(
+        self,
+        directory: str,
+        gone: Set[TopicPartition],
+        still: Set[TopicPartition] | None = None,
+    ) -> None:
         """Take partitions out of the files of a directory; raise OSError.
 
-        Before logs of these names begin: the files describe earlier logs, whose offsets
-        would cut the new ones off after a kill. For a thread: writes and syncs.
+        Only those that are ``still`` to be forgotten when its turn comes. Before logs
+        of these names begin: the files describe earlier logs, whose offsets would cut
+        the new ones off after a kill. For a thread: writes and syncs.
         """
         with self._writing:
+            if still is not None:
+                gone = gone & still
             view = self.view()
             for file, offsets in list(self._held.items()):
                 if file[0] != directory:
@@ -83,9 +91,14 @@ class OffsetFiles:
                 if not gone.isdisjoint(offsets):
                     self._put(*file, _without(offsets, gone))
 
-    def known(self) -> set[TopicPartition]:
-        """Return the partitions that any file describes."""
-        return {key for offsets in self._held.values() for key in offsets}
+    def known(self, directory: str) -> set[TopicPartition]:
+        """Return the partitions that any file of a directory describes."""
+        return {
+            key
+            for (home, _), offsets in self._held.items()
+            if home == directory
+            for key in offsets
+        }
 
     def _write(
         self,

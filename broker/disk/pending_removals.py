@@ -53,6 +53,17 @@ class PendingRemovals:
             storage.rename(path, doomed)
             self.add(doomed)
 
+    def moved(self, old: str, new: str) -> None:
+        """Learn that a directory was renamed. Cost: O(n)."""
+        inside = f"{old}/"
+        self._paths = [
+            due._replace(path=f"{new}/{due.path.removeprefix(inside)}")
+            if due.path.startswith(inside)
+            else due
+            for due in self._paths
+        ]
+        heapq.heapify(self._paths)
+
     def wait_ms(self, now_ms: int) -> int | None:
         """Return how long until `take` has something to give; None: nothing ever."""
         return self._paths[0].wait_ms(now_ms) if self._paths else None

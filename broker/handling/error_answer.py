@@ -20,7 +20,7 @@ An API's declaration holds its particulars (`ErrorAnswer`). The error of a refus
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from types import MappingProxyType
@@ -43,7 +43,9 @@ from broker.requests.throttling import throttle_time
 from planes.admission import OVER_QUOTA
 
 # A field of the request that is called otherwise in the answer.
-_RENAMED: Final = MappingProxyType({"partition_index": "partition", "user": "name"})
+_RENAMED: Final = MappingProxyType(
+    {"partition_index": "partition", "topic_name": "name", "user": "name"}
+)
 _STEP_ROWS: Final = 128
 _OVERLOADED: Final = "The broker is overloaded, try again."
 _MESSAGES: Final = MappingProxyType(
@@ -156,11 +158,21 @@ class _Form(NamedTuple):
             setattr(row, name, [])
         for name, source, form in self.arrays:
             rows: list[Message] = getattr(row, name)
-            for number, item in enumerate(getattr(asked, source) or (), 1):
+            for number, item in enumerate(_items(asked, source), 1):
                 rows.append((yield from form.row(item, error)))
                 if not number % _STEP_ROWS:
                     yield None
         return row
+
+
+def _items(asked: Any, source: str) -> Iterator[Any]:
+    """Iterate over an array of the request, or ("dirs.topics") over inner arrays."""
+    outer, _, inner = source.partition(".")
+    for item in getattr(asked, outer) or ():
+        if inner:
+            yield from _items(item, inner)
+        else:
+            yield item
 
 
 @cache
@@ -192,7 +204,7 @@ def _form_of(
     itself = None
     for field in dataclasses.fields(answer):
         name, kind = field.name, kind_of(field)
-        sources = [it for it in mirrored.get(name, ()) if it in there]
+        sources = [it for it in mirrored.get(name, ()) if it.partition(".")[0] in there]
         if kind.wire_type == "error_code":
             errors.append(name)
         elif name == "error_message":
@@ -200,7 +212,7 @@ def _form_of(
         elif sources:
             assert kind.struct is not None, name
             for source in sources:
-                form = _form_of(kind.struct, there[source].struct, mirrored)
+                form = _form_of(kind.struct, _struct(there, source), mirrored)
                 arrays.append((name, source, form))
         elif field.default is not dataclasses.MISSING:
             constants[name] = field.default
@@ -215,6 +227,15 @@ def _form_of(
     return _Form(
         constants, tuple(copied), itself, tuple(errors), tuple(messages), tuple(arrays)
     )
+
+
+def _struct(there: Mapping[str, FieldKind], source: str) -> type[Any] | None:
+    """Return the struct of an array's items, None for plain values."""
+    outer, _, inner = source.partition(".")
+    struct = there[outer].struct
+    if not inner:
+        return struct
+    return _struct({it.name: kind_of(it) for it in _fields(struct)}, inner)
 
 
 def _fields(struct: type[Any] | None) -> tuple[dataclasses.Field[Any], ...]:

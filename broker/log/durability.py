@@ -12,12 +12,12 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from contextlib import suppress
-from posixpath import dirname
+from posixpath import basename, dirname
 from typing import Final, NamedTuple
 
 from broker.disk.closable_storage import ClosableStorage
 from broker.disk.failures import LogStorageError, LogUnavailable
-from broker.disk.storage import File, Storage
+from broker.disk.storage import File, Storage, join
 from broker.log.epochs import LeaderEpochs
 from broker.log.flush_times import FlushTimes
 from broker.log.segments.segment import Segment
@@ -250,6 +250,15 @@ class Durability:
             return ()
         home = () if self._home_is_durable else (dirname(self._directory),)
         return (self._directory, *home)
+
+    def moved(self, directory: str) -> None:
+        """Learn that the log's directory was renamed, which is not durable yet."""
+        self._snapshots = {
+            join(directory, basename(path)): at for path, at in self._snapshots.items()
+        }
+        self._directory = directory
+        self._names += 1
+        self._home_is_durable = False
 
     def home_synced(self) -> None:
         """Note that the log's own name is durable in the directory that holds it."""

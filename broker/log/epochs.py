@@ -108,6 +108,10 @@ class LeaderEpochs:
         """Return where the epochs began, oldest first."""
         return list(self._entries)
 
+    def moved(self, directory: str) -> None:
+        """Learn that the log's directory was renamed."""
+        self._directory = directory
+
     def writing(self) -> BlockingCall | None:
         """Return the call that writes unsaved changes, if there are any.
 

@@ -90,6 +90,7 @@ class Log:
         "segments",
         "settled_offset",
         "storage",
+        "successor",
     )
 
     def __init__(
@@ -128,6 +129,8 @@ class Log:
         self.flushed_ms = now_ms
         # Why nothing is done with it any more.
         self.closed: str | None = None
+        # The log in another directory that has taken its place.
+        self.successor: Log | None = None
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
@@ -156,6 +159,14 @@ class Log:
         self.storage.close(reason)
         self.closed = self.storage.closed
         self.durability.close(reason)
+
+    def moved(self, directory: str) -> None:
+        """Go on in a directory that was renamed, while no call of its own runs."""
+        self.directory = directory
+        self.epochs.moved(directory)
+        self.durability.moved(directory)
+        for segment in self.segments:
+            segment.moved(directory)
 
     def check_open(self) -> None:
         """Raise KAFKA_STORAGE_ERROR if the log is closed."""

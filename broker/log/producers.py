@@ -275,6 +275,10 @@ class Producers:
             guard.note(epoch, first_sequence)
         return guard
 
+    def take_guards(self, known: Producers) -> None:
+        """Go on with the verifications that began in a log of the same content."""
+        self._guards = known._guards
+
     def described(self) -> Iterator[tuple[int, ProducerState]]:
         """Iterate over all producers; between two of them some may go."""
         for producer_id in self._ids():

@@ -241,6 +241,7 @@ class Broker:
             self.replicas,
             self.coordinator,
             lambda: self.config,
+            self.quotas.moves,
             now_ns=self.now_ns,
             calls=self._threads,
             moved=timer_moved,

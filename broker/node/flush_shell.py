@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias
 import trio
 
 from broker.cluster.blocking import Blocking
+from broker.disk.failures import LogUnavailable
 from broker.log.durability import Syncs
 from broker.log.flushing import due_syncs, flushed
 from broker.log.log import Log
@@ -50,7 +51,9 @@ class SharedFlush:
         wanted_offset = log.log_end_offset
         # A truncation in between may leave less to flush.
         while log.recovery_point < min(wanted_offset, log.log_end_offset):
-            if log in self._running:
+            if log.successor is not None:
+                log = log.successor
+            elif log in self._running:
                 await wait(log)
             else:
                 await self._run(log)
@@ -72,7 +75,13 @@ class SharedFlush:
         try:
             await self._blocking(syncs.run)
         except OSError as error:
-            raise log.durability.sync_failed(error) from error
+            failure = log.durability.sync_failed(error)
+            # Otherwise the log in its place is flushed.
+            if log.successor is None:
+                raise failure from error
+        except LogUnavailable:
+            if log.successor is None:
+                raise
         else:
             flushed(log, syncs, self._now_ms())
         finally:
@@ -170,7 +179,9 @@ class QueuedFlushes:
     def _end(self, ended: _Ended) -> None:
         log, syncs, error = ended
         queue = self._waiting[log]
-        if error is None:
+        if log.successor is not None:
+            self._hand_on(log, log.successor)
+        elif error is None:
             flushed(log, syncs, self._now_ms())
             durable = takewhile(lambda it: it.until_offset <= log.recovery_point, queue)
             self._tell(log, len(list(durable)), None)
@@ -183,6 +194,16 @@ class QueuedFlushes:
             fault = KafkaError(ErrorCode.unknown_server_error, repr(error))
             self._tell(log, len(queue), fault)
             raise error
+
+    def _hand_on(self, log: Log, successor: Log) -> None:
+        """Add the waiters to those of the log in its place, in front."""
+        handed = self._waiting.pop(log)
+        queue = self._waiting.get(successor)
+        if queue is None:
+            self._waiting[successor] = handed
+            self._begin(successor)
+        else:
+            queue.extendleft(reversed(handed))
 
     def _tell(self, log: Log, count: int, fault: KafkaError | None) -> None:
         """Call the first waiters; flush again for the remaining ones."""

@@ -22,7 +22,8 @@ def log_dir_metrics(logs: LogManager, storage: Storage) -> Iterator[Metric | Non
         value=len(log_dirs.offline),
     )
     sizes: Counter[str] = Counter()
-    for number, log in enumerate(tuple(logs.logs.values()), 1):
+    every = (*logs.logs.values(), *logs.futures.values())
+    for number, log in enumerate(every, 1):
         sizes[log.home] += log.size_bytes
         if not number % PIECE:
             yield None

@@ -1,4 +1,4 @@
-"""Periodic work on logs: retention, cleaning, checkpoints, flushes.
+"""Periodic work on logs: retention, cleaning, checkpoints, flushes, moves.
 
 The coordinator's file is also rewritten when it has become long. Kafka's scheduled
 tasks of ``LogManager`` and its ``LogCleaner``, each with its own interval, and its
@@ -28,6 +28,8 @@ from broker.config import (
     LOG_FLUSH_SCHEDULER_INTERVAL_MS,
     LOG_INITIAL_TASK_DELAY_MS,
     LOG_RETENTION_CHECK_INTERVAL_MS,
+    NUM_REPLICA_ALTER_LOG_DIRS_THREADS,
+    REPLICA_FETCH_BACKOFF_MS,
     BrokerConfig,
 )
 from broker.coordination.coordinator import Coordinator
@@ -37,6 +39,7 @@ from broker.log.steps import Steps
 from broker.log.upkeep import rounds
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from broker.log.upkeep.manager import LogManager
+from broker.log.upkeep.moves import Moves, Throttle
 from broker.log.upkeep.offsets import LOGS_PER_STEP
 from broker.log.upkeep.periodic_task import Calls, PeriodicTask
 from broker.observation.logs import fields
@@ -64,6 +67,7 @@ class Maintenance:
         replicas: ReplicaManager,
         coordinator: Coordinator,
         config: Callable[[], BrokerConfig],
+        throttle: Throttle,
         *,
         now_ns: Callable[[], int],
         calls: Calls,
@@ -96,6 +100,15 @@ class Maintenance:
         self._removal = self._at_need(lambda: rounds.removal(logs, self._log_failed))
         self._compaction = self._at_need(self._compacting)
         self._cleaners: list[PeriodicTask] = []
+        self._moves = Moves(
+            logs,
+            throttle,
+            replicas.take_log,
+            self._log_failed,
+            now_ns=now_ns,
+            pause_ns=lambda: self._moves_pause_ms() * _NS_PER_MS,
+        )
+        self._movers: list[PeriodicTask] = []
 
     def _task(
         self, begin: Callable[[], Steps[None]], interval: ConfigKey[int]
@@ -161,6 +174,26 @@ class Maintenance:
             not_before_ns=self._cleaner.not_before_ns,
         )
 
+    def _mover(self) -> PeriodicTask:
+        """Return the task of a thread in Kafka that moves logs to other directories."""
+        found = False
+
+        def begin() -> Steps[None]:
+            nonlocal found
+            found = yield from self._moves.round()
+
+        return PeriodicTask(
+            begin,
+            lambda: 0 if found else self._moves_pause_ms(),
+            first_ns=self._now_ns(),
+            failed=self._round_failed,
+            calls=self._calls,
+            moved=self._moved,
+        )
+
+    def _moves_pause_ms(self) -> int:
+        return max(self._config()[REPLICA_FETCH_BACKOFF_MS], _PAUSE_MIN_MS)
+
     def _tasks(self) -> Iterator[PeriodicTask]:
         """Iterate over those that there is work for at some time."""
         yield self._retention
@@ -178,6 +211,14 @@ class Maintenance:
             while len(self._cleaners) < threads:
                 self._cleaners.append(self._cleaning())
             yield from self._cleaners[:threads]
+        if self._moves.any or self._movers:
+            movers = config[NUM_REPLICA_ALTER_LOG_DIRS_THREADS]
+            movers = len(self._logs.log_dirs.all) if movers is None else max(movers, 1)
+            while self._moves.any and len(self._movers) < movers:
+                self._movers.append(self._mover())
+            if not self._moves.any and all(each.is_idle for each in self._movers):
+                self._movers.clear()
+            yield from self._movers
 
     def next_ns(self) -> int:
         """Return when `work` has something to do; perhaps a time long past."""

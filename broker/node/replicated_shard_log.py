@@ -128,6 +128,8 @@ class ReplicatedShardLog:
         end = log.log_end_offset
         walk = _Walk(log.log_start_offset)
         while walk.offset < end:
+            # It may have moved to another directory.
+            log = log.successor or log
             segment_end = log.segments.end_of(log.segments.index_of(walk.offset), end)
             try:
                 wanted_bytes = walk.skip + self._load_bytes * walk.reach

@@ -258,7 +258,10 @@ class ReplicaFetcher:
         producers = Producers()
         if not cut.keeps_nothing:
             producers = yield from producers_before(log, cut.offset)
-            if each.cut is not cut or not self._may_cut(each):
+            # A log that has moved to another directory is cut there next.
+            if each.cut is not cut or partition.log is not log:
+                return
+            if not self._may_cut(each):
                 return
         if cut.keeps_nothing or cut.offset < log.log_end_offset:
             logger.info(

@@ -483,6 +483,17 @@ REQUESTS: Final = [
         },
     ),
     asked(
+        K.ALTER_REPLICA_LOG_DIRS,
+        lambda it: {
+            "dirs": [
+                {
+                    "path": "/nowhere",
+                    "topics": [{"name": name, "partitions": [0]} for name in it.topics],
+                }
+            ]
+        },
+    ),
+    asked(
         K.DESCRIBE_LOG_DIRS,
         lambda it: {
             "topics": [{"topic": name, "partitions": [0]} for name in it.topics]

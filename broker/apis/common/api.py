@@ -50,8 +50,9 @@ class ErrorAnswer:
     ``try_again`` is the code on which this API's clients try again.
 
     ``rows`` gives, for an array of the answer, the arrays of the request (those that
-    its version has) whose rows it mirrors, in versions up to ``rows_last``. An array
-    not named is left empty.
+    its version has) whose rows it mirrors, in versions up to ``rows_last``;
+    ``dirs.topics`` are those in the rows of another array. An array not named is left
+    empty.
 
     ``is_answered`` says of a request whether its client expects an answer; otherwise an
     error closes the connection. ``complete`` adds what clients need beside the error.

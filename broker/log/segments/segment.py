@@ -350,6 +350,13 @@ class Segment:
         for kind in (".log", ".index", ".timeindex", TRANSACTION_INDEX):
             doomed.discard(self._storage, self.path(kind))
 
+    def moved(self, directory: str) -> None:
+        """Learn that the directory of its files was renamed."""
+        self.directory = directory
+        self.offset_index.moved(self.path(".index"))
+        self.time_index.moved(self.path(".timeindex"))
+        self.aborted.path = self.path(TRANSACTION_INDEX)
+
     def path(self, suffix: str) -> str:
         """Return the path of one of the segment's files."""
         return join(self.directory, file_name(self.base_offset, suffix))

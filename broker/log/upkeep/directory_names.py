@@ -1,8 +1,9 @@
 """Names of the directories in a log directory, and their meaning.
 
 ``topic-partition`` holds a log, ``topic-partition.<32 hex digits>-delete`` one that is
-being removed, and the same with ``-stray`` one that belongs to no topic: it was set
-aside for the operator. The names are those of Kafka's ``LocalLog``. Any other
+being removed, the same with ``-future`` a copy that is to take the place of the log in
+another directory, and with ``-stray`` a log that belongs to no topic: it was set aside
+for the operator. The names are those of Kafka's ``LocalLog``. Any other
 directory, and ``__cluster_metadata`` (KRaft's own log), is left alone.
 """
 
@@ -11,14 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Container
 from typing import Final
+from uuid import UUID
 
 from broker.protocol.topic_partition import TopicPartition
 
 STRAY: Final = "-stray"
 _CLUSTER_METADATA: Final = "__cluster_metadata"
-_NAME_MAX: Final = 255
+NAME_MAX: Final = 255
 _LOG: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)", re.ASCII)
 _DOOMED: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+_FUTURE: Final = re.compile(r"(.+)\.[0-9a-f]{32}-future")
 _LOG_FILES: Final = (".log", ".index", ".timeindex", ".snapshot", ".swap", ".cleaned")
 _LOG_FILE_NAMES: Final = frozenset({"partition.metadata", "leader-epoch-checkpoint"})
 
@@ -33,6 +36,25 @@ def log_key(name: str) -> TopicPartition | None:
     if match is None or match[1] == _CLUSTER_METADATA:
         return None
     return TopicPartition(match[1], int(match[2]))
+
+
+def future_key(name: str) -> TopicPartition | None:
+    """Return the topic and the partition of a future log's directory, or None.
+
+    >>> future_key("a-3." + 32 * "0" + "-future"), future_key("a-3")
+    (TopicPartition(topic='a', partition=3), None)
+    """
+    match = _FUTURE.fullmatch(name)
+    return None if match is None else log_key(match[1])
+
+
+def future_name(key: TopicPartition, number: UUID) -> str:
+    """Return Kafka's name for a future log; it may be longer than `NAME_MAX`.
+
+    >>> future_name(TopicPartition("a", 3), UUID(int=255))
+    'a-3.000000000000000000000000000000ff-future'
+    """
+    return f"{key.topic}-{key.partition}.{number.hex}-future"
 
 
 def is_doomed(name: str) -> bool:
@@ -52,7 +74,7 @@ def doomed_name(key: TopicPartition, number: int) -> str:
     """
     topic, partition = key
     suffix = f"-{partition}.{number:032x}-delete"
-    return topic[: _NAME_MAX - len(suffix)] + suffix
+    return topic[: NAME_MAX - len(suffix)] + suffix
 
 
 def holds_a_log(names: Collection[str]) -> bool:
@@ -72,7 +94,7 @@ def stray_name(key: TopicPartition, taken: Container[str]) -> str:
     number = 0
     while True:
         suffix = f"-{partition}.{number:032x}{STRAY}"
-        name = topic[: _NAME_MAX - len(suffix)] + suffix
+        name = topic[: NAME_MAX - len(suffix)] + suffix
         if name not in taken:
             return name
         number += 1

@@ -126,7 +126,10 @@ class LogCleaner:
 
     def _ratio(self, key: TopicPartition, log: Log, now_ms: int) -> float:
         """Return the share of dirty bytes of a log that is due, else -1."""
-        left_alone = key in self._busy or log in self._left_alone
+        # A log that moves has to stay as clean as its copy.
+        left_alone = (
+            key in self._busy or log in self._left_alone or key in self._manager.futures
+        )
         if left_alone or not log.config.compacts or log.closed is not None:
             return -1.0
         up_to = self._up_to(key)

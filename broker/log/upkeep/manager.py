@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import attrgetter
+from posixpath import dirname
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -25,15 +26,17 @@ from broker.disk.log_dirs import LogDirs
 from broker.disk.offset_files import OffsetFiles
 from broker.disk.partition_metadata import read_topic_id, write_topic_id
 from broker.disk.pending_removals import PendingRemovals, remove_all
-from broker.disk.storage import Storage, join, write_atomically
+from broker.disk.storage import Storage, join, remove_if_there, write_atomically
 from broker.log import flushing
 from broker.log.flush_times import FlushTimes
 from broker.log.log import Log
+from broker.log.producers import Producers
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import BlockingCall, Steps, run
-from broker.log.trimming import recovery_floor
+from broker.log.trimming import recovery_floor, truncate_fully
 from broker.log.upkeep.directory_names import (
     doomed_name,
+    future_name,
     stray_name,
 )
 from broker.log.upkeep.offsets import (
@@ -46,6 +49,7 @@ from broker.log.upkeep.offsets import (
 from broker.log.upkeep.opening import Opening, check_each_only_once
 from broker.log.upkeep.periodic_task import CallsHere
 from broker.log.upkeep.recovery import Report, open_log
+from broker.log.upkeep.takeover import mark, mark_path, marked
 from broker.protocol.errors import KafkaError, UncleanStop
 from broker.protocol.topic_partition import TopicPartition
 
@@ -54,6 +58,7 @@ RunAll: TypeAlias = Callable[[Sequence[BlockingCall]], None]
 _HERE: Final = CallsHere().run_all
 _OFFSET_OF: Final[Mapping[str, Callable[[Log], int]]] = {
     checkpoints.RECOVERY_POINTS: attrgetter("recovery_point"),
+    checkpoints.LOG_START_OFFSETS: attrgetter("log_start_offset"),
     checkpoints.CLEANER_OFFSETS: attrgetter("cleaner_offset"),
 }
 _CLEAN: Final = b'{"version":0,"brokerEpoch":-1}'
@@ -90,13 +95,20 @@ class LogManager:
         self._report = report
         # Called with a topic that has no log here any more.
         self._on_gone = on_gone
+        # Copies that are to take the place of logs, in other directories.
+        self.futures: dict[TopicPartition, Log] = {}
+        # Logs whose place is taken, which are still to be removed.
+        self.left: dict[TopicPartition, Log] = {}
+        # Directories that partitions without a log are to be created in.
+        self.preferred: dict[TopicPartition, str] = {}
         # Paths to be removed: files of segments, directories of partitions.
         self.doomed = PendingRemovals()
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self._deletions = 0
         self._files = OffsetFiles(storage)
-        # Partitions without a log that a checkpoint may still describe.
-        self._gone: set[TopicPartition] = set()
+        # By directory, the partitions without a log there that a checkpoint may still
+        # describe.
+        self._gone: dict[str, set[TopicPartition]] = {}
 
     # ---- start and stop ----
 
@@ -112,23 +124,77 @@ class LogManager:
                 openings.append(
                     Opening(directory, self.storage, self._files, self.doomed)
                 )
+        for settle in (self._settle_exchanges, self._sort_futures):
+            for each in openings:
+                with self._or_offline(each.directory):
+                    settle(each, openings)
+            online = self.log_dirs.online
+            openings = [each for each in openings if each.directory in online]
         check_each_only_once(openings)
         ways = self._config_of, self.now_ms(), self._report, self._note
         run_all([call for each in openings for call in each.calls(*ways)])
         for opening in openings:
             with self._or_offline(opening.directory):
-                self.high_watermarks.update(opening.high_watermarks)
                 for key, log in opening.opened().items():
                     topic_id = read_topic_id(self.storage, log.directory)
                     if topic_id is not None:
                         self._topic_ids[key] = topic_id
                     self._add(key, log)
+                    if key in opening.high_watermarks:
+                        self.high_watermarks[key] = opening.high_watermarks[key]
+                for key, future in opening.opened_futures().items():
+                    self._add_future(key, future)
                 cut_short = opening.cut_short()
                 run(self._keeping(cut_short, checkpoints.RECOVERY_POINTS))
-        self._gone = self._files.known() - self.logs.keys()
+        for opening in openings:
+            known = self._files.known(opening.directory)
+            self._gone[opening.directory] = known - opening.kept()
+        self._check_futures()
         # On a full disk the logs of these names wait for a round.
         with suppress(OSError):
             run(self.forgetting_gone())
+
+    def _settle_exchanges(self, opening: Opening, openings: Sequence[Opening]) -> None:
+        """Decide which of two logs is the partition's, where one is marked."""
+        for key in opening.marked:
+            path = opening.paths[key]
+            if any(key in each.paths for each in openings if each is not opening):
+                self._doom(key, path)
+            elif marked(self.storage, path) in self.log_dirs.offline:
+                # The other one may be there, so that this one must not be used.
+                opening.unknown.add(key)
+            else:
+                self.storage.remove(mark_path(path))
+                continue
+            del opening.paths[key]
+
+    def _sort_futures(self, opening: Opening, openings: Sequence[Opening]) -> None:
+        """Keep one copy of each log that is elsewhere.
+
+        A copy without its log is set aside, unless that may be in an offline directory.
+        """
+        elsewhere = [each for each in openings if each is not opening]
+        for key, paths in opening.found_futures.items():
+            has_log = any(key in each.paths for each in elsewhere)
+            for path in paths:
+                if has_log and not any(key in each.futures for each in openings):
+                    opening.futures[key] = path
+                elif has_log or key in opening.paths:
+                    self._doom(key, path)
+                elif not self.log_dirs.offline:
+                    taken = self.storage.names(opening.directory)
+                    kept_as = join(opening.directory, stray_name(key, taken))
+                    self.storage.rename(path, kept_as)
+
+    def _check_futures(self) -> None:
+        """Drop copies of logs that could not be opened, or of another topic's."""
+        for key, future in tuple(self.futures.items()):
+            with self._or_offline(future.home):
+                topic_id = read_topic_id(self.storage, future.directory)
+                if key not in self.logs:
+                    self._take_future(key).close("its log is offline")
+                elif topic_id not in (None, self._topic_ids.get(key)):
+                    self.remove_future(key)
 
     @contextmanager
     def _or_offline(self, directory: str) -> Iterator[None]:
@@ -162,10 +228,11 @@ class LogManager:
                 failed.setdefault(log.home, error)
 
         failed |= self._sync_homes()
-        run_all([partial(settle, log) for log in self.logs.values()])
-        for log in self.logs.values():
+        every = (*self.logs.values(), *self.futures.values())
+        run_all([partial(settle, log) for log in every])
+        for log in every:
             log.close(f"{log.directory}: the broker is stopping")
-        files = run(gather(self.logs, high_watermark))
+        files = run(gather(self.logs, high_watermark, self._others()))
         for directory in self.log_dirs.online:
             try:
                 self._files.writing(
@@ -200,29 +267,22 @@ class LogManager:
     ) -> Log:
         """Return the log of a partition, a new one if there is none.
 
-        A new one goes to the directory with the fewest logs. Unless ``is_new``, the log
-        may be in an offline directory: KAFKA_STORAGE_ERROR is then raised, as in Kafka,
-        and where no directory is online. ``OSError`` is raised while a checkpoint may
-        describe an earlier log of this name: see `forgetting_gone`.
+        A new one goes to the directory that was asked for, or to that with the fewest
+        logs. Unless ``is_new``, the log may be in an offline directory:
+        KAFKA_STORAGE_ERROR is then raised, as in Kafka, and where no directory is
+        online. ``OSError`` is raised while a checkpoint may describe an earlier log of
+        this name: see `forgetting_gone`.
         """
         log = self.logs.get(key)
         if log is None:
             offline = self.log_dirs.offline
             if not self.log_dirs.online or (offline and not is_new):
                 raise LogUnavailable(f"offline: {', '.join(offline)}")
-            home = self._emptiest()
+            home = self.preferred.pop(key, "")
+            if home not in self.log_dirs.online:
+                home = self._emptiest()
             topic, partition = key
-            with self._reporting(home):
-                if key in self._gone:
-                    raise OSError(errno.EAGAIN, f"checkpoints describe another {key}")
-                log = open_log(
-                    join(home, f"{topic}-{partition}"),
-                    self._config_of(topic),
-                    self.storage,
-                    self.now_ms(),
-                    doomed=self.doomed,
-                    on_failure=self._note,
-                )
+            log = self._created(key, home, f"{topic}-{partition}")
             self._add(key, log)
         if topic_id is not None and key not in self._topic_ids:
             with self._reporting(log.home):
@@ -230,6 +290,20 @@ class LogManager:
             log.durability.add(path)
             self._topic_ids[key] = topic_id
         return log
+
+    def _created(self, key: TopicPartition, home: str, name: str) -> Log:
+        topic, _ = key
+        with self._reporting(home):
+            if key in self._gone.get(home, ()):
+                raise OSError(errno.EAGAIN, f"checkpoints describe another {key}")
+            return open_log(
+                join(home, name),
+                self._config_of(topic),
+                self.storage,
+                self.now_ms(),
+                doomed=self.doomed,
+                on_failure=self._note,
+            )
 
     def may_be_offline(self, key: TopicPartition) -> bool:
         """Return whether an unknown log may be in an offline directory."""
@@ -250,17 +324,24 @@ class LogManager:
         log = self.logs.get(key)
         if log is None:
             return
+        self.remove_future(key)
+        if key in self.left:
+            self._leave(key)
         log.close(f"{log.directory}: the log was deleted")
-        doomed = log.directory
-        with self._reporting(log.home):
+        self._doom(key, log.directory, log.config.file_delete_delay_ms)
+        self._take(key)
+        self._topic_ids.pop(key, None)
+
+    def _doom(self, key: TopicPartition, path: str, delay_ms: int = 0) -> None:
+        """Rename a log's directory, which is only to be removed; raise ``OSError``."""
+        home, doomed = dirname(path), path
+        with self._reporting(home):
             while self.storage.is_directory(doomed):
                 self._deletions += 1
-                doomed = join(log.home, doomed_name(key, self._deletions))
-            self.storage.rename(log.directory, doomed)
-        self._take(key)
-        self._gone.add(key)
-        self._topic_ids.pop(key, None)
-        self.doomed.add(doomed, self.now_ms(), log.config.file_delete_delay_ms)
+                doomed = join(home, doomed_name(key, self._deletions))
+            self.storage.rename(path, doomed)
+        self._gone.setdefault(home, set()).add(key)
+        self.doomed.add(doomed, self.now_ms(), delay_ms)
 
     def syncing_names(self) -> Steps[None]:
         """Make durable which logs there are; raise OSError."""
@@ -274,20 +355,27 @@ class LogManager:
 
         Until then no log gets one of these names.
         """
-        gone = frozenset(self._gone)
-        if not gone:
-            return
         for directory in tuple(self.log_dirs.online):
-            with self._reporting(directory):
-                yield partial(self._files.forget, directory, gone)
-        self._gone -= gone
+            gone = frozenset(self._gone.get(directory, ()))
+            if gone:
+                still = self._gone[directory]
+                with self._reporting(directory):
+                    yield partial(self._files.forget, directory, gone, still)
+                still -= gone
 
     def close_directory(self, directory: str) -> list[TopicPartition]:
         """Close the logs of a directory that is offline; return whose they are."""
+        reason = f"{directory} is offline: {self.log_dirs.offline[directory]}"
         lost = [key for key, log in self.logs.items() if log.home == directory]
         for key in lost:
-            log = self._take(key)
-            log.close(f"{directory} is offline: {self.log_dirs.offline[directory]}")
+            self._take(key).close(reason)
+        for key, future in tuple(self.futures.items()):
+            # Without its log a copy waits for the next start.
+            if future.home == directory or key not in self.logs:
+                self._take_future(key).close(reason)
+        for key, log in tuple(self.left.items()):
+            if log.home == directory or key not in self.logs:
+                del self.left[key]
         return lost
 
     def set_aside(self, key: TopicPartition) -> str:
@@ -295,8 +383,9 @@ class LogManager:
 
         Nothing of it is removed. Raises OSError.
         """
+        self.remove_future(key)
         log = self._take(key)
-        self._gone.add(key)
+        self._gone.setdefault(log.home, set()).add(key)
         self._topic_ids.pop(key, None)
         home = log.home
         kept_as = join(home, stray_name(key, self.storage.names(home)))
@@ -308,9 +397,10 @@ class LogManager:
     def configure(self, topic: str) -> Steps[None]:
         """Give the logs of a topic its settings anew, those of the moment."""
         for number, index in enumerate(tuple(self._indexes.get(topic, ())), 1):
-            log = self.logs.get(TopicPartition(topic, index))
-            if log is not None:
-                log.configure(self._config_of(topic))
+            key = TopicPartition(topic, index)
+            for log in (self.logs.get(key), self.futures.get(key)):
+                if log is not None:
+                    log.configure(self._config_of(topic))
             if not number % LOGS_PER_STEP:
                 yield None
         yield None
@@ -330,7 +420,7 @@ class LogManager:
         """
         refused: OSError | None = None
         view = self._files.view()
-        files = yield from gather(self.logs, high_watermark)
+        files = yield from gather(self.logs, high_watermark, self._others())
         for directory in self.log_dirs.online:
             content = files.get(directory, no_files())
             try:
@@ -349,8 +439,8 @@ class LogManager:
         reported. Cost: a small file and its fsync.
         """
         logs = {key: self.logs[key] for key in keys}
-        looks = looks_by_home(logs, attrgetter("log_start_offset"))
         add, name = self._files.add, checkpoints.LOG_START_OFFSETS
+        looks = looks_by_home(logs, _OFFSET_OF[name])
         return {home: partial(add, home, name, look) for home, look in looks.items()}
 
     def lowering(self, ends: Mapping[TopicPartition, int]) -> Steps[None]:
@@ -382,6 +472,123 @@ class LogManager:
         for home, look in looks.items():
             with self._reporting(home):
                 yield partial(self._files.add, home, name, look)
+
+    # ---- logs that move to another directory ----
+
+    def begin_future(self, key: TopicPartition, home: str, number: UUID) -> None:
+        """Create the copy that is to take the place of a partition's log.
+
+        Raises ``OSError`` or, while any directory is offline, KAFKA_STORAGE_ERROR, as
+        in Kafka: there may be another copy in it.
+        """
+        log = self.logs[key]
+        if self.log_dirs.offline:
+            raise LogUnavailable(f"offline: {', '.join(self.log_dirs.offline)}")
+        name = future_name(key, number)
+        try:
+            future = self._created(key, home, name)
+            topic_id = self._topic_ids.get(key)
+            if topic_id is not None:
+                with self._reporting(home):
+                    path = write_topic_id(self.storage, future.directory, topic_id)
+                future.durability.add(path)
+        except OSError:
+            # What there is of it must not begin a move at the next start.
+            self.doomed.add(join(home, name), self.now_ms())
+            raise
+        self._add_future(key, future)
+        self.preferred.pop(key, None)
+        # A compaction under way would make the log cleaner than its copy.
+        log.durability.lower(log.recovery_point)
+
+    def remove_future(self, key: TopicPartition) -> None:
+        """Cancel a move, if there is one; raise ``OSError``."""
+        future = self.futures.get(key)
+        if future is None:
+            return
+        future.close(f"{future.directory}: the move was cancelled")
+        self._doom(key, future.directory)
+        self._take_future(key)
+        log = self.logs[key]
+        with self._reporting(log.home):
+            remove_if_there(self.storage, mark_path(log.directory))
+
+    def emptying_future(self, key: TopicPartition) -> Steps[None]:
+        """Empty a copy, which begins again where its log does; raise ``OSError``."""
+        log, future = self.logs[key], self.futures[key]
+        future.durability.lower(0)
+        yield from self._keeping({key: future}, checkpoints.RECOVERY_POINTS)
+        truncate_fully(future, log.log_start_offset, self.now_ms(), Producers())
+
+    def noting_exchange(self, key: TopicPartition) -> Steps[None]:
+        """Write down that a copy takes the place of its log, and its offsets.
+
+        Raises ``OSError``.
+        """
+        log, future = self.logs[key], self.futures[key]
+        # Otherwise the offsets might be forgotten again.
+        yield from self.forgetting_gone()
+        for name in _OFFSET_OF:
+            yield from self._keeping({key: future}, name)
+        with self._reporting(log.home):
+            yield partial(mark, self.storage, log.directory, future.home)
+
+    def exchange(self, key: TopicPartition) -> None:
+        """Put a copy of the same content in the place of its log; raise ``OSError``.
+
+        The log is closed, and `leaving` removes it.
+        """
+        log, future = self.logs[key], self.futures[key]
+        topic, partition = key
+        before, path = future.directory, join(future.home, f"{topic}-{partition}")
+        with self._reporting(future.home):
+            if self.storage.is_directory(path):
+                raise OSError(errno.EAGAIN, f"{path} is there already")
+            self.storage.rename(before, path)
+        self.doomed.moved(before, path)
+        future.moved(path)
+        del self.futures[key]
+        self.logs[key] = future
+        self._in_directory[log.home] -= 1
+        future.producers.take_guards(log.producers)
+        future.flushed_ms = log.flushed_ms
+        log.successor = future
+        log.close(f"{log.directory}: the log has moved to {future.home}")
+        self.left[key] = log
+
+    def leaving(self, key: TopicPartition) -> Steps[None]:
+        """Remove the log whose place is taken, once that is durable.
+
+        Raises ``OSError``.
+        """
+        log, home = self.left[key], self.logs[key].home
+        with self._reporting(home):
+            yield partial(self.storage.sync_directory, home)
+        if self.left.get(key) is log:
+            self._leave(key)
+            with self._reporting(log.home):
+                yield partial(self.storage.sync_directory, log.home)
+
+    def _leave(self, key: TopicPartition) -> None:
+        log = self.left[key]
+        self._doom(key, log.directory, log.config.file_delete_delay_ms)
+        del self.left[key]
+
+    def _others(self) -> list[tuple[TopicPartition, Log]]:
+        """Return the logs that are no partition's, or not any more."""
+        return [*self.futures.items(), *self.left.items()]
+
+    def _add_future(self, key: TopicPartition, future: Log) -> None:
+        self.futures[key] = future
+        future.durability.flush_times = self._flush_times
+        self._in_directory[future.home] += 1
+
+    def _take_future(self, key: TopicPartition) -> Log:
+        future = self.futures.pop(key)
+        self._in_directory[future.home] -= 1
+        return future
+
+    # ---- removal ----
 
     def remove(self, path: str) -> Steps[None]:
         """Remove a path that is `doomed`; raise OSError.

@@ -7,7 +7,7 @@ that was deleted meanwhile is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -25,15 +25,23 @@ LOGS_PER_STEP: Final = 256
 
 
 def gather(
-    logs: Mapping[TopicPartition, Log], high_watermark: HighWatermark
+    logs: Mapping[TopicPartition, Log],
+    high_watermark: HighWatermark,
+    others: Iterable[tuple[TopicPartition, Log]] = (),
 ) -> Steps[dict[str, Files]]:
-    """Return the files of each directory that has logs."""
+    """Return the files of each directory that has logs.
+
+    ``others`` are logs of partitions whose own log is in another directory.
+    """
     found: dict[str, Files] = {}
     for number, (key, log) in enumerate(list(logs.items()), 1):
-        if logs.get(key) is log:
+        # A log that has moved meanwhile counts until that is durable.
+        if logs.get(key) is log or log.successor is not None:
             _note(found, key, log, high_watermark(key))
         if not number % LOGS_PER_STEP:
             yield None
+    for key, log in others:
+        _note(found, key, log, None)
     return found
 
 

@@ -17,8 +17,14 @@ from broker.disk.storage import Storage, join, remove_if_there
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import BlockingCall
-from broker.log.upkeep.directory_names import holds_a_log, is_doomed, log_key
+from broker.log.upkeep.directory_names import (
+    future_key,
+    holds_a_log,
+    is_doomed,
+    log_key,
+)
 from broker.log.upkeep.recovery import Report, open_log
+from broker.log.upkeep.takeover import MARK
 from broker.protocol.errors import ConfigError
 from broker.protocol.topic_partition import TopicPartition
 
@@ -49,8 +55,14 @@ class Opening:
         self._start_offsets = read(checkpoints.LOG_START_OFFSETS)
         self._cleaner_offsets = read(checkpoints.CLEANER_OFFSETS)
         self.high_watermarks = read(checkpoints.HIGH_WATERMARKS)
-        # The directory of each partition.
+        # The directory of each partition, and those that are marked (takeover.py).
         self.paths: dict[TopicPartition, str] = {}
+        self.marked: list[TopicPartition] = []
+        # Those of which another directory may have the log that counts.
+        self.unknown: set[TopicPartition] = set()
+        # Directories of copies that were found, and the one of each that is opened.
+        self.found_futures: dict[TopicPartition, list[str]] = {}
+        self.futures: dict[TopicPartition, str] = {}
         self._logs: dict[TopicPartition, Log] = {}
         self._failed: Exception | None = None
         for name in storage.names(directory):
@@ -60,12 +72,16 @@ class Opening:
         path = join(self.directory, name)
         if not self._storage.is_directory(path):
             return
-        key = log_key(name)
+        key, of_future = log_key(name), future_key(name)
         if is_doomed(name):
             self._doomed.add(path)
-        elif key is not None and holds_a_log(self._storage.names(path)):
+        elif of_future is not None and holds_a_log(self._storage.names(path)):
+            self.found_futures.setdefault(of_future, []).append(path)
+        elif key is not None and holds_a_log(names := self._storage.names(path)):
             _check_only_one(key, path, self.paths)
             self.paths[key] = path
+            if MARK in names:
+                self.marked.append(key)
 
     def calls(
         self,
@@ -75,7 +91,7 @@ class Opening:
         on_failure: Callable[[LogStorageError], None],
     ) -> Iterator[BlockingCall]:
         """Iterate over the calls that open the logs; see `open_log`."""
-        for key, path in self.paths.items():
+        for key, path in (*self.paths.items(), *self.futures.items()):
             yield partial(
                 self._open, key, path, config_of(key.topic), now_ms, report, on_failure
             )
@@ -115,6 +131,14 @@ class Opening:
         if self._failed is not None:
             raise self._failed
         return {key: self._logs[key] for key in self.paths}
+
+    def opened_futures(self) -> dict[TopicPartition, Log]:
+        """Return the copies."""
+        return {key: self._logs[key] for key in self.futures}
+
+    def kept(self) -> set[TopicPartition]:
+        """Return the partitions of which this directory has a log, opened or not."""
+        return {*self.paths, *self.unknown, *self.futures}
 
     def cut_short(self) -> dict[TopicPartition, Log]:
         """Return the logs that end before their recovery points on disk."""

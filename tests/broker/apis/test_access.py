@@ -446,6 +446,12 @@ CASES = [
         T,
         topics=[{"name": "t", "partition_indexes": [0]}],
     ),
+    case(
+        K.ALTER_REPLICA_LOG_DIRS,
+        Op.ALTER,
+        C,
+        dirs=[{"path": "/data", "topics": [{"name": "t", "partitions": [0]}]}],
+    ),
     case(K.DESCRIBE_LOG_DIRS, Op.DESCRIBE, C),
     case(K.CREATE_PARTITIONS, Op.ALTER, T, topics=[{"name": "t", "count": 3}]),
     case(K.DELETE_GROUPS, Op.DELETE, G, groups_names=["g"]),

@@ -194,6 +194,18 @@ CASES: dict[ApiKey, tuple[Any, Any, Any]] = {
         lambda answer: [row.error_code for row in answer.filter_results],
         [TIMED_OUT] * 2,
     ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        lambda version: {
+            "dirs": [
+                {"path": "/a", "topics": [{"name": "t", "partitions": [0, 7]}]},
+                {"path": "/b", "topics": [{"name": "u", "partitions": [1]}]},
+            ]
+        },
+        lambda answer: by_partition(
+            answer.results, "topic_name", "partitions", "partition_index"
+        ),
+        failed(TIMED_OUT),
+    ),
     ApiKey.ELECT_LEADERS: (
         lambda version: {
             "topic_partitions": [

@@ -187,6 +187,7 @@ def test_every_key_of_kafka_is_known() -> None:
 def test_keys_that_are_not_kafkas_of_today_are_ours_or_of_other_releases() -> None:
     # Kafka takes these from its tools alone (``DynamicConfig.Broker``).
     by_tools = {f"{it}.replication.throttled.rate" for it in ("leader", "follower")}
+    by_tools.add("replica.alter.log.dirs.io.max.bytes.per.second")
     # Its authorizers read these for themselves.
     by_tools |= {"super.users", "allow.everyone.if.no.acl.found"}
     # Kafka 4.3 brought them (KIP-1263).

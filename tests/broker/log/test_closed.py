@@ -32,7 +32,7 @@ QUESTIONS = {
     flushing: {"flush_due", "flushed"},
     cleaner: {"compaction_due", "dirty_ratio", "cleanable_end"},
 }
-CHANGES = {Log: {"close", "configure", "prepare", "begin"}}
+CHANGES = {Log: {"close", "configure", "prepare", "begin", "moved"}}
 ARGUMENTS = {
     "records": batch([b"v"]),
     "batch": marker_batch(7, 0, Marker(True, 0), NOW_MS),
