@@ -116,6 +116,13 @@ def test_offsets_without_records_are_passed_over() -> None:
     assert state.prefetched_bytes == 0
 
 
+def test_an_answer_may_begin_with_the_marker_of_an_aborted_transaction() -> None:
+    """Seed 1 of days with transactions: what follows is of the next transaction."""
+    answer = marker(5, 7, commits=False) + of_transaction(6, 7, b"good")
+    aborted = [AbortedTransaction(first_offset=3, producer_id=7)]
+    assert values(answer, aborted) == [(6, b"good")]
+
+
 def test_the_part_of_a_batch_at_the_end_is_left_out() -> None:
     whole = at(0, batch(b"x"))
     assert values(whole + at(1, batch(b"y"))[:-1]) == [(0, b"x")]

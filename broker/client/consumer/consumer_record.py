@@ -86,6 +86,9 @@ class FetchedBatches:
         return records, header.size
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
+        # Before the marker too: the answer may begin with it.
+        while self._aborted and self._aborted[0].first_offset <= header.last_offset:
+            self._aborting.add(self._aborted.popleft().producer_id)
         if header.attributes & CONTROL:
             for marker in _records(self._partition, header, _unpacked(header, batch)):
                 # Version and type, two bytes each; 0 ends in an abort, 1 in a commit.
@@ -94,8 +97,6 @@ class FetchedBatches:
             return True
         if not (self._committed_only and header.attributes & TRANSACTIONAL):
             return False
-        while self._aborted and self._aborted[0].first_offset <= header.last_offset:
-            self._aborting.add(self._aborted.popleft().producer_id)
         return header.producer_id in self._aborting
 
 
