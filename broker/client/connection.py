@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
@@ -24,10 +24,13 @@ from broker.client.failures import disconnected
 from broker.client.signals import Signal
 from broker.client.versions import (
     HANDSHAKE,
+    NO_LIMITS,
     SPOKEN,
+    FinalizedFeatures,
     Versions,
     chosen_versions,
     decode_handshake,
+    finalized_features,
 )
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
@@ -103,6 +106,7 @@ class Connection:
         self._scope = trio.CancelScope()
         self._why = "the connection was closed"
         self.versions: dict[ApiKey, int] = {}
+        self.features = FinalizedFeatures()
         self.is_open = True
 
     @property
@@ -127,10 +131,16 @@ class Connection:
         timeout_s: float,
         done: Done[R],
         body: Body | None = None,
+        newest: Mapping[ApiKey, int] = NO_LIMITS,
     ) -> None:
-        """Send a request; ``done`` is called once, with the answer or the error."""
+        """Send a request; ``done`` is called once, with the answer or the error.
+
+        ``newest`` are versions that are not to be exceeded.
+        """
         api_key = request.api_key
         version = self.versions.get(api_key)
+        if version is not None:
+            version = min(version, newest.get(api_key, version))
         if version is None:
             code = ErrorCode.unsupported_version
             done(KafkaError(code, f"the broker speaks no {api_key.name} of ours"))
@@ -187,6 +197,7 @@ class Connection:
         if answer is None:
             raise KafkaError(ErrorCode.unsupported_version, "no version of ApiVersions")
         self.versions = chosen_versions(answer, self._spoken)
+        self.features = finalized_features(answer)
 
     async def _ask_versions(
         self, version: int, timeout_s: float

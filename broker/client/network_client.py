@@ -8,7 +8,7 @@ connections of their own, since a broker serves one request of a connection at a
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import trio
@@ -25,7 +25,8 @@ from broker.client.config import (
 from broker.client.connection import Body, Connection, Done, R, Stream, Written
 from broker.client.failures import disconnected, timed_out
 from broker.client.signals import Changes
-from broker.client.versions import SPOKEN, Versions
+from broker.client.versions import NO_LIMITS, SPOKEN, FinalizedFeatures, Versions
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
 from broker.protocol.messages.message import NO_TIME, AnyRequest
 from broker.protocol.messages.produce import ProduceRequest
@@ -100,6 +101,7 @@ class Node:
         done: Done[R],
         timeout_s: float,
         body: Body | None = None,
+        newest: Mapping[ApiKey, int] = NO_LIMITS,
     ) -> None:
         """Send a request over a connection that is `ready`."""
         assert self._connection is not None
@@ -111,7 +113,7 @@ class Node:
                 self._throttled_until_s = max(self._throttled_until_s, until_s)
             done(answer)
 
-        self._connection.submit(request, timeout_s, answered, body)
+        self._connection.submit(request, timeout_s, answered, body, newest)
 
     def submit_unanswered(self, request: ProduceRequest, done: Written) -> None:
         """Send a request that is not answered, over a connection that is `ready`."""
@@ -159,6 +161,7 @@ class Node:
                 return
             self._failures = 0
             self._connection = connection
+            self._client.take_features(connection.features)
             self._tell()
         # A broker that greets and hangs up is to be waited for as one that is away.
         self._failures = 1
@@ -205,6 +208,7 @@ class NetworkClient:
         self.on_change: Callable[[], None] = _nobody
         self.on_disconnect: Callable[[], None] = _nobody
         self._nodes: dict[Address, Node] = {}
+        self._features = FinalizedFeatures()
         self._nursery: trio.Nursery | None = None
 
     async def run(
@@ -215,6 +219,18 @@ class NetworkClient:
             self._nursery = nursery
             task_status.started()
             await trio.sleep_forever()
+
+    def take_features(self, features: FinalizedFeatures) -> None:
+        """Take over the finalized features that a broker reports, unless they are old.
+
+        Brokers learn of a change at different times.
+        """
+        if features.epoch >= self._features.epoch:
+            self._features = features
+
+    def feature_level(self, name: str) -> int:
+        """Return the finalized level of a feature, 0 if it is not known to have one."""
+        return self._features.levels.get(name, 0)
 
     def node(self, address: Address) -> Node:
         """Return the node of an address, which exists from then on."""
@@ -231,10 +247,12 @@ class NetworkClient:
         timeout_s: float = 0.0,
         *,
         is_large: bool = False,
+        newest: Mapping[ApiKey, int] = NO_LIMITS,
     ) -> R:
         """Ask and wait for the answer; raises `KafkaError`.
 
         A request that ``is_large`` is encoded in steps, and must not change meanwhile.
+        ``newest`` are versions that are not to be exceeded.
 
         Cancelled, the request may have been sent; its answer is then ignored.
         """
@@ -253,7 +271,7 @@ class NetworkClient:
             if is_large:
                 body = await connection.encoded(request)
                 await node.connected()
-            node.submit(request, done, timeout_s, body)
+            node.submit(request, done, timeout_s, body, newest)
             await replied.wait()
         if not found:
             raise timed_out(f"{request.api_key.name}: no answer within {timeout_s} s")

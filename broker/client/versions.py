@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
@@ -17,24 +17,25 @@ from broker.protocol.wire.codec import decode_response
 Versions: TypeAlias = Mapping[ApiKey, tuple[int, int]]
 SPOKEN: Final[Versions] = MappingProxyType(
     {
-        ApiKey.PRODUCE: (3, 11),
+        ApiKey.PRODUCE: (3, 12),
         ApiKey.FETCH: (4, 12),
         ApiKey.LIST_OFFSETS: (1, 7),
         ApiKey.METADATA: (4, 12),
-        ApiKey.OFFSET_COMMIT: (5, 8),
-        ApiKey.OFFSET_FETCH: (1, 7),
+        ApiKey.OFFSET_COMMIT: (5, 9),
+        ApiKey.OFFSET_FETCH: (1, 9),
         ApiKey.FIND_COORDINATOR: (1, 3),
         ApiKey.JOIN_GROUP: (2, 9),
         ApiKey.HEARTBEAT: (0, 4),
         ApiKey.LEAVE_GROUP: (3, 5),
         ApiKey.SYNC_GROUP: (0, 5),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
         ApiKey.API_VERSIONS: (0, 3),
         ApiKey.INIT_PRODUCER_ID: (0, 4),
-        # Later versions are for brokers, or for producers of KIP-890's second part.
+        # Later versions are for brokers.
         ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
-        ApiKey.ADD_OFFSETS_TO_TXN: (0, 3),
-        ApiKey.END_TXN: (0, 3),
-        ApiKey.TXN_OFFSET_COMMIT: (3, 3),
+        ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+        ApiKey.END_TXN: (0, 5),
+        ApiKey.TXN_OFFSET_COMMIT: (3, 5),
         ApiKey.LEADER_AND_ISR: (2, 7),
         ApiKey.STOP_REPLICA: (3, 4),
         ApiKey.UPDATE_METADATA: (5, 8),
@@ -54,8 +55,6 @@ SPOKEN_BETWEEN_BROKERS: Final[Versions] = MappingProxyType(
 SPOKEN_BY_ADMINS: Final[Versions] = MappingProxyType(
     {
         **SPOKEN,
-        # Several groups in a request from the eighth on.
-        ApiKey.OFFSET_FETCH: (1, 8),
         ApiKey.LIST_GROUPS: (0, 5),
         ApiKey.DESCRIBE_GROUPS: (0, 6),
         ApiKey.DESCRIBE_CONFIGS: (1, 4),
@@ -73,10 +72,29 @@ SPOKEN_BY_ADMINS: Final[Versions] = MappingProxyType(
         ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     }
 )
+# Producers of the first protocol of transactions send none newer than these (KIP-890).
+FIRST_PROTOCOL: Final[Mapping[ApiKey, int]] = MappingProxyType(
+    {ApiKey.PRODUCE: 11, ApiKey.END_TXN: 4, ApiKey.TXN_OFFSET_COMMIT: 4}
+)
+NO_LIMITS: Final[Mapping[ApiKey, int]] = MappingProxyType({})
+TRANSACTION_VERSION: Final = "transaction.version"
 HANDSHAKE: Final = ApiVersionsRequest(
     client_software_name="doorkeeper", client_software_version="0.1.0"
 )
 _ERROR_AT: Final = slice(4, 6)
+
+
+class FinalizedFeatures(NamedTuple):
+    """The cluster's finalized features by name; -1: no epoch is known."""
+
+    epoch: int = -1
+    levels: Mapping[str, int] = MappingProxyType({})
+
+
+def finalized_features(answer: ApiVersionsResponse) -> FinalizedFeatures:
+    """Return the features that a broker reports as finalized."""
+    levels = {it.name: it.max_version_level for it in answer.finalized_features}
+    return FinalizedFeatures(answer.finalized_features_epoch, levels)
 
 
 def chosen_versions(

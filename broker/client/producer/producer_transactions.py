@@ -1,13 +1,20 @@
 """Transactions of a producer: what Kafka's ``TransactionManager`` does for them.
 
-The producer has one transaction at a time. Records are sent once their partition has
-been added to it at the transaction's coordinator; `Transactions.run` adds partitions as
-batches for them wait. Three kinds of errors end differently:
+The producer has one transaction at a time. It speaks one of two protocols (KIP-890), by
+the cluster's ``transaction.version`` when the transaction begins:
+
+- The first: records are sent once their partition has been added to the transaction at
+  its coordinator; `Transactions.run` adds partitions as batches for them wait.
+- The second, from version 2 on: leaders add the partitions of Produce 12 and
+  TxnOffsetCommit 5. EndTxn 5 answers the epoch of the next transaction, so that nothing
+  of this one can be taken for a part of it; numbering begins anew.
+
+Three kinds of errors end differently:
 
 - A passing error is tried again, until ``max.block.ms`` is over in a call.
 - Any other error of a batch or a request makes the transaction *abortable*: every call
-  raises the error until `abort`. Then the epoch is raised, so that no batch of the
-  failed transaction can come late, and numbering begins anew.
+  raises the error until `abort`. Then the epoch is raised in the first protocol, too,
+  so that no batch of the failed transaction can come late.
 - A *fatal* error (another producer has the transactional id: PRODUCER_FENCED; it may
   not be used) ends the producer.
 """
@@ -39,6 +46,8 @@ from broker.client.producer.producer_config import (
 )
 from broker.client.producer.sequences import Sequences
 from broker.client.signals import Signal
+from broker.client.versions import FIRST_PROTOCOL, NO_LIMITS, TRANSACTION_VERSION
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from broker.protocol.messages.add_partitions_to_txn import (
@@ -58,6 +67,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
+_SECOND_PROTOCOL_SINCE: Final = 2
 _FENCED: Final = frozenset(
     {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
 )
@@ -124,6 +134,7 @@ class Transactions:
         self._has_offsets = False
         # The number of the transaction: a late request must not add to the next one.
         self._number = 0
+        self._is_second_protocol = False
         self._one_at_a_time = trio.Lock()
         self._adding = Signal()
         self.on_change: Callable[[], None] = _nobody
@@ -143,6 +154,8 @@ class Transactions:
         """Begin a transaction, of which the coordinator does not know yet."""
         await trio.lowlevel.checkpoint()
         self._require(State.READY)
+        level = self._client.feature_level(TRANSACTION_VERSION)
+        self._is_second_protocol = level >= _SECOND_PROTOCOL_SINCE
         self._state = State.OPEN
 
     async def commit(self) -> None:
@@ -172,7 +185,7 @@ class Transactions:
         await self._accumulator.flush()
         try:
             await self._end(commits=False)
-            if self._needs_epoch:
+            if self._needs_epoch and not self._is_second_protocol:
                 await self._initialize()
         except KafkaError as error:
             if self._state is not State.FATAL:
@@ -187,20 +200,10 @@ class Transactions:
         if not offsets:
             await trio.lowlevel.checkpoint()
             return
-        producer_id, epoch, _ = self._identity
-        add = AddOffsetsToTxnRequest(
-            transactional_id=self._id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            group_id=group.group_id,
-        )
-
-        async def added() -> None:
-            answer = await self._ask(add)
-            check(answer.error_code, f"offsets of {group.group_id}")
-
-        await self._insist(added)
+        if not self._is_second_protocol:
+            await self._add_offsets(group.group_id)
         self._has_offsets = True
+        producer_id, epoch, _ = self._identity
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (topic, number), (offset, metadata) in offsets.items():
             row = TxnOffsetCommitRequestPartition(
@@ -224,13 +227,30 @@ class Transactions:
         )
         await self._insist(lambda: self._commit_offsets(request))
 
+    async def _add_offsets(self, group_id: str) -> None:
+        """Add the partition of a group's offsets to the transaction."""
+        add = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            group_id=group_id,
+        )
+
+        async def added() -> None:
+            answer = await self._ask(add)
+            check(answer.error_code, f"offsets of {group_id}")
+
+        await self._insist(added)
+
     async def _commit_offsets(self, request: TxnOffsetCommitRequest) -> None:
         group = request.group_id
         known = self._group_coordinators.get(group)
         address = known or await self._find(group, _GROUP_KEY)
         self._group_coordinators[group] = address
         try:
-            answer = await self._client.call(address, request)
+            answer = await self._client.call(
+                address, request, newest=self.newest_versions
+            )
             for topic in answer.topics:
                 for each in topic.partitions:
                     check(each.error_code, f"{topic.name}-{each.partition_index}")
@@ -245,11 +265,19 @@ class Transactions:
         """Raise unless a record may be sent."""
         self._require(State.OPEN)
 
+    @property
+    def newest_versions(self) -> Mapping[ApiKey, int]:
+        """The versions that the transaction's protocol does not exceed."""
+        return NO_LIMITS if self._is_second_protocol else FIRST_PROTOCOL
+
     def may_send(self, partition: TopicPartition, sequences: Sequences) -> bool:
         """Return whether a partition is part of the transaction; have it added if not.
 
         Its batches get the producer's identity.
         """
+        if self._is_second_protocol and self._state is State.OPEN:
+            # Its leader adds it.
+            self._added.add(partition)
         if partition not in self._added:
             if partition not in self._wanted and self._state is State.OPEN:
                 self._wanted.add(partition)
@@ -318,13 +346,17 @@ class Transactions:
         async def initialized() -> None:
             answer = await self._ask(request)
             check(answer.error_code, f"transactional id {self._id}")
-            self._identity = Identity(answer.producer_id, answer.producer_epoch, 0)
+            self._identify(answer.producer_id, answer.producer_epoch)
 
         await self._insist(initialized)
+        self._reset()
+
+    def _identify(self, producer_id: int, epoch: int) -> None:
+        """Be this producer from now on, and number anew."""
+        self._identity = Identity(producer_id, epoch, 0)
         for sequences in self._accumulator.all_sequences():
             sequences.forget()
         self._needs_epoch = False
-        self._reset()
 
     async def _end(self, *, commits: bool) -> None:
         if self._added or self._wanted or self._has_offsets:
@@ -339,6 +371,8 @@ class Transactions:
                 async with self._one_at_a_time:
                     answer = await self._ask(request)
                 check(answer.error_code, "the transaction cannot be ended")
+                if self._is_second_protocol:
+                    self._identify(answer.producer_id, answer.producer_epoch)
 
             await self._insist(ended)
         self._reset()
@@ -375,7 +409,7 @@ class Transactions:
         """Ask the transaction's coordinator, which is found first if need be."""
         address = self._coordinator or await self._find(self._id, _TRANSACTION_KEY)
         self._coordinator = address
-        return await self._client.call(address, request)
+        return await self._client.call(address, request, newest=self.newest_versions)
 
     async def _find(self, key: str, kind: int) -> Address:
         request = FindCoordinatorRequest(key=key, key_type=kind)

@@ -8,7 +8,7 @@ is handled as soon as it is read, before anything else can happen.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -38,6 +38,8 @@ from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.producer_transactions import Transactions
 from broker.client.producer.sequences import Sequences
 from broker.client.signals import Signal
+from broker.client.versions import NO_LIMITS
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.produce import (
     PartitionProduceData,
@@ -141,7 +143,15 @@ class Sender:
                     request,
                     partial(self._answered, batches),
                     self._timeout.total_seconds(),
+                    newest=self._newest,
                 )
+
+    @property
+    def _newest(self) -> Mapping[ApiKey, int]:
+        """The versions that the protocol of transactions does not exceed."""
+        if self._transactions is None:
+            return NO_LIMITS
+        return self._transactions.newest_versions
 
     def _take(self, queues: list[PartitionQueue], now_s: float) -> list[ProducerBatch]:
         """Take the first batch of each queue, as many as a request may hold."""
