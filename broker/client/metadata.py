@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import trio
 
@@ -66,6 +67,7 @@ class Metadata:
         self._leaders: dict[TopicPartition, Leader] = {}
         self._counts: dict[str, int] = {}
         self._errors: dict[str, ErrorCode] = {}
+        self._names: dict[UUID, str] = {}
         # The last attempt's failed authentication, which no retry of ours mends.
         self._refusal: KafkaError | None = None
         self._topics: set[str] = set()
@@ -80,6 +82,10 @@ class Metadata:
     def partition_count(self, topic: str) -> int | None:
         """Return how many partitions a topic has, if that is known."""
         return self._counts.get(topic)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of one of the topics, if its id is known."""
+        return self._names.get(topic_id)
 
     def leader(self, partition: TopicPartition) -> Leader | None:
         """Return the leader, if there is one and its address is known."""
@@ -198,6 +204,8 @@ class Metadata:
                 self._forget(name, topic.error_code)
                 continue
             self._errors.pop(name, None)
+            if topic.topic_id is not None:
+                self._names[topic.topic_id] = name
             self._counts[name] = len(topic.partitions)
             for each in topic.partitions:
                 self._take_leader(TopicPartition(name, each.partition_index), each)

@@ -31,6 +31,10 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "10",
+    "group.consumer.min.session.timeout.ms": "10",
+    "group.consumer.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "10",
+    "group.consumer.heartbeat.interval.ms": "100",
 }
 
 

@@ -41,6 +41,8 @@ KAFKA_DEFAULTS = {
     "fetch.max.wait.ms": 500,
     "fetch.min.bytes": 1,
     "group.id": None,
+    "group.protocol": "classic",
+    "group.remote.assignor": None,
     "group.instance.id": None,
     "heartbeat.interval.ms": 3_000,
     "isolation.level": "read_uncommitted",

@@ -13,88 +13,22 @@ from broker.client.consumer.consumer import KafkaConsumer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from tests.client.cluster import Cluster, in_cluster
+from tests.client.group_members import (
+    PARTITIONS,
+    PROTOCOLS,
+    QUICK,
+    Listener,
+    Member,
+    complete,
+    until,
+)
 
-PARTITIONS = 6
-STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
-every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
-QUICK = {
-    "session_timeout_ms": 1_000,
-    "heartbeat_interval_ms": 100,
-    "retry_backoff_ms": 20,
-}
-
-
-class Listener:
-    """Writes down what it is told; commits when asked to let go."""
-
-    def __init__(self, consumer: KafkaConsumer) -> None:
-        self.consumer = consumer
-        self.events: list[tuple[str, frozenset[TopicPartition]]] = []
-
-    async def on_partitions_revoked(
-        self, partitions: frozenset[TopicPartition]
-    ) -> None:
-        assert partitions <= self.consumer.assignment
-        self.events.append(("revoked", partitions))
-        await self.consumer.commit()
-
-    async def on_partitions_assigned(
-        self, partitions: frozenset[TopicPartition]
-    ) -> None:
-        assert partitions <= self.consumer.assignment
-        self.events.append(("assigned", partitions))
-
-    async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        self.events.append(("lost", partitions))
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-class Member:
-    """A consumer in a task: polls until told to leave, and counts what it sees."""
-
-    def __init__(self, cluster: Cluster, seen: list[tuple[str, int, int]], name: str):
-        self.cluster = cluster
-        self.seen = seen
-        self.name = name
-        self.scope = trio.CancelScope()
-        self.leaving = False
-        self.assignment: frozenset[TopicPartition] = frozenset()
-        self.listener: Any = None
-
-    async def run(self, **settings: Any) -> None:
-        with self.scope:
-            options = {"group_id": "g", "enable_auto_commit": False, **QUICK}
-            async with self.cluster.consumer(**options, **settings) as consumer:
-                self.listener = Listener(consumer)
-                consumer.subscribe(["t"], self.listener)
-                while not self.leaving:
-                    records = await consumer.poll(7, timeout_s=0.05)
-                    self.assignment = consumer.assignment
-                    for each in records:
-                        self.seen.append((self.name, each.partition, each.offset))
-                        await trio.sleep(1e-4)
-                self.assignment = frozenset()
-
-
-async def until(condition: Any) -> None:
-    while not condition():  # noqa: ASYNC110 - time is virtual, a look is cheap
-        await trio.sleep(0.02)
-
-
-def complete(members: list[Member]) -> bool:
-    """Return whether the members have each partition once, and equal shares."""
-    have = [each.assignment for each in members]
-    together = Counter(partition for each in have for partition in each)
-    sizes = {len(each) for each in have}
-    return (
-        len(together) == PARTITIONS
-        and max(together.values()) == 1
-        and max(sizes) - min(sizes) <= 1
-    )
-
-
-@every_strategy
+@every_protocol
 def test_a_group_shares_a_topic_while_members_come_and_go_and_records_arrive(
-    strategy: str,
+    protocol: str,
 ) -> None:
     async def scenario(cluster: Cluster) -> tuple[list[tuple[str, int, int]], int]:
         await cluster.create("t", PARTITIONS)
@@ -102,7 +36,7 @@ def test_a_group_shares_a_topic_while_members_come_and_go_and_records_arrive(
         members = [Member(cluster, seen, name) for name in "abc"]
         produced = 0
         producing = trio.CancelScope()
-        options = {"partition_assignment_strategy": strategy}
+        options = PROTOCOLS[protocol]
 
         async def produce() -> None:
             nonlocal produced
@@ -231,10 +165,14 @@ def test_a_second_member_of_the_same_name_fences_the_first() -> None:
     assert in_cluster(scenario) is ErrorCode.fenced_instance_id
 
 
-def test_a_member_that_does_not_poll_is_out_and_loses_its_partitions() -> None:
+@pytest.mark.parametrize("protocol", ["range", "KIP-848"])
+def test_a_member_that_does_not_poll_is_out_and_loses_its_partitions(
+    protocol: str,
+) -> None:
     async def scenario(cluster: Cluster) -> list[str]:
         await cluster.create("t", PARTITIONS)
-        options = {"group_id": "g", "max_poll_interval_ms": 2_000, **QUICK}
+        own = PROTOCOLS[protocol]
+        options = {"group_id": "g", "max_poll_interval_ms": 2_000, **own}
         async with cluster.consumer(**options) as consumer:
             listener = Listener(consumer)
             consumer.subscribe(["t"], listener)
@@ -242,7 +180,7 @@ def test_a_member_that_does_not_poll_is_out_and_loses_its_partitions() -> None:
             await trio.sleep(10)
             other = Member(cluster, [], "b")
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(other.run)
+                nursery.start_soon(lambda: other.run(**own))
                 # Had the first one still been a member, this would take its poll.
                 await until(lambda: complete([other]))
                 await consumer.poll(timeout_s=1)
@@ -330,7 +268,10 @@ def test_a_listeners_exception_is_raised_by_the_poll() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_group_survives_connections_that_are_cut_at_any_byte(seed: int) -> None:
+@pytest.mark.parametrize("protocol", ["range", "KIP-848"])
+def test_a_group_survives_connections_that_are_cut_at_any_byte(
+    protocol: str, seed: int
+) -> None:
     async def scenario(cluster: Cluster) -> tuple[set[tuple[int, int]], int]:
         await cluster.create("t", PARTITIONS)
         async with cluster.producer(batch_size=150) as producer:
@@ -344,7 +285,9 @@ def test_a_group_survives_connections_that_are_cut_at_any_byte(seed: int) -> Non
             for member in members:
                 nursery.start_soon(
                     lambda m=member: m.run(
-                        max_partition_fetch_bytes=200, reconnect_backoff_ms=5
+                        max_partition_fetch_bytes=200,
+                        reconnect_backoff_ms=5,
+                        **PROTOCOLS[protocol],
                     )
                 )
             await until(lambda: len({each[1:] for each in seen}) == 600)
@@ -357,10 +300,11 @@ def test_a_group_survives_connections_that_are_cut_at_any_byte(seed: int) -> Non
     assert cuts > 5
 
 
-def test_polls_without_patience_join_all_the_same() -> None:
+@pytest.mark.parametrize("protocol", ["range", "KIP-848"])
+def test_polls_without_patience_join_all_the_same(protocol: str) -> None:
     async def scenario(cluster: Cluster) -> int:
         await cluster.create("t", PARTITIONS)
-        async with cluster.consumer(group_id="g", **QUICK) as consumer:
+        async with cluster.consumer(group_id="g", **PROTOCOLS[protocol]) as consumer:
             consumer.subscribe(["t"])
             for _ in range(100):
                 await consumer.poll(timeout_s=0)
@@ -370,18 +314,16 @@ def test_polls_without_patience_join_all_the_same() -> None:
     assert in_cluster(scenario) == PARTITIONS
 
 
-@every_strategy
+@every_protocol
 def test_an_unsubscribed_member_frees_its_partitions_and_may_return(
-    strategy: str,
+    protocol: str,
 ) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("t", PARTITIONS)
-        options = {"group_id": "g", "partition_assignment_strategy": strategy, **QUICK}
+        options = {"group_id": "g", **PROTOCOLS[protocol]}
         stays = Member(cluster, [], "stays")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(
-                lambda: stays.run(partition_assignment_strategy=strategy)
-            )
+            nursery.start_soon(lambda: stays.run(**PROTOCOLS[protocol]))
             async with cluster.consumer(**options) as comes_and_goes:
                 for _ in range(2):
                     comes_and_goes.subscribe(["t"])

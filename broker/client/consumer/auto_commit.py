@@ -15,7 +15,7 @@ from broker.client.consumer.consumer_config import (
     AUTO_COMMIT_INTERVAL_MS,
     ENABLE_AUTO_COMMIT,
 )
-from broker.client.consumer.group_member import Generation
+from broker.client.consumer.coordinated_member import Generation
 from broker.client.consumer.subscription_state import SubscriptionState
 from broker.client.signals import Signal
 from broker.protocol.errors import KafkaError

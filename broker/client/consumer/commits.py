@@ -10,36 +10,43 @@ in which it was requested, however often and late it is tried.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
 
 import trio
 
 from broker.client.backoff import retry_backoff
 from broker.client.config import ClientConfig
 from broker.client.consumer.consumer_config import DEFAULT_API_TIMEOUT_MS
-from broker.client.consumer.group_member import Generation, GroupMember
+from broker.client.consumer.coordinated_member import (
+    NO_GENERATION,
+    CoordinatedMember,
+    Generation,
+)
 from broker.client.failures import check, is_retriable
 from broker.client.partitions import by_topic
-from broker.protocol.errors import KafkaError
-from broker.protocol.messages.message import RequestMessage
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-    OffsetCommitResponse,
 )
 from broker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchResponse,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 from broker.protocol.topic_partition import TopicPartition
 
-_NONE = -1
-
-
-_R = TypeVar("_R", OffsetCommitResponse, OffsetFetchResponse)
+_NONE: Final = -1
+# A fetch of offsets may overtake the heartbeat that tells the member of its epoch.
+_EPOCH_CHANGES: Final = frozenset(
+    {ErrorCode.stale_member_epoch, ErrorCode.unknown_member_id}
+)
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -62,7 +69,7 @@ class Commits:
     """Commits and fetches offsets for one member."""
 
     def __init__(
-        self, config: ClientConfig, member: GroupMember, rng: random.Random
+        self, config: ClientConfig, member: CoordinatedMember, rng: random.Random
     ) -> None:
         self._member = member
         self._timeout_s = config.seconds(DEFAULT_API_TIMEOUT_MS)
@@ -74,8 +81,12 @@ class Commits:
         return self._member.current
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the member's present identity."""
-        member, (generation, member_id) = self._member, self.generation
+        """Return the member's last identity.
+
+        Not that of a member without a generation, which no transaction is refused to:
+        a member that the group has forgotten must not commit its offsets.
+        """
+        member, (generation, member_id) = self._member, self._member.last
         return GroupMetadata(member.group, generation, member_id, member.instance_id)
 
     async def commit(
@@ -100,68 +111,102 @@ class Commits:
             )
             topics.setdefault(topic, []).append(row)
         member = self._member
-        await self._insist(
-            member.ask,
-            OffsetCommitRequest(
-                group_id=member.group,
-                generation_id_or_member_epoch=generation.number,
-                member_id=generation.member_id,
-                group_instance_id=member.instance_id,
-                topics=[
-                    OffsetCommitRequestTopic(name=name, partitions=rows)
-                    for name, rows in topics.items()
-                ],
-            ),
+        request = OffsetCommitRequest(
+            group_id=member.group,
+            generation_id_or_member_epoch=generation.number,
+            member_id=generation.member_id,
+            group_instance_id=member.instance_id,
+            topics=[
+                OffsetCommitRequestTopic(name=name, partitions=rows)
+                for name, rows in topics.items()
+            ],
         )
+
+        async def commit() -> None:
+            answer = await member.ask(request)
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    what = f"OFFSET_COMMIT of {topic.name}-{each.partition_index}"
+                    check(each.error_code, what)
+
+        await self._insist(commit)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets; partitions without one are left out."""
         grouped = by_topic(partitions)
-        answer = await self._insist(
-            self._member.call,
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+
+        async def fetch() -> None:
+            for topic in await self._fetch(grouped):
+                for each in topic.partitions:
+                    what = f"OFFSET_FETCH of {topic.name}-{each.partition_index}"
+                    check(each.error_code, what)
+                    if each.committed_offset != _NONE:
+                        key = TopicPartition(topic.name, each.partition_index)
+                        note = each.metadata or ""
+                        found[key] = OffsetAndMetadata(each.committed_offset, note)
+
+        await self._insist(fetch, _EPOCH_CHANGES)
+        return found
+
+    async def _fetch(
+        self, grouped: Mapping[str, Sequence[int]]
+    ) -> Sequence[OffsetFetchResponseTopic | OffsetFetchResponseTopics]:
+        """Return the topics of an answer, of the version that the coordinator has.
+
+        Up to version 7 there is one group; version 9 names the member.
+        """
+        member, (epoch, member_id) = self._member, self.generation
+        is_member = epoch != NO_GENERATION and member.has_epochs
+        answer = await member.call(
             OffsetFetchRequest(
-                group_id=self._member.group,
+                group_id=member.group,
                 topics=[
                     OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
                     for name, numbers in grouped.items()
                 ],
+                groups=[
+                    OffsetFetchRequestGroup(
+                        group_id=member.group,
+                        member_id=member_id if is_member else None,
+                        member_epoch=epoch if is_member else _NONE,
+                        topics=[
+                            OffsetFetchRequestTopics(
+                                name=name, partition_indexes=numbers
+                            )
+                            for name, numbers in grouped.items()
+                        ],
+                    )
+                ],
                 require_stable=True,
-            ),
-        )
-        return {
-            TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(
-                each.committed_offset, each.metadata or ""
             )
-            for topic in answer.topics
-            for each in topic.partitions
-            if each.committed_offset != _NONE
-        }
+        )
+        for group in answer.groups:
+            member.mind(group.error_code)
+            check(group.error_code, f"OFFSET_FETCH of {group.group_id}")
+            return group.topics
+        return answer.topics
 
     async def _insist(
         self,
-        ask: Callable[[RequestMessage[_R]], Awaitable[_R]],
-        request: RequestMessage[_R],
-    ) -> _R:
-        """Ask until the answer is whole, or the error final, or time is up."""
+        attempt: Callable[[], Awaitable[None]],
+        passing: AbstractSet[ErrorCode] = frozenset(),
+    ) -> None:
+        """Try until it works, the error is final, or time is up."""
         until_s = trio.current_time() + self._timeout_s
         failures = 0
         while True:
             try:
-                answer = await ask(request)
-                for topic in answer.topics:
-                    for each in topic.partitions:
-                        name = request.api_key.name
-                        what = f"{name} of {topic.name}-{each.partition_index}"
-                        check(each.error_code, what)
+                await attempt()
             except KafkaError as error:
                 self._member.mind(error.code)
                 failures += 1
                 wait_s = self._backoff.after(failures)
                 late = trio.current_time() + wait_s >= until_s
-                if late or not is_retriable(error.code):
+                if late or not (is_retriable(error.code) or error.code in passing):
                     raise
                 await trio.sleep(wait_s)
             else:
-                return answer
+                return

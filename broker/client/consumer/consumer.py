@@ -35,11 +35,14 @@ from broker.client.consumer.consumer_config import (
     ALLOW_AUTO_CREATE_TOPICS,
     DEFAULT_API_TIMEOUT_MS,
     GROUP_ID,
+    GROUP_PROTOCOL,
     MAX_POLL_RECORDS,
     consumer_config,
 )
 from broker.client.consumer.consumer_coordinator import ConsumerCoordinator
+from broker.client.consumer.consumer_membership import ConsumerMembership
 from broker.client.consumer.consumer_record import ConsumerRecord
+from broker.client.consumer.epoch_member import EpochMember
 from broker.client.consumer.fetcher import Fetcher
 from broker.client.consumer.group_member import GroupMember
 from broker.client.consumer.offset_calls import OffsetAndTimestamp, OffsetCalls
@@ -112,13 +115,10 @@ class KafkaConsumer:
         self._fetcher = Fetcher(config, client, metadata, subscriptions, rng)
         self.tasks = [metadata.run, self._fetcher.run]
         self._commits: Commits | None = None
-        self._coordinator: ConsumerCoordinator | None = None
+        self._coordinator: ConsumerCoordinator | ConsumerMembership | None = None
         if config[GROUP_ID] is not None:
-            member = GroupMember(config, client, metadata)
-            self._commits = Commits(config, member, rng)
-            auto_commit = AutoCommit(config, self._commits, subscriptions)
-            self._coordinator = ConsumerCoordinator(
-                config, member, auto_commit, metadata, subscriptions, rng
+            self._commits, self._coordinator = _joining(
+                config, client, metadata, subscriptions, rng
             )
             self._coordinator.on_change = self._notify
             self.tasks.append(self._coordinator.run)
@@ -358,3 +358,26 @@ class KafkaConsumer:
             self._news.notify()
         self._positions.wake()
         self._fetcher.wake()
+
+
+def _joining(
+    config: ClientConfig,
+    client: NetworkClient,
+    metadata: Metadata,
+    subscriptions: SubscriptionState,
+    rng: random.Random,
+) -> tuple[Commits, ConsumerCoordinator | ConsumerMembership]:
+    """Return what commits for a group and is a member of it, by ``group.protocol``."""
+    if config[GROUP_PROTOCOL] == "classic":
+        classic = GroupMember(config, client, metadata)
+        commits = Commits(config, classic, rng)
+        auto_commit = AutoCommit(config, commits, subscriptions)
+        return commits, ConsumerCoordinator(
+            config, classic, auto_commit, metadata, subscriptions, rng
+        )
+    member = EpochMember(config, client, metadata, rng)
+    commits = Commits(config, member, rng)
+    auto_commit = AutoCommit(config, commits, subscriptions)
+    return commits, ConsumerMembership(
+        config, member, auto_commit, metadata, subscriptions, rng
+    )

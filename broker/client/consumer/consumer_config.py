@@ -1,7 +1,7 @@
 """The settings of a consumer: Kafka's ``ConsumerConfig``.
 
-Left out: the protocol of KIP-848, interceptors, racks. ``check.crcs`` is not a choice:
-the checksum is always looked at.
+Left out: interceptors, racks. ``check.crcs`` is not a choice: the checksum is always
+looked at.
 """
 
 from __future__ import annotations
@@ -10,10 +10,26 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.client.config import COMMON, ClientConfig, read_settings
-from broker.protocol.config_key import boolean, integer, optional_text, text, words
+from broker.protocol.config_key import (
+    Key,
+    boolean,
+    integer,
+    optional_text,
+    text,
+    words,
+)
 from broker.protocol.errors import ConfigError
 
 GROUP_ID: Final = optional_text("group.id", "The group to join and to commit for.")
+GROUP_PROTOCOL: Final = text(
+    "group.protocol",
+    "classic",
+    "Whether members divide partitions (classic), or the broker (consumer, KIP-848).",
+    choices=("classic", "consumer"),
+)
+GROUP_REMOTE_ASSIGNOR: Final = optional_text(
+    "group.remote.assignor", "The broker's assignor, with group.protocol=consumer."
+)
 GROUP_INSTANCE_ID: Final = optional_text(
     "group.instance.id", "The name of a static member (KIP-345)."
 )
@@ -84,6 +100,8 @@ DEFAULT_API_TIMEOUT_MS: Final = integer(
 KEYS: Final = (
     *COMMON,
     GROUP_ID,
+    GROUP_PROTOCOL,
+    GROUP_REMOTE_ASSIGNOR,
     GROUP_INSTANCE_ID,
     AUTO_OFFSET_RESET,
     ENABLE_AUTO_COMMIT,
@@ -101,6 +119,12 @@ KEYS: Final = (
     ALLOW_AUTO_CREATE_TOPICS,
     DEFAULT_API_TIMEOUT_MS,
 )
+# Settings of the broker in the other protocol.
+_CLASSIC_KEYS: Final[tuple[Key[Any], ...]] = (
+    PARTITION_ASSIGNMENT_STRATEGY,
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+)
 
 
 def consumer_config(settings: Mapping[str, Any]) -> ClientConfig:
@@ -112,6 +136,7 @@ def consumer_config(settings: Mapping[str, Any]) -> ClientConfig:
             config[HEARTBEAT_INTERVAL_MS],
             f"less than session.timeout.ms, {config[SESSION_TIMEOUT_MS]}",
         )
+    _check_group_protocol(config)
     strategies = config[PARTITION_ASSIGNMENT_STRATEGY]
     if not strategies or len(set(strategies)) < len(strategies):
         expected = "at least one strategy, each once"
@@ -126,3 +151,13 @@ def consumer_config(settings: Mapping[str, Any]) -> ClientConfig:
         if config[ENABLE_AUTO_COMMIT]:
             return consumer_config({**settings, ENABLE_AUTO_COMMIT.name: False})
     return config
+
+
+def _check_group_protocol(config: ClientConfig) -> None:
+    """Refuse the settings of one protocol with the other, as Kafka does."""
+    protocol = config[GROUP_PROTOCOL]
+    others = _CLASSIC_KEYS if protocol == "consumer" else (GROUP_REMOTE_ASSIGNOR,)
+    for key in others:
+        if key.name in config.written:
+            expected = f"nothing with {GROUP_PROTOCOL.name}={protocol}"
+            raise ConfigError(key.name, config[key], expected)

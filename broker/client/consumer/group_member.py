@@ -1,45 +1,40 @@
-"""A member's side of the group protocol: requests to the coordinator, and its identity.
+"""A member's side of the classic group protocol.
 
-Kafka's ``AbstractCoordinator``: finding the coordinator, joining (KIP-394's two steps),
-syncing, heartbeats, leaving, static membership (KIP-345). `ConsumerCoordinator` decides
-when to do these things, and interprets the assignment.
+Kafka's ``AbstractCoordinator``: joining (KIP-394's two steps), syncing, heartbeats,
+leaving, static membership (KIP-345). `ConsumerCoordinator` decides when to do these
+things, and interprets the assignment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple
 
 from broker.client.config import ClientConfig
 from broker.client.consumer.consumer_config import (
-    GROUP_ID,
-    GROUP_INSTANCE_ID,
     MAX_POLL_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
 )
-from broker.client.failures import COORDINATOR_MOVED, check
+from broker.client.consumer.coordinated_member import NO_GENERATION, CoordinatedMember
+from broker.client.failures import check
 from broker.client.metadata import Metadata
-from broker.client.network_client import Address, NetworkClient
+from broker.client.network_client import NetworkClient
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from broker.protocol.messages.heartbeat import HeartbeatRequest
 from broker.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
 )
 from broker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from broker.protocol.messages.message import AnyRequest, AnyResponse
 from broker.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
 
 _PROTOCOL_TYPE: Final = "consumer"
-_GROUP_KEY: Final = 0
 # A join is answered when the last member has joined, or the time for that is over.
 _JOIN_LAPSE_S: Final = 5.0
-NO_GENERATION: Final = -1
 # The coordinator does not know us any more, under this id or in this generation.
 FORGOTTEN: Final = frozenset(
     {ErrorCode.unknown_member_id, ErrorCode.illegal_generation}
@@ -63,77 +58,16 @@ class Joined(NamedTuple):
     members: tuple[Subscribed, ...]
 
 
-class Generation(NamedTuple):
-    """A member's identity in one generation of its group (Kafka: ``Generation``)."""
-
-    number: int
-    member_id: str
-
-
-class _Failing(AnyResponse, Protocol):
-    """A response with an error of its own."""
-
-    @property
-    def error_code(self) -> ErrorCode:
-        """The error."""
-
-
-_R = TypeVar("_R", bound=AnyResponse)
-_E = TypeVar("_E", bound=_Failing)
-
-
-class GroupMember:
+class GroupMember(CoordinatedMember):
     """One member of one group."""
 
     def __init__(
         self, config: ClientConfig, client: NetworkClient, metadata: Metadata
     ) -> None:
-        group = config[GROUP_ID]
-        assert group is not None
-        self.group = group
-        self.instance_id = config[GROUP_INSTANCE_ID]
-        self.member_id = ""
-        self.generation = NO_GENERATION
+        super().__init__(config, client, metadata)
         self._protocol: str | None = None
-        self._client = client
-        self._metadata = metadata
         self._session_ms = config[SESSION_TIMEOUT_MS]
         self._rebalance_ms = config[MAX_POLL_INTERVAL_MS]
-        self._coordinator: Address | None = None
-
-    @property
-    def current(self) -> Generation:
-        """The member's present identity."""
-        return Generation(self.generation, self.member_id)
-
-    async def call(self, request: AnyRequest[_E], timeout_s: float = 0.0) -> _E:
-        """Do as `ask`, and raise the response's error, too."""
-        answer = await self.ask(request, timeout_s)
-        self.mind(answer.error_code)
-        check(answer.error_code, request.api_key.name)
-        return answer
-
-    async def ask(self, request: AnyRequest[_R], timeout_s: float = 0.0) -> _R:
-        """Ask the coordinator, which is found first if need be; raises `KafkaError`."""
-        coordinator = self._coordinator or await self._find()
-        try:
-            return await self._client.call(coordinator, request, timeout_s)
-        except KafkaError as error:
-            self.mind(error.code)
-            raise
-
-    def mind(self, code: ErrorCode) -> None:
-        """Look for the coordinator again if an error says that it has moved."""
-        if code in COORDINATOR_MOVED:
-            self._coordinator = None
-
-    async def _find(self) -> Address:
-        request = FindCoordinatorRequest(key=self.group, key_type=_GROUP_KEY)
-        address = self._metadata.any_address()
-        found = await self._client.call(address, request)
-        check(found.error_code, found.error_message)
-        self._coordinator = Address(found.host, found.port, "group")
-        return self._coordinator
 
     # ---- membership -----------------------------------------------------------------
 
@@ -160,7 +94,7 @@ class GroupMember:
             ],
         )
         timeout_s = self._rebalance_ms / 1000 + _JOIN_LAPSE_S
-        coordinator = self._coordinator or await self._find()
+        coordinator = await self.coordinator()
         try:
             joined = await self._client.call(coordinator, request, timeout_s)
             if joined.error_code is ErrorCode.member_id_required:
@@ -202,6 +136,7 @@ class GroupMember:
             ],
         )
         answer = await self.call(request, self._rebalance_ms / 1000 + _JOIN_LAPSE_S)
+        self.last = self.current
         return answer.assignment
 
     async def heartbeat(self) -> None:
@@ -226,9 +161,3 @@ class GroupMember:
         request = LeaveGroupRequest(group_id=self.group, members=[member])
         self.forget(keep_id=False)
         await self.call(request)
-
-    def forget(self, *, keep_id: bool) -> None:
-        """Be a member no more, or not in this generation."""
-        self.generation = NO_GENERATION
-        if not keep_id:
-            self.member_id = ""

@@ -1,0 +1,212 @@
+"""A member's part in KIP-848, where the broker divides partitions.
+
+Kafka's ``ConsumerMembershipManager``. Heartbeats report what the member owns, and their
+answers say what it should own. The change needs the user, so it waits until the user
+polls::
+
+    PREPARE   user polls: give up partitions that were lost, or are not subscribed to
+    JOINING   the next heartbeat joins, or reports a new subscription
+    COMPLETE  user polls: revoke what goes elsewhere, take what comes; then the next
+              heartbeat reports it
+    STABLE    heartbeats bring the next target
+
+The broker gives a partition to nobody else before a heartbeat without it has arrived. A
+member that is fenced, or that does not poll in time, loses its partitions: others may
+have them already.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+import trio
+
+from broker.client.backoff import retry_backoff
+from broker.client.config import ClientConfig
+from broker.client.consumer.auto_commit import AutoCommit
+from broker.client.consumer.coordinated_member import NO_GENERATION
+from broker.client.consumer.epoch_member import ByTopicId, EpochMember
+from broker.client.consumer.group_membership import (
+    GroupMembership,
+    ListenerFailed,
+    Phase,
+    called,
+)
+from broker.client.consumer.subscription_state import SubscriptionState
+from broker.client.failures import is_retriable
+from broker.client.metadata import Metadata
+from broker.client.signals import Signal
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+)
+from broker.protocol.topic_partition import TopicPartition
+
+# The group does not know the member in this epoch, or there is no such group any more.
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.fenced_member_epoch,
+        ErrorCode.unknown_member_id,
+        ErrorCode.group_id_not_found,
+    }
+)
+
+
+class ConsumerMembership(GroupMembership[EpochMember]):
+    """Keeps one consumer in its consumer group."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        member: EpochMember,
+        auto_commit: AutoCommit,
+        metadata: Metadata,
+        subscriptions: SubscriptionState,
+        rng: random.Random,
+    ) -> None:
+        super().__init__(
+            config,
+            member,
+            auto_commit,
+            metadata,
+            subscriptions,
+            keeps_subscribed=True,
+        )
+        self._backoff = retry_backoff(config, rng)
+        self._target: frozenset[TopicPartition] = frozenset()
+        # Of topics that were assigned.
+        self._ids: dict[str, UUID] = {}
+        self._due = Signal()
+        self._next_s = math.inf
+
+    async def run(self) -> None:
+        """Beat, change the assignment and commit until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run_changes)
+            nursery.start_soon(self._run_heartbeats)
+            nursery.start_soon(self._auto_commit.run)
+
+    # ---- changes of the assignment --------------------------------------------------
+
+    async def _run_changes(self) -> None:
+        while True:
+            while (
+                self._phase not in (Phase.PREPARE, Phase.COMPLETE)
+                or self._failure is not None
+            ):
+                await self._moved.next()
+            try:
+                await self._with_user(self._change)
+            except ListenerFailed as failed:
+                self._fail(failed.cause)
+            self._due.notify()
+
+    async def _change(self) -> None:
+        """Do the user's step of the phase, which may be another one by now."""
+        if self._is(Phase.PREPARE):
+            await self._prepare()
+            # What it keeps, until the coordinator has answered for all of it.
+            self._target = self._assignment
+        elif self._is(Phase.COMPLETE):
+            await self._reconcile()
+
+    async def _reconcile(self) -> None:
+        """Revoke and take what leads to the target."""
+        before, target = self._assignment, self._target
+        revoked = before - target
+        if revoked:
+            await self._auto_commit.now()
+            try:
+                await self._revoke(revoked)
+            finally:
+                self._take(before & target)
+        if not self._is(Phase.COMPLETE):
+            # Fenced meanwhile, or unsubscribed: what is left is lost.
+            return
+        self._take(target)
+        if self._target == target:
+            self._go(Phase.STABLE)
+        await called(self._listener.on_partitions_assigned(target - before))
+
+    # ---- heartbeats -----------------------------------------------------------------
+
+    async def _run_heartbeats(self) -> None:
+        failures = 0
+        while True:
+            await self._due.wait(self._next_s)
+            is_member = self._member.generation != NO_GENERATION
+            if not is_member and not self._is(Phase.JOINING):
+                self._next_s = math.inf
+                continue
+            if is_member and self._is_too_slow():
+                await self._leave_for_a_while()
+                continue
+            said = self._member.has_said(self._topics, self._owned())
+            if said and trio.current_time() < self._next_s:
+                continue
+            try:
+                self._take_answer(
+                    await self._member.heartbeat(self._topics, self._owned())
+                )
+                failures = 0
+            except KafkaError as error:
+                self._mind(error)
+                failures += 1
+                await trio.sleep(self._backoff.after(failures))
+                self._next_s = trio.current_time()
+
+    async def _leave_for_a_while(self) -> None:
+        """Leave until the next poll, as the user is too slow."""
+        self._lost = True
+        self._next_s = math.inf
+        self._go(Phase.PREPARE)
+        with suppress(KafkaError):
+            await self._member.leave()
+
+    def _owned(self) -> ByTopicId:
+        owned: dict[UUID, list[int]] = {}
+        for topic, partition in sorted(self._assignment):
+            owned.setdefault(self._ids[topic], []).append(partition)
+        return owned
+
+    def _take_answer(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+        interval_s = answer.heartbeat_interval.total_seconds()
+        self._next_s = trio.current_time() + interval_s
+        if self._phase in (Phase.UNSUBSCRIBED, Phase.PREPARE):
+            return
+        if answer.assignment is not None:
+            self._take_target(answer.assignment)
+        # A join ends in a step of the user even if there is nothing to take.
+        if self._target != self._assignment or self._is(Phase.JOINING):
+            self._go(Phase.COMPLETE)
+
+    def _take_target(self, assignment: Assignment) -> None:
+        target: set[TopicPartition] = set()
+        for topic in assignment.topic_partitions:
+            topic_id = topic.topic_id
+            name = None if topic_id is None else self._metadata.topic_name(topic_id)
+            if topic_id is None or name is None:
+                # Not in the metadata yet: let the coordinator say it again.
+                self._metadata.request_update()
+                self._member.say_everything()
+                self._next_s = trio.current_time() + self._backoff.after(1)
+                continue
+            self._ids[name] = topic_id
+            target.update(TopicPartition(name, each) for each in topic.partitions)
+        self._target = frozenset(target)
+
+    def _mind(self, error: KafkaError) -> None:
+        """Join anew where the group has forgotten the member; report a fatal error."""
+        is_fatal = error.code not in _FENCED and not is_retriable(error.code)
+        if self._is(Phase.UNSUBSCRIBED) or not (is_fatal or error.code in _FENCED):
+            return
+        self._member.forget(keep_id=True)
+        self._lost = True
+        self._go(Phase.PREPARE)
+        if is_fatal:
+            self._fail(error)

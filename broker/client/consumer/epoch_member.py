@@ -1,0 +1,132 @@
+"""A member's side of the protocol of KIP-848: heartbeats, and an epoch of its own.
+
+Kafka's ``ConsumerHeartbeatRequestManager``. A heartbeat says what has changed since the
+last answered one; the first one, and the one after an error, say everything.
+`ConsumerMembership` decides when to send them.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from broker.client.config import ClientConfig
+from broker.client.consumer.consumer_config import (
+    GROUP_REMOTE_ASSIGNOR,
+    MAX_POLL_INTERVAL_MS,
+)
+from broker.client.consumer.coordinated_member import NO_GENERATION, CoordinatedMember
+from broker.client.metadata import Metadata
+from broker.client.network_client import NetworkClient
+from broker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    RequestTopicPartitions,
+)
+
+_JOINING: Final = 0
+_LEAVING: Final = -1
+# A static member that comes back.
+_STATIC_LEAVING: Final = -2
+_UNCHANGED: Final = timedelta(milliseconds=-1)
+
+# Partitions by topic id.
+ByTopicId = Mapping[UUID, Sequence[int]]
+
+
+class _Said(NamedTuple):
+    """The parts of a heartbeat that are left out while they are the same."""
+
+    topics: frozenset[str]
+    owned: ByTopicId
+
+
+class EpochMember(CoordinatedMember):
+    """One member of one consumer group, with an id that it has made itself."""
+
+    has_epochs = True
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        client: NetworkClient,
+        metadata: Metadata,
+        rng: random.Random,
+    ) -> None:
+        super().__init__(config, client, metadata)
+        number = UUID(int=rng.getrandbits(128), version=4)
+        self.member_id = base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")
+        self._assignor = config[GROUP_REMOTE_ASSIGNOR]
+        self._rebalance_timeout = timedelta(milliseconds=config[MAX_POLL_INTERVAL_MS])
+        self._said: _Said | None = None
+
+    def has_said(self, topics: frozenset[str], owned: ByTopicId) -> bool:
+        """Return whether the coordinator has this subscription and these partitions."""
+        return self._said == (topics, owned)
+
+    def say_everything(self) -> None:
+        """Have the next heartbeat leave out nothing, so that its answer does not."""
+        self._said = None
+
+    async def heartbeat(
+        self, topics: frozenset[str], owned: ByTopicId
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat, and take over the epoch of its answer.
+
+        Raises `KafkaError`; the next heartbeat says everything then.
+        """
+        said, self._said = self._said, None
+        joins = self.generation == NO_GENERATION
+        is_full = joins or said is None
+        owned = {} if joins else owned
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=_JOINING if joins else self.generation,
+            instance_id=self.instance_id,
+            rebalance_timeout=self._rebalance_timeout if is_full else _UNCHANGED,
+            subscribed_topic_names=(
+                sorted(topics) if said is None or said.topics != topics else None
+            ),
+            server_assignor=self._assignor if is_full else None,
+            topic_partitions=(
+                [
+                    RequestTopicPartitions(topic_id=topic_id, partitions=partitions)
+                    for topic_id, partitions in owned.items()
+                ]
+                if is_full or said is None or said.owned != owned
+                else None
+            ),
+        )
+        before = self.current
+        answer = await self.call(request)
+        if before == self.current:
+            self._said = _Said(topics, owned)
+            self.generation = answer.member_epoch
+            self.last = self.current
+        return answer
+
+    async def leave(self) -> None:
+        """Leave the group; a static member says that it comes back."""
+        if self.generation == NO_GENERATION:
+            return
+        epoch = _LEAVING if self.instance_id is None else _STATIC_LEAVING
+        self.forget(keep_id=True)
+        await self.call(
+            ConsumerGroupHeartbeatRequest(
+                group_id=self.group,
+                member_id=self.member_id,
+                member_epoch=epoch,
+                instance_id=self.instance_id,
+                topic_partitions=None,
+            )
+        )
+
+    def forget(self, *, keep_id: bool) -> None:
+        """Be a member no more; the id is kept for as long as the process runs."""
+        super().forget(keep_id=True)
+        self._said = None

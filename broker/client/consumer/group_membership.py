@@ -1,0 +1,217 @@
+"""A consumer's membership in its group, in either protocol: what involves the user.
+
+The listener's calls and changes of the assignment need the user, so they wait until the
+user polls, and are carried out by a task of their own: a poll that ends does not cut
+them short.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+import trio
+
+from broker.client.config import ClientConfig
+from broker.client.consumer.auto_commit import AutoCommit
+from broker.client.consumer.consumer_config import MAX_POLL_INTERVAL_MS
+from broker.client.consumer.coordinated_member import NO_GENERATION, CoordinatedMember
+from broker.client.consumer.rebalance_listener import RebalanceListener, SilentListener
+from broker.client.consumer.subscription_state import SubscriptionState
+from broker.client.metadata import Metadata
+from broker.client.signals import Changes
+from broker.protocol.errors import KafkaError
+from broker.protocol.topic_partition import TopicPartition
+
+
+class Phase(enum.Enum):
+    """A member's phase in a rebalance."""
+
+    UNSUBSCRIBED = enum.auto()
+    PREPARE = enum.auto()
+    JOINING = enum.auto()
+    COMPLETE = enum.auto()
+    STABLE = enum.auto()
+
+
+M = TypeVar("M", bound=CoordinatedMember)
+
+
+class GroupMembership(ABC, Generic[M]):
+    """Keeps one consumer in its group; ``on_change`` wakes its polls.
+
+    ``keeps_subscribed``: partitions stay with the member while it joins anew.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        member: M,
+        auto_commit: AutoCommit,
+        metadata: Metadata,
+        subscriptions: SubscriptionState,
+        *,
+        keeps_subscribed: bool,
+    ) -> None:
+        self._member = member
+        self._auto_commit = auto_commit
+        self._metadata = metadata
+        self._subscriptions = subscriptions
+        self._keeps_subscribed = keeps_subscribed
+        self._max_poll_s = config.seconds(MAX_POLL_INTERVAL_MS)
+        self._phase = Phase.UNSUBSCRIBED
+        self._topics: frozenset[str] = frozenset()
+        self._listener: RebalanceListener = SilentListener()
+        self._assignment: frozenset[TopicPartition] = frozenset()
+        self._lost = False
+        self._failure: Exception | None = None
+        self._pollers = 0
+        self._polled_s = 0.0
+        self._present = Changes()
+        self._moved = Changes()
+        self.on_change: Callable[[], None] = _nobody
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Be a member, and commit, until cancelled."""
+
+    # ---- for the consumer -----------------------------------------------------------
+
+    @property
+    def needs_user(self) -> bool:
+        """Whether a poll has something to take part in, or to raise."""
+        waits = self._phase in (Phase.PREPARE, Phase.COMPLETE)
+        return waits or self._failure is not None
+
+    def subscribe(
+        self, topics: Iterable[str], listener: RebalanceListener | None
+    ) -> None:
+        """Want these topics from the next poll on."""
+        self._topics = frozenset(topics)
+        self._listener = listener or SilentListener()
+        self._metadata.add(self._topics)
+        self._polled_s = trio.current_time()
+        self._go(Phase.PREPARE)
+
+    async def poll(self) -> None:
+        """Carry out the user's steps of a rebalance; raises its failures."""
+        self._polled_s = trio.current_time()
+        self._auto_commit.polled(self._polled_s)
+        self._pollers += 1
+        try:
+            while self._phase in (Phase.PREPARE, Phase.COMPLETE):
+                self._raise_failure()
+                self._present.notify()
+                await self._moved.next()
+        finally:
+            self._pollers -= 1
+            self._polled_s = trio.current_time()
+        self._raise_failure()
+
+    async def leave(self, *, in_peace: bool) -> None:
+        """Leave the group; in peace, after committing and revoking.
+
+        Otherwise the user has failed with the records returned last, which other
+        members have to repeat.
+        """
+        is_member = self._member.generation != NO_GENERATION
+        if in_peace and (is_member or self._phase is Phase.UNSUBSCRIBED):
+            await self._auto_commit.now()
+        if self._phase is Phase.UNSUBSCRIBED:
+            return
+        if in_peace and is_member and self._assignment:
+            await self._listener.on_partitions_revoked(self._assignment)
+        self._go(Phase.UNSUBSCRIBED)
+        self._take(frozenset())
+        # If the leave fails, the session's timeout removes the member.
+        with suppress(KafkaError):
+            await self._member.leave()
+
+    # ---- steps with the user ----------------------------------------------------
+
+    async def _with_user(self, step: Callable[[], Awaitable[None]]) -> None:
+        # A poll that has gone since has returned nothing, so that there is nothing
+        # of ours that the user might still be processing.
+        if not self._pollers:
+            await self._present.next()
+        await step()
+        self.on_change()
+
+    async def _prepare(self) -> None:
+        """Give up what must be given up before joining."""
+        before = self._assignment
+        if self._lost:
+            self._lost = False
+            self._take(frozenset())
+            if before:
+                await called(self._listener.on_partitions_lost(before))
+        else:
+            kept = frozenset(
+                each
+                for each in before
+                if self._keeps_subscribed and each.topic in self._topics
+            )
+            if self._member.generation != NO_GENERATION:
+                await self._auto_commit.now()
+            try:
+                await self._revoke(before - kept)
+            finally:
+                self._take(kept)
+        self._go(Phase.JOINING)
+
+    async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
+        if partitions:
+            await called(self._listener.on_partitions_revoked(partitions))
+
+    # ---- small steps ------------------------------------------------------------
+
+    def _is_too_slow(self) -> bool:
+        late = trio.current_time() > self._polled_s + self._max_poll_s
+        return late and not self._pollers
+
+    def _is(self, phase: Phase) -> bool:
+        # A call, since an await undoes a type checker's narrowing.
+        return self._phase is phase
+
+    def _go(self, phase: Phase) -> None:
+        self._phase = phase
+        self._moved.notify()
+        self.on_change()
+
+    def _take(self, partitions: frozenset[TopicPartition]) -> None:
+        self._assignment = partitions
+        self._subscriptions.assign(partitions)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._moved.notify()
+        self.on_change()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self._moved.notify()
+            raise failure
+
+
+class ListenerFailed(Exception):
+    """Carries an exception of a user's listener to the poll that raises it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+async def called(call: Awaitable[None]) -> None:
+    """Wait for a call of a listener; raise `ListenerFailed` if it fails."""
+    try:
+        await call
+    except Exception as error:
+        raise ListenerFailed(error) from error
+
+
+def _nobody() -> None:
+    """Do nothing: no task waits for a rebalance."""

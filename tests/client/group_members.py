@@ -1,0 +1,95 @@
+"""Members of groups in virtual time, which count what they see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import trio
+
+from broker.client.consumer.consumer import KafkaConsumer
+from broker.protocol.topic_partition import TopicPartition
+from tests.client.cluster import Cluster
+
+PARTITIONS = 6
+QUICK = {
+    "session_timeout_ms": 1_000,
+    "heartbeat_interval_ms": 100,
+    "retry_backoff_ms": 20,
+}
+# Members that have the broker divide partitions (KIP-848), whose times are its own.
+KIP_848 = {"group_protocol": "consumer", "retry_backoff_ms": 20}
+STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    **{name: {"partition_assignment_strategy": name, **QUICK} for name in STRATEGIES},
+    "KIP-848": KIP_848,
+}
+
+
+class Listener:
+    """Writes down what it is told; commits when asked to let go."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self.consumer = consumer
+        self.events: list[tuple[str, frozenset[TopicPartition]]] = []
+
+    async def on_partitions_revoked(
+        self, partitions: frozenset[TopicPartition]
+    ) -> None:
+        assert partitions <= self.consumer.assignment
+        self.events.append(("revoked", partitions))
+        await self.consumer.commit()
+
+    async def on_partitions_assigned(
+        self, partitions: frozenset[TopicPartition]
+    ) -> None:
+        assert partitions <= self.consumer.assignment
+        self.events.append(("assigned", partitions))
+
+    async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        self.events.append(("lost", partitions))
+
+
+class Member:
+    """A consumer in a task: polls until told to leave, and counts what it sees."""
+
+    def __init__(self, cluster: Cluster, seen: list[tuple[str, int, int]], name: str):
+        self.cluster = cluster
+        self.seen = seen
+        self.name = name
+        self.scope = trio.CancelScope()
+        self.leaving = False
+        self.assignment: frozenset[TopicPartition] = frozenset()
+        self.listener: Any = None
+
+    async def run(self, **settings: Any) -> None:
+        with self.scope:
+            quick = {} if "group_protocol" in settings else QUICK
+            options = {"group_id": "g", "enable_auto_commit": False, **quick}
+            async with self.cluster.consumer(**{**options, **settings}) as consumer:
+                self.listener = Listener(consumer)
+                consumer.subscribe(["t"], self.listener)
+                while not self.leaving:
+                    records = await consumer.poll(7, timeout_s=0.05)
+                    self.assignment = consumer.assignment
+                    for each in records:
+                        self.seen.append((self.name, each.partition, each.offset))
+                        await trio.sleep(1e-4)
+                self.assignment = frozenset()
+
+
+async def until(condition: Any) -> None:
+    while not condition():  # noqa: ASYNC110 - time is virtual, a look is cheap
+        await trio.sleep(0.02)
+
+
+def complete(members: list[Member]) -> bool:
+    """Return whether the members have each partition once, and equal shares."""
+    have = [each.assignment for each in members]
+    together = Counter(partition for each in have for partition in each)
+    sizes = {len(each) for each in have}
+    return (
+        len(together) == PARTITIONS
+        and max(together.values()) == 1
+        and max(sizes) - min(sizes) <= 1
+    )
