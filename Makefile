@@ -140,9 +140,11 @@ test-slow: $(STAMP)
 test-install: $(STAMP)
 	$(BIN)/pytest -m slow tests/packaging
 
-# Searches of many seeds for planted bugs, and a round of bad days of a live cluster.
+# Searches of many seeds for planted bugs, a round of bad days of a live cluster, and
+# days with transactions, a second or two each.
 search: $(STAMP)
 	$(BIN)/pytest -m search
+	$(BIN)/doorkeeper simulate --transactions --seeds 0..4999 --jobs $$(nproc)
 
 # Apache Kafka and its own tools, beside ours; skipped, with a word, without them.
 test-kafka: $(STAMP) kafka-tools

@@ -50,6 +50,11 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
     help="Brokers under a ZooKeeper, with a controller of theirs, instead of a script.",
 )
 @click.option(
+    "--transactions",
+    is_flag=True,
+    help="Also producers of transactions, copiers and readers of committed records.",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=1,
@@ -63,6 +68,7 @@ def simulate(
     minutes: float | None,
     faults: tuple[int, ...] | None,
     zookeeper: bool,
+    transactions: bool,
     shrink: bool,
     jobs: int,
 ) -> None:
@@ -82,7 +88,11 @@ def simulate(
     from simulation.swarm.swarm_command import Judge
 
     judge = Judge(
-        say=click.echo, commit=code()["commit"], zookeeper=zookeeper, shrink=shrink
+        say=click.echo,
+        commit=code()["commit"],
+        zookeeper=zookeeper,
+        transactions=transactions,
+        shrink=shrink,
     )
     if seed is not None:
         sound = judge.one(seed, faults)

@@ -2,9 +2,8 @@
 
 After Jepsen's checker of Kafka (``tests.kafka`` of jepsen-io/kafka), whose names are
 kept where the anomaly is the same, and Kafka's own promises on replication. A rule is
-a function of a `History` that yields an `Anomaly` for each case. Left out are the
-anomalies of transactions, which the broker does not serve: precommitted reads and
-Elle's cycles.
+a function of a `History` that yields an `Anomaly` for each case. Rules of transactions
+are in `simulation.transaction_checkers`.
 
 A record is *promised* if it was acknowledged to a producer with acks=all. A loss of
 those that the leader alone acknowledged is no anomaly.
@@ -13,44 +12,38 @@ those that the leader alone acknowledged is no anomaly.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeVar
+from typing import Final
 
 from broker.protocol.topic_partition import TopicPartition
+from simulation.anomalies import (
+    Anomaly,
+    Check,
+    describe_read,
+    describe_replica,
+    describe_send,
+    grouped,
+    name_of,
+)
 from simulation.histories import (
     UNKNOWN_OFFSET,
     Commit,
     FinalLog,
     History,
-    Read,
-    Replica,
     Send,
 )
+from simulation.transaction_checkers import TRANSACTION_CHECKS
 
 ALL_REPLICAS: Final = -1
 NO_OFFSET: Final = -1
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
-
-
-class Anomaly(NamedTuple):
-    """Something that must not be: its kind, and what was seen."""
-
-    kind: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.what}"
-
-
-Check = Callable[[History], Iterator[Anomaly]]
 
 
 def check(history: History) -> list[Anomaly]:
     """Return all anomalies of a history. Cost: O(n log n)."""
-    return [anomaly for rule in CHECKS for anomaly in rule(history)]
+    rules = CHECKS + TRANSACTION_CHECKS
+    return [anomaly for rule in rules for anomaly in rule(history)]
 
 
 # ---- what was written --------------------------------------------------------------
@@ -71,7 +64,7 @@ def lost_writes(history: History) -> Iterator[Anomaly]:
             continue
         end = final.records[-1][0] + 1 if final.records else final.log_start_offset
         kind = "unseen" if send.offset >= end else "lost-write"
-        yield Anomaly(kind, f"{_sent(send)}; the log ends at {end}")
+        yield Anomaly(kind, f"{describe_send(send)}; the log ends at {end}")
 
 
 def duplicates(history: History) -> Iterator[Anomaly]:
@@ -79,7 +72,7 @@ def duplicates(history: History) -> Iterator[Anomaly]:
     idempotent = {send.value for send in history.sends if send.idempotent}
     for (partition, value), offsets in _offsets_of_values(history).items():
         if len(offsets) > 1 and value in idempotent:
-            what = f"{value!r} at {sorted(offsets)} of {_name(partition)}"
+            what = f"{value!r} at {sorted(offsets)} of {name_of(partition)}"
             yield Anomaly("duplicate", what)
 
 
@@ -91,9 +84,9 @@ def misplaced_values(history: History) -> Iterator[Anomaly]:
     sent = {send.value: send.partition for send in history.sends}
     for partition, value in _offsets_of_values(history):
         if value not in sent:
-            yield Anomaly("invented", f"{value!r} in {_name(partition)}")
+            yield Anomaly("invented", f"{value!r} in {name_of(partition)}")
         elif sent[value] != partition:
-            what = f"{value!r} of {_name(sent[value])} in {_name(partition)}"
+            what = f"{value!r} of {name_of(sent[value])} in {name_of(partition)}"
             yield Anomaly("strayed", what)
 
 
@@ -102,7 +95,9 @@ def refused_writes_read(history: History) -> Iterator[Anomaly]:
     failed = {send.value: send for send in history.sends if send.outcome == "fail"}
     for partition, value in _offsets_of_values(history):
         if value in failed:
-            yield Anomaly("G1a", f"{_sent(failed[value])} is in {_name(partition)}")
+            yield Anomaly(
+                "G1a", f"{describe_send(failed[value])} is in {name_of(partition)}"
+            )
 
 
 def send_order(history: History) -> Iterator[Anomaly]:
@@ -116,18 +111,19 @@ def send_order(history: History) -> Iterator[Anomaly]:
         for final in history.finals
         for offset, value in final.records
     }
-    for _, sends in _grouped(idempotent, attrgetter("producer", "partition")):
+    for _, sends in grouped(idempotent, attrgetter("producer", "partition")):
         sends.sort(key=attrgetter("number"))
         told = [s for s in sends if s.outcome == "ok" and s.offset != UNKNOWN_OFFSET]
         for one, other in pairwise(told):
             if one.offset >= other.offset:
-                what = f"{_sent(one)}, then {_sent(other)}"
+                what = f"{describe_send(one)}, then {describe_send(other)}"
                 yield Anomaly("nonmonotonic-send", what)
         found = [s for s in sends if (s.partition, s.value) in places]
         for one, other in pairwise(found):
             at, then = (places[it.partition, it.value] for it in (one, other))
             if at > then:
-                what = f"{_sent(one)} stands at {at}, {_sent(other)} at {then}"
+                first, second = describe_send(one), describe_send(other)
+                what = f"{first} stands at {at}, {second} at {then}"
                 yield Anomaly("reordered", what)
 
 
@@ -141,7 +137,7 @@ def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
         seen[partition, offset].add(value)
     for (partition, offset), values in seen.items():
         if len(values) > 1:
-            what = f"{sorted(values)} at {offset} of {_name(partition)}"
+            what = f"{sorted(values)} at {offset} of {name_of(partition)}"
             yield Anomaly("inconsistent-offsets", what)
 
 
@@ -153,26 +149,30 @@ def dirty_reads(history: History) -> Iterator[Anomaly]:
         if final is None or read.offset < final.log_start_offset:
             continue
         if read.value not in values[read.partition]:
-            yield Anomaly("dirty-read", _given(read))
+            yield Anomaly("dirty-read", describe_read(read))
 
 
 def poll_order(history: History) -> Iterator[Anomaly]:
     """Find steps back and gaps in what a consumer was given of a partition.
 
     Within one poll they are ``int-nonmonotonic-poll`` and ``int-poll-skip``, between
-    polls of a session without ``int-``. Offsets that nobody ever saw are no gap.
+    polls of a session without ``int-``. Offsets that nobody ever saw are no gap; for
+    a reader of committed records those that no such reader saw.
     """
     known: dict[TopicPartition, set[int]] = defaultdict(set)
     for partition, offset, _ in _sightings(history):
         known[partition].add(offset)
+    committed = _committed_offsets(history)
     sessions = attrgetter("consumer", "session", "partition")
-    for (_, _, partition), reads in _grouped(history.reads, sessions):
+    for (_, _, partition), reads in grouped(history.reads, sessions):
         for one, other in pairwise(reads):
             inside = "int-" if one.poll == other.poll else ""
-            what = f"{_given(one)}, then {_given(other)}"
+            what = f"{describe_read(one)}, then {describe_read(other)}"
             if other.offset <= one.offset:
                 yield Anomaly(f"{inside}nonmonotonic-poll", what)
-            elif known[partition].intersection(range(one.offset + 1, other.offset)):
+                continue
+            seen = (committed if other.committed_only else known)[partition]
+            if seen.intersection(range(one.offset + 1, other.offset)):
                 yield Anomaly(f"{inside}poll-skip", what)
 
 
@@ -187,13 +187,13 @@ def lost_commits(history: History) -> Iterator[Anomaly]:
     attempt that was given up may come in force at any later time: commits have no
     number by which a coordinator could tell that it is late, Kafka's neither.
     """
-    by_name = dict(_grouped(history.commits, attrgetter("group", "partition")))
+    by_name = dict(grouped(history.commits, attrgetter("group", "partition")))
     for answer in history.committed:
         commits = by_name.get((answer.group, answer.partition), [])
         allowed = set(_in_force(commits, answer.invoked_ns, answer.answered_ns))
         if answer.offset not in allowed:
             what = (
-                f"{answer.group} has {answer.offset} in {_name(answer.partition)}, "
+                f"{answer.group} has {answer.offset} in {name_of(answer.partition)}, "
                 f"expected one of {sorted(allowed)}"
             )
             yield Anomaly("lost-commit", what)
@@ -230,7 +230,7 @@ def leaders(history: History) -> Iterator[Anomaly]:
             continue
         first = seen.setdefault((look.partition, look.leader_epoch), look.broker)
         if first != look.broker:
-            what = f"brokers {first} and {look.broker} lead {_seen(look)}"
+            what = f"brokers {first} and {look.broker} lead {describe_replica(look)}"
             yield Anomaly("two-leaders", what)
 
 
@@ -241,12 +241,12 @@ def steps_back(history: History) -> Iterator[Anomaly]:
     leads throughout one epoch.
     """
     key = attrgetter("broker", "incarnation", "partition")
-    for _, looks in _grouped(history.replicas, key):
+    for _, looks in grouped(history.replicas, key):
         for one, other in pairwise(looks):
             for kind, name in _ONLY_FORWARD.items():
                 before, after = getattr(one, name), getattr(other, name)
                 if after < before:
-                    what = f"from {before} to {after}: {_seen(other)}"
+                    what = f"from {before} to {after}: {describe_replica(other)}"
                     yield Anomaly(kind, what)
             led_on = (
                 one.is_leader
@@ -254,7 +254,7 @@ def steps_back(history: History) -> Iterator[Anomaly]:
                 and one.leader_epoch == other.leader_epoch
             )
             if led_on and other.log_end_offset < one.log_end_offset:
-                what = f"from {one.log_end_offset}: {_seen(other)}"
+                what = f"from {one.log_end_offset}: {describe_replica(other)}"
                 yield Anomaly("leader-lost-records", what)
 
 
@@ -272,17 +272,17 @@ def watermarks(history: History) -> Iterator[Anomaly]:
     """
     for look in history.replicas:
         if not look.log_start_offset <= look.high_watermark <= look.log_end_offset:
-            yield Anomaly("high-watermark-outside", _seen(look))
+            yield Anomaly("high-watermark-outside", describe_replica(look))
     # One ISR of one leader.
     led = [look for look in history.replicas if look.is_leader]
     isrs = attrgetter(
         *("broker", "incarnation", "partition", "leader_epoch", "partition_epoch")
     )
-    for _, looks in _grouped(led, isrs):
+    for _, looks in grouped(led, isrs):
         for one, other in pairwise(looks):
             too_few = len(one.isr) < min(one.min_isr, other.min_isr)
             if too_few and other.high_watermark > one.high_watermark:
-                what = f"{one.isr} of {one.min_isr} in sync: {_seen(other)}"
+                what = f"{one.isr} of {one.min_isr} in sync: {describe_replica(other)}"
                 yield Anomaly("high-watermark-under-min-isr", what)
 
 
@@ -332,6 +332,17 @@ def _sightings(history: History) -> Iterator[tuple[TopicPartition, int, bytes]]:
             yield final.partition, offset, value
 
 
+def _committed_offsets(history: History) -> dict[TopicPartition, set[int]]:
+    """Return the offsets that readers of committed records were given."""
+    found: dict[TopicPartition, set[int]] = defaultdict(set)
+    for read in history.reads:
+        if read.committed_only:
+            found[read.partition].add(read.offset)
+    for final in history.committed_finals:
+        found[final.partition].update(offset for offset, _ in final.records)
+    return found
+
+
 def _offsets_of_values(
     history: History,
 ) -> dict[tuple[TopicPartition, bytes], set[int]]:
@@ -343,41 +354,3 @@ def _offsets_of_values(
         for offset, value in final.records:
             found[final.partition, value].add(offset)
     return found
-
-
-def _grouped(values: Iterable[T], key: Callable[[T], K]) -> Iterator[tuple[K, list[T]]]:
-    """Iterate over (key, values with it), in the order of first appearance."""
-    groups: dict[K, list[T]] = {}
-    for value in values:
-        groups.setdefault(key(value), []).append(value)
-    yield from groups.items()
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"{partition.topic}-{partition.partition}"
-
-
-def _sent(send: Send) -> str:
-    place = "" if send.offset == UNKNOWN_OFFSET else f" at {send.offset}"
-    acks = "all" if send.acks == ALL_REPLICAS else send.acks
-    return (
-        f"{send.value!r} (acks={acks}, {send.outcome}{place} of "
-        f"{_name(send.partition)}, answered {send.answered_ns / 1e9:.3f} s)"
-    )
-
-
-def _given(read: Read) -> str:
-    return (
-        f"{read.value!r} at {read.offset} of {_name(read.partition)} to "
-        f"{read.consumer} ({read.at_ns / 1e9:.3f} s)"
-    )
-
-
-def _seen(look: Replica) -> str:
-    return (
-        f"{_name(look.partition)} at broker {look.broker}, "
-        f"incarnation {look.incarnation}: "
-        f"epoch {look.leader_epoch}, offsets {look.log_start_offset} to "
-        f"{look.log_end_offset}, high watermark {look.high_watermark} "
-        f"({look.at_ns / 1e9:.3f} s)"
-    )

@@ -19,6 +19,10 @@ from broker.protocol.topic_partition import TopicPartition
 
 # What a client knows of an operation: done, not done and never to be, or neither.
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
+# A transaction whose commit was never called for is aborted, whatever ends it.
+TransactionOutcome: TypeAlias = Literal["committed", "aborted", "unknown"]
+# A partition and an offset.
+Place: TypeAlias = tuple[TopicPartition, int]
 UNKNOWN_OFFSET = -1
 
 
@@ -27,7 +31,8 @@ class Send:
     """A record: ``number`` is its place among all that ``producer`` has sent.
 
     ``acks`` is the protocol's, -1 for all. ``answered_ns`` is when the outcome was
-    known, or was given up.
+    known, or was given up. ``transaction`` is the name of its `Transaction`, if it has
+    one; ``source`` is the place of the record that it was made from.
     """
 
     producer: str
@@ -40,6 +45,35 @@ class Send:
     answered_ns: int
     outcome: Outcome
     offset: int = UNKNOWN_OFFSET
+    transaction: str = ""
+    source: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initialization:
+    """InitProducerId of a transactional id: from its answer on others are fenced."""
+
+    transactional_id: str
+    producer: str
+    invoked_ns: int
+    answered_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """A transaction of ``producer``; ``name`` is unique.
+
+    ``ends_ns`` is when its commit was first called for, or its abort if none was.
+    With ``group`` it committed offsets of that group.
+    """
+
+    name: str
+    transactional_id: str
+    producer: str
+    group: str = ""
+    ends_ns: int
+    answered_ns: int
+    outcome: TransactionOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +82,7 @@ class Read:
 
     ``session`` counts how often the consumer began to read the partition anew: after a
     rebalance, a seek, or a restart, positions need not go on from the last one.
+    ``committed_only`` is ``isolation.level=read_committed``.
     """
 
     consumer: str
@@ -57,6 +92,7 @@ class Read:
     offset: int
     value: bytes
     at_ns: int
+    committed_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +132,7 @@ class Replica:
     """One look at a replica; ``incarnation`` counts the starts of its broker.
 
     ``partition_epoch`` counts the changes of its ISR; ``min_isr`` is how many acks=all
-    asks for, and how many there are at most.
+    asks for, and how many there are at most. ``last_stable_offset`` is a leader's.
     """
 
     broker: int
@@ -111,6 +147,7 @@ class Replica:
     partition_epoch: int
     min_isr: int
     at_ns: int
+    last_stable_offset: int = UNKNOWN_OFFSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +172,10 @@ class History:
     committed: list[Committed] = field(default_factory=list)
     replicas: list[Replica] = field(default_factory=list)
     finals: list[FinalLog] = field(default_factory=list)
+    # The same logs, read with isolation.level=read_committed.
+    committed_finals: list[FinalLog] = field(default_factory=list)
+    initializations: list[Initialization] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
 
     def digest(self) -> str:
         """Return a hash of every field of every value, the same for the same run."""

@@ -16,30 +16,37 @@ from simulation.clients.client_context import ClientContext
 from simulation.histories import Commit, Committed, Outcome, Read
 
 _REQUEST_TIMEOUT_MS: Final = 2_000
-_SETTINGS: Final = {
+CONSUMER_SETTINGS: Final = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
     "request_timeout_ms": _REQUEST_TIMEOUT_MS,
     "default_api_timeout_ms": 4_000,
     "metadata_max_age_ms": 5_000,
 }
-_MEMBER: Final = {
-    "session_timeout_ms": 6_000,
-    "heartbeat_interval_ms": 1_000,
-    "max_poll_interval_ms": 8_000,
-}
-_POLL_S: Final = 0.5
+_CLASSIC: Final = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
+_MAX_POLL: Final = {"max_poll_interval_ms": 8_000}
+POLL_S: Final = 0.5
 # What took as long had an attempt without an answer.
-_GIVEN_UP_NS: Final = _REQUEST_TIMEOUT_MS * 1_000_000
+GIVEN_UP_NS: Final = _REQUEST_TIMEOUT_MS * 1_000_000
+
+
+def member_settings(protocol: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of a member that speaks a protocol, classic if empty."""
+    return {**_MAX_POLL, **(protocol or _CLASSIC)}
 
 
 @dataclass(slots=True)
 class RecordingConsumer:
-    """Notes what a consumer is given and commits; ``name`` is unique."""
+    """Notes what a consumer is given and commits; ``name`` is unique.
+
+    ``committed_only`` is its isolation level.
+    """
 
     context: ClientContext
     name: str
     rng: random.Random
+    committed_only: bool = False
+    protocol: Mapping[str, Any] = field(default_factory=dict)
     _polls: int = 0
     _sessions: dict[TopicPartition, int] = field(default_factory=dict)
     # Where each partition goes on.
@@ -47,7 +54,8 @@ class RecordingConsumer:
 
     async def be_member(self, group: str, topic: str) -> None:
         """Read a topic as a member of a group, and commit, until cancelled."""
-        async with self._consumer(group_id=group, **_MEMBER) as consumer:
+        settings = member_settings(self.protocol)
+        async with self._consumer(group_id=group, **settings) as consumer:
             consumer.subscribe([topic], _Sessions(self))
             while True:
                 await self._poll(consumer)
@@ -62,6 +70,23 @@ class RecordingConsumer:
             while True:
                 await self._poll(consumer)
 
+    async def read_to(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Read partitions from their beginnings to these offsets."""
+        async with self._consumer() as consumer:
+            self.begin(ends)
+            consumer.assign(ends)
+            for partition, end in ends.items():
+                while await self._position(consumer, partition) < end:
+                    await self._poll(consumer)
+
+    @staticmethod
+    async def _position(consumer: KafkaConsumer, partition: TopicPartition) -> int:
+        """Return where a consumer goes on, behind markers too; -1: not known."""
+        try:
+            return await consumer.position(partition)
+        except KafkaError:
+            return -1
+
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that positions are found anew."""
         for partition in partitions:
@@ -69,17 +94,19 @@ class RecordingConsumer:
             self.positions.pop(partition, None)
 
     def _consumer(self, **settings: Any) -> Any:
+        if self.committed_only:
+            settings["isolation_level"] = "read_committed"
         return open_consumer(
             self.context.bootstrap,
             connect=self.context.host.connect,
             rng=self.rng,
             client_id=self.name,
-            **{**_SETTINGS, **settings},
+            **{**CONSUMER_SETTINGS, **settings},
         )
 
     async def _poll(self, consumer: KafkaConsumer) -> None:
         try:
-            records = await consumer.poll(timeout_s=_POLL_S)
+            records = await consumer.poll(timeout_s=POLL_S)
         except KafkaError:
             # The next poll says whether it can go on.
             return
@@ -100,6 +127,7 @@ class RecordingConsumer:
                 offset=record.offset,
                 value=record.value,
                 at_ns=self.context.now_ns(),
+                committed_only=self.committed_only,
             )
         )
 
@@ -129,7 +157,7 @@ class RecordingConsumer:
                         invoked_ns=invoked_ns,
                         answered_ns=answered_ns,
                         outcome=outcome,
-                        repeated=answered_ns - invoked_ns >= _GIVEN_UP_NS,
+                        repeated=answered_ns - invoked_ns >= GIVEN_UP_NS,
                     )
                 )
 

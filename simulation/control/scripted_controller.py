@@ -24,6 +24,7 @@ import trio
 from broker.client.signals import Signal
 from broker.cluster.topics import Topic
 from broker.config import DOORKEEPER_CONTROLLER_LISTENERS, BrokerConfig
+from broker.coordination.features import NO_FEATURES, FinalizedFeatures
 from broker.disk.log_dirs import LogDirs
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -86,8 +87,10 @@ class ScriptedController:
         *,
         session_timeout_s: float,
         repeats: float,
+        features: FinalizedFeatures = NO_FEATURES,
     ) -> None:
         """``repeats`` is the share of LeaderAndIsr that come a second time."""
+        self.features = features
         self._network = network
         self.host = HOST
         self._host = Host(HOST, network)

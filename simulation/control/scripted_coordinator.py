@@ -15,11 +15,7 @@ from broker.coordination.coordinator import (
     Coordinator,
     NewTopic,
 )
-from broker.coordination.features import (
-    NO_FEATURES,
-    FeatureUpdate,
-    FinalizedFeatures,
-)
+from broker.coordination.features import FeatureUpdate, FinalizedFeatures
 from broker.coordination.single_node import SingleNodeController, SingleNodeMembership
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
@@ -31,7 +27,7 @@ class Script(Protocol):
 
     elections: Elections
     topics: dict[str, Topic]
-
+    features: FinalizedFeatures
     controller_epoch: int
 
     def epoch_of(self, broker: int) -> int:
@@ -108,8 +104,8 @@ class ScriptedAdmin:
 
     @property
     def finalized_features(self) -> FinalizedFeatures:
-        """The finalized levels: the script has none."""
-        return NO_FEATURES
+        """The finalized levels, which do not change."""
+        return self._controller.features
 
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validates_only: bool

@@ -12,7 +12,7 @@ read of losses.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,9 +20,12 @@ from typing import Final, NoReturn
 
 import trio
 
-from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from broker.config import TRANSACTION_STATE_LOG_NUM_PARTITIONS
+from broker.coordination.features import NO_FEATURES, FinalizedFeatures
 from broker.protocol.topic_partition import TopicPartition
-from simulation.checkers import Anomaly, check
+from simulation.anomalies import Anomaly
+from simulation.checkers import check
 from simulation.clients.client_context import ClientContext
 from simulation.clients.consuming import RecordingConsumer
 from simulation.clients.producing import ProducerPlan, RecordingProducer
@@ -32,7 +35,8 @@ from simulation.control.zookeeper_control import ZooKeeperControl
 from simulation.histories import FinalLog, History
 from simulation.swarm.nemesis import Nemesis
 from simulation.swarm.replica_agreement import differences
-from simulation.swarm.scenarios import Scenario
+from simulation.swarm.scenarios import Scenario, TransactionsPlan
+from simulation.swarm.transactional_load import OUTPUT, TransactionalLoad
 from simulation.swarm.watching import Watcher
 from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from simulation.virtual_time.network_faults import HostNetwork
@@ -109,6 +113,15 @@ class BadDay:
         self._names = 0
         self._is_over = False
         self._groups = [GROUP]
+        self._transactions: TransactionalLoad | None = None
+        if scenario.transactions is not None:
+            self._transactions = TransactionalLoad(
+                scenario.transactions,
+                self._partitions,
+                self._another_rng(),
+                self._context,
+                self._name,
+            )
 
     def _controlled_by(self, scenario: Scenario) -> Control:
         if scenario.zookeeper:
@@ -123,6 +136,7 @@ class BadDay:
             self._another_rng(),
             session_timeout_s=scenario.session_timeout_ms / 1000,
             repeats=scenario.repeats,
+            features=_features(scenario),
         )
 
     async def run(self) -> None:
@@ -152,6 +166,12 @@ class BadDay:
         await self._create(
             GROUP_METADATA_TOPIC, self._scenario.offsets_partitions, compacted
         )
+        plan = self._scenario.transactions
+        if plan is not None:
+            await self._create(OUTPUT, plan.partitions, minimum)
+            await self._create(
+                TRANSACTION_STATE_TOPIC, plan.state_partitions, compacted
+            )
         await trio.sleep(_SETTLING_S)
 
     async def _create(
@@ -170,7 +190,7 @@ class BadDay:
         """Run load and faults together, until both are over."""
         scenario = self._scenario
         hosts = [each.host.name for each in self._cluster.brokers]
-        nemesis = Nemesis(
+        self._nemesis = nemesis = Nemesis(
             scenario,
             self._cluster,
             self._control,
@@ -186,6 +206,8 @@ class BadDay:
             for _ in range(scenario.readers):
                 self._load.start_soon(self._read)
             self._load.start_soon(self._keep_offsets)
+            if self._transactions is not None:
+                self._transactions.begin(self._load, self._until_s)
             await nemesis.run()
             self._is_over = True
             async with self._patience("no-restart"):
@@ -194,6 +216,7 @@ class BadDay:
             await self._all_in_sync()
             await self._audit()
             await self._last_words()
+            await self._last_transactions()
             await self._group_reads_all()
             await self._audit()
             self._load.cancel_scope.cancel()
@@ -248,12 +271,19 @@ class BadDay:
         self._clients[kind].remove(scope)
 
     def _replace(self, kind: str, chance: int) -> None:
-        scopes = self._clients[kind]
+        if self._transactions is not None and kind == "transactor":
+            self._transactions.kill(chance)
+        if self._transactions is not None and kind == "usurp":
+            self._transactions.usurp(chance)
+        scopes = self._clients.get(kind)
         if scopes:
             scopes[chance % len(scopes)].cancel()
 
     def _consumer(self) -> RecordingConsumer:
-        return RecordingConsumer(self._context(), self._name(), self._another_rng())
+        protocol = {} if self._transactions is None else self._transactions.protocol
+        return RecordingConsumer(
+            self._context(), self._name(), self._another_rng(), protocol=protocol
+        )
 
     def _context(self) -> ClientContext:
         host = self._network.host("clients")
@@ -286,9 +316,26 @@ class BadDay:
         self._load.start_soon(self._produce, _LAST_WORDS)
         await trio.sleep(1.0)
         await self._wait_until("producers-stuck", lambda: not self._producers_left)
-        refused = [send for send in sends[before:] if send.outcome != "ok"]
+        refused = [
+            send
+            for send in sends[before:]
+            if send.outcome != "ok" and not send.transaction
+        ]
         if refused:
             await self._give_up("not-writable", *map(str, refused))
+
+    async def _last_transactions(self) -> None:
+        """Demand that transactions commit, and that the copiers come to the end."""
+        load = self._transactions
+        if load is None:
+            return
+        await self._wait_until("transactors-stuck", lambda: not load.writers_left)
+        async with self._patience("not-committable"):
+            await load.commit_everywhere()
+        async with self._patience("not-abandonable"):
+            await load.abandon()
+        async with self._patience("copiers-stuck"):
+            await load.copy_all({key: self._end(key) for key in self._partitions})
 
     async def _group_reads_all(self) -> None:
         """Demand that the group commits the end of every partition."""
@@ -314,6 +361,7 @@ class BadDay:
 
     async def _progress(self) -> None:
         """Read everything, and compare the replicas."""
+        await self._read_transactions()
         ends = {key: self._end(key) for key in self._partitions}
         history = self._outcome.history
         async with trio.open_nursery() as nursery:
@@ -339,22 +387,50 @@ class BadDay:
         for each in self._cluster.up:
             each.broker.check()
 
+    async def _read_transactions(self) -> None:
+        """Demand that time-outs end all transactions, and read their records."""
+        load = self._transactions
+        if load is None:
+            return
+        # A time-out is counted by the clock of its coordinator's host.
+        late_s = 2 * self._nemesis.clocks_ahead_ms / 1000
+        await self._wait_until(
+            "transactions-stuck",
+            lambda: all(map(self._is_stable, load.outputs)),
+            more_s=late_s,
+        )
+        async with self._patience("unreadable-transactions"):
+            await load.read_all({key: self._end(key) for key in load.outputs})
+
+    def _is_stable(self, key: TopicPartition) -> bool:
+        leader = self._control.standings()[key].leader
+        partition = self._cluster.brokers[leader].broker.replicas.partitions[key]
+        return partition.last_stable_offset == partition.log.log_end_offset
+
     def _differences(self) -> list[str]:
-        return list(differences(self._cluster.up, self._partitions))
+        outputs = () if self._transactions is None else self._transactions.outputs
+        return list(differences(self._cluster.up, [*self._partitions, *outputs]))
 
     async def _wait_until(
-        self, kind: str, condition: Callable[[], bool], tell: _Tell = tuple
+        self,
+        kind: str,
+        condition: Callable[[], bool],
+        tell: _Tell = tuple,
+        *,
+        more_s: float = 0.0,
     ) -> None:
         """Wait for something that a cluster without faults must come to."""
-        async with self._patience(kind, tell):
+        async with self._patience(kind, tell, more_s=more_s):
             # Nothing tells of all this; virtual time is free.
             while not condition():  # noqa: ASYNC110 see above
                 await trio.sleep(_LOOK_S)
 
     @asynccontextmanager
-    async def _patience(self, kind: str, tell: _Tell = tuple) -> AsyncIterator[None]:
+    async def _patience(
+        self, kind: str, tell: _Tell = tuple, *, more_s: float = 0.0
+    ) -> AsyncIterator[None]:
         """Give up the day if the block takes too long; ``tell`` says what is wrong."""
-        with trio.move_on_after(PATIENCE_S) as scope:
+        with trio.move_on_after(PATIENCE_S + more_s) as scope:
             yield
         if scope.cancelled_caught:
             await self._give_up(kind, f"after {PATIENCE_S} s without faults", *tell())
@@ -372,7 +448,23 @@ def _settings(scenario: Scenario) -> dict[str, str]:
         "default.replication.factor": str(scenario.replicas),
         "min.insync.replicas": str(scenario.min_insync),
         "offsets.topic.num.partitions": str(scenario.offsets_partitions),
+        **_transaction_settings(scenario.transactions),
     }
+
+
+def _transaction_settings(plan: TransactionsPlan | None) -> Mapping[str, str]:
+    if plan is None:
+        return {}
+    partitions = {TRANSACTION_STATE_LOG_NUM_PARTITIONS.name: str(plan.state_partitions)}
+    return {**plan.settings, **partitions}
+
+
+def _features(scenario: Scenario) -> FinalizedFeatures:
+    plan = scenario.transactions
+    if plan is None:
+        return NO_FEATURES
+    levels = {name: level for name, level in plan.features.items() if level}
+    return FinalizedFeatures(epoch=0, levels=levels)
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import trio
@@ -31,6 +32,7 @@ from simulation.swarm.scenarios import Fault, Scenario
 from simulation.virtual_time.network_faults import Link, between
 
 _SLOW_FACTOR: Final = 100
+_CLOCK_JUMP_MS: Final = 60_000
 
 
 class Nemesis:
@@ -66,7 +68,12 @@ class Nemesis:
             "fail-over": self._fail_over,
             "producer": self._client,
             "member": self._client,
+            "transactor": self._client,
+            "usurp": self._client,
+            "clock": self._clock,
         }
+        # The most by which a wall clock has ever differed from the true time.
+        self.clocks_ahead_ms = scenario.clock_skew_ms
 
     async def run(self) -> None:
         """Inflict all faults; returns when they are over, brokers may be down."""
@@ -166,6 +173,15 @@ class Nemesis:
         links = between([each.host.name], [self._control.host])
         reached = all(self._cluster.network.reaches(link) for link in links)
         return reached and not each.disk.is_to_fail
+
+    async def _clock(self, fault: Fault) -> None:
+        """Set a broker's wall clock, forwards or back."""
+        await trio.lowlevel.checkpoint()
+        each = self._cluster.brokers[fault.broker]
+        rng = random.Random(fault.chance)
+        ahead_ms = rng.randint(-_CLOCK_JUMP_MS, _CLOCK_JUMP_MS)
+        each.wall_clock = replace(each.wall_clock, ahead_ms=ahead_ms)
+        self.clocks_ahead_ms = max(self.clocks_ahead_ms, abs(ahead_ms))
 
     # ---- links --------------------------------------------------------------------
 

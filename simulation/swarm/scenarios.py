@@ -9,12 +9,15 @@ what happens only in its absence.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from broker.coordination.features import GROUP_VERSION, TRANSACTION_VERSION
+from broker.transactions.transaction import EPOCH_PER_TRANSACTION
 from schedulers.registry import POLICIES
 from simulation.clients.producing import ProducerPlan
+from simulation.clients.transacting import TransactorPlan
 
 # Faults of brokers' hosts, of links, of disks, of control, of clients.
 KINDS: Final = (
@@ -33,6 +36,11 @@ KINDS: Final = (
     "producer",
     "member",
 )
+# Kinds of days with transactions: a producer dies, or another one takes its id while
+# it lives; a broker's wall clock jumps.
+TRANSACTION_KINDS: Final = (*KINDS, "transactor", "usurp", "clock")
+# Another sequence of random numbers for the same seed.
+_TRANSACTIONS: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +60,28 @@ class Fault:
     def __str__(self) -> str:
         until = self.at_ms + self.lasts_ms
         return f"{self.number}: {self.kind} {self.broker}, {self.at_ms} to {until} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsPlan:
+    """Transactions of a day: levels of features, coordinators' settings, producers.
+
+    ``features`` are those that are finalized. ``consumer_groups``: the members of
+    groups speak the protocol of KIP-848.
+    """
+
+    features: Mapping[str, int]
+    consumer_groups: bool
+    partitions: int
+    state_partitions: int
+    settings: Mapping[str, str]
+    writers: tuple[TransactorPlan, ...]
+    copiers: tuple[TransactorPlan, ...]
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether every transaction has an epoch of its own."""
+        return self.features.get(TRANSACTION_VERSION, 0) >= EPOCH_PER_TRANSACTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +106,18 @@ class Scenario:
     faults: tuple[Fault, ...]
     # Brokers under a ZooKeeper, one of them their controller, instead of a script.
     zookeeper: bool = False
+    transactions: TransactionsPlan | None = None
 
 
-def draw(seed: int) -> Scenario:
+def draw(seed: int, *, zookeeper: bool = False, transactions: bool = False) -> Scenario:
     """Return the scenario of a seed."""
-    rng = random.Random(seed)
+    scenario = replace(_draw(random.Random(seed), seed), zookeeper=zookeeper)
+    if not transactions:
+        return scenario
+    return _with_transactions(scenario, random.Random(seed + _TRANSACTIONS))
+
+
+def _draw(rng: random.Random, seed: int) -> Scenario:
     brokers = rng.choice((1, 2, 3, 3, 3, 4, 5))
     replicas = min(brokers, rng.choice((1, 2, 3, 3)))
     lasts_ms = rng.randrange(6_000, 16_000)
@@ -100,7 +137,53 @@ def draw(seed: int) -> Scenario:
         readers=rng.randint(0, 1),
         members=rng.randint(0, 2),
         lasts_ms=lasts_ms,
-        faults=_faults(rng, brokers, lasts_ms),
+        faults=_faults(rng, brokers, lasts_ms, KINDS),
+    )
+
+
+def _with_transactions(scenario: Scenario, rng: random.Random) -> Scenario:
+    # Under ZooKeeper no feature is finalized.
+    version = 0 if scenario.zookeeper else rng.choice((0, 1, 2, 2))
+    consumer_groups = not scenario.zookeeper and rng.random() < 0.5
+    plan = TransactionsPlan(
+        features={TRANSACTION_VERSION: version, GROUP_VERSION: int(consumer_groups)},
+        consumer_groups=consumer_groups,
+        partitions=rng.randint(1, 3),
+        state_partitions=rng.randint(1, 3),
+        settings={
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+            "group.consumer.min.session.timeout.ms": "1000",
+            "group.consumer.session.timeout.ms": "6000",
+            "group.consumer.min.heartbeat.interval.ms": "500",
+            "group.consumer.heartbeat.interval.ms": "1000",
+        },
+        writers=tuple(
+            _transactor(rng, f"writer-{number}") for number in range(rng.randint(1, 2))
+        ),
+        copiers=tuple(
+            _transactor(rng, f"copier-{number}") for number in range(rng.randint(0, 2))
+        ),
+    )
+    return replace(
+        scenario,
+        # Each record is copied, in a transaction of few.
+        producers=tuple(
+            replace(it, pause_ms=max(it.pause_ms, 100)) for it in scenario.producers[:1]
+        ),
+        readers=1,
+        faults=_faults(rng, scenario.brokers, scenario.lasts_ms, TRANSACTION_KINDS),
+        transactions=plan,
+    )
+
+
+def _transactor(rng: random.Random, transactional_id: str) -> TransactorPlan:
+    return TransactorPlan(
+        transactional_id=transactional_id,
+        timeout_ms=rng.choice((1_000, 3_000, 10_000)),
+        aborts=rng.choice((0.0, 0.2, 0.5)),
+        records=rng.choice((1, 4, 12)),
+        pause_ms=rng.choice((50, 200, 800)),
+        returns=rng.random() < 0.8,
     )
 
 
@@ -128,8 +211,10 @@ def _producer(rng: random.Random) -> ProducerPlan:
     )
 
 
-def _faults(rng: random.Random, brokers: int, lasts_ms: int) -> tuple[Fault, ...]:
-    kinds = rng.sample(KINDS, rng.randint(1, 6))
+def _faults(
+    rng: random.Random, brokers: int, lasts_ms: int, all_kinds: Sequence[str]
+) -> tuple[Fault, ...]:
+    kinds = rng.sample(all_kinds, rng.randint(1, 6))
     moments = sorted(rng.randrange(lasts_ms) for _ in range(rng.randint(0, 12)))
     return tuple(
         Fault(

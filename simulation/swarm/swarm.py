@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
-from simulation.checkers import Anomaly
+from simulation.anomalies import Anomaly
 from simulation.swarm.bad_day import live_through
 from simulation.swarm.scenarios import Scenario, draw
 from simulation.swarm.shrinker import shrink
@@ -48,13 +48,16 @@ def swarm(
     is_over: Callable[[], bool],
     *,
     zookeeper: bool = False,
+    transactions: bool = False,
     jobs: int = 1,
 ) -> Iterator[SeedResult]:
     """Yield the result of each seed in turn until time is over, whatever the jobs.
 
     Several ``jobs`` are processes, which know nothing of what was patched in this one.
     """
-    scenarios = (replace(draw(seed), zookeeper=zookeeper) for seed in seeds)
+    scenarios = (
+        draw(seed, zookeeper=zookeeper, transactions=transactions) for seed in seeds
+    )
     until_over = takewhile(lambda _: not is_over(), scenarios)
     if jobs == 1:
         yield from map(judge, until_over)

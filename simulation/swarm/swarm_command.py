@@ -7,7 +7,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from simulation.swarm.scenarios import Scenario, draw
@@ -35,12 +35,13 @@ class Judge:
     say: Callable[[str], None]
     commit: str
     zookeeper: bool
+    transactions: bool
     shrink: bool
 
     def one(self, seed: int, faults: Iterable[int] | None) -> bool:
         """Judge one seed in detail, with ``faults`` alone if given; True if sound."""
         silence()
-        scenario = replace(draw(seed), zookeeper=self.zookeeper)
+        scenario = draw(seed, zookeeper=self.zookeeper, transactions=self.transactions)
         if faults is not None:
             scenario = with_faults(scenario, faults)
         self._describe_scenario(scenario)
@@ -60,7 +61,13 @@ class Judge:
             return minutes is not None and time.monotonic() - began_s > minutes * 60
 
         chosen = seeds or itertools.count()
-        for result in swarm(chosen, is_over, zookeeper=self.zookeeper, jobs=jobs):
+        for result in swarm(
+            chosen,
+            is_over,
+            zookeeper=self.zookeeper,
+            transactions=self.transactions,
+            jobs=jobs,
+        ):
             judged += 1
             digests.update(result.digest.encode())
             if result.anomalies:
@@ -84,6 +91,13 @@ class Judge:
             f"{scenario.min_insync}, {_counted(len(scenario.producers), 'producer')}, "
             f"{_counted(scenario.members, 'member')}, {scenario.lasts_ms} ms"
         )
+        plan = scenario.transactions
+        if plan is not None:
+            levels = ", ".join(f"{name} {it}" for name, it in plan.features.items())
+            self.say(
+                f"  {_counted(len(plan.writers), 'writer')}, "
+                f"{_counted(len(plan.copiers), 'copier')}, {levels}"
+            )
         for fault in scenario.faults:
             self.say(f"  fault {fault}")
 
@@ -99,6 +113,7 @@ class Judge:
             self._describe_anomalies(result)
         numbers = ",".join(str(each.number) for each in result.scenario.faults)
         under = " --zookeeper" if scenario.zookeeper else ""
+        under += " --transactions" if scenario.transactions is not None else ""
         seed = scenario.seed
         self.say(f"  doorkeeper simulate --seed {seed}{under} --faults '{numbers}'")
 

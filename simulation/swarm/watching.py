@@ -8,12 +8,12 @@ import trio
 
 from broker.protocol.topic_partition import TopicPartition
 from simulation.cluster import Cluster, SimulatedBroker
-from simulation.histories import History, Replica
+from simulation.histories import UNKNOWN_OFFSET, History, Replica
 
 _LOOK_S: Final = 0.02
 # Its incarnation, whether it leads, leader epoch, high watermark, log start, log end,
-# ISR, partition epoch, and how many acks=all asks for.
-_State = tuple[int, bool, int, int, int, int, tuple[int, ...], int, int]
+# ISR, partition epoch, how many acks=all asks for, and a leader's last stable offset.
+_State = tuple[int, bool, int, int, int, int, tuple[int, ...], int, int, int]
 
 
 class Watcher:
@@ -47,6 +47,7 @@ class Watcher:
                 partition.isr,
                 partition.partition_epoch,
                 partition.effective_min_isr,
+                partition.last_stable_offset if partition.is_leader else UNKNOWN_OFFSET,
             )
             # Looked at fifty times a second, and seldom another one.
             if self._last.get((each.id, key)) != state:
@@ -55,9 +56,8 @@ class Watcher:
 
 
 def _replica(broker: int, key: TopicPartition, state: _State, at_ns: int) -> Replica:
-    incarnation, is_leader, epoch, high_watermark, start, end, isr, version, least = (
-        state
-    )
+    incarnation, is_leader, epoch, high_watermark, start, end = state[:6]
+    isr, version, least, stable = state[6:]
     return Replica(
         broker=broker,
         incarnation=incarnation,
@@ -70,5 +70,6 @@ def _replica(broker: int, key: TopicPartition, state: _State, at_ns: int) -> Rep
         isr=isr,
         partition_epoch=version,
         min_isr=least,
+        last_stable_offset=stable,
         at_ns=at_ns,
     )

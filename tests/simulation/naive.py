@@ -12,10 +12,12 @@ from simulation.histories import (
     Committed,
     FinalLog,
     History,
+    Initialization,
     Outcome,
     Read,
     Replica,
     Send,
+    Transaction,
 )
 
 PARTITION = TopicPartition("t", 0)
@@ -100,12 +102,94 @@ def final(*values: int, start: int = 0) -> FinalLog:
     return FinalLog(partition=PARTITION, log_start_offset=start, records=records)
 
 
+def transaction(number: int, **changes: Any) -> Transaction:
+    """Return a transaction that was committed at 500, unless told otherwise."""
+    fields: dict[str, Any] = {
+        "name": f"p/{number}",
+        "transactional_id": "x",
+        "producer": "p",
+        "ends_ns": 500,
+        "answered_ns": 510,
+        "outcome": "committed",
+    }
+    return Transaction(**{**fields, **changes})
+
+
+def sent_in(number: int, value: int, offset: int = -1, **changes: Any) -> Send:
+    """Return a record of a transaction."""
+    return send(value, offset, transaction=f"p/{number}", **changes)
+
+
+def initialization(producer: str, start: int) -> Initialization:
+    """Return how a producer got the transactional id, in 10 ns."""
+    return Initialization(
+        transactional_id="x",
+        producer=producer,
+        invoked_ns=start,
+        answered_ns=start + 10,
+    )
+
+
 def clean_history(rng: random.Random) -> History:
     """Return what may be seen of a cluster in which all goes well."""
     history = History()
     for index in range(rng.randint(1, 3)):
         _fill(history, TopicPartition("t", index), rng)
+    _transact(history, rng)
     return history
+
+
+def _transact(history: History, rng: random.Random) -> None:
+    """Make transactions one after the other, each with a record in some partitions."""
+    logs: dict[TopicPartition, list[tuple[int, bytes]]] = {
+        TopicPartition("out", index): [] for index in range(2)
+    }
+    committed = {partition: list(log) for partition, log in logs.items()}
+    ends = dict.fromkeys(logs, 0)
+    now = 1_000
+    for number in range(rng.randint(0, 8)):
+        outcome = rng.choice(("committed", "aborted", "unknown"))
+        visible = outcome == "committed" or (
+            outcome == "unknown" and rng.random() < 0.5
+        )
+        ends_ns = now + 50
+        for partition, log in logs.items():
+            value = b"%s-%d" % (f"x{partition.partition}".encode(), number)
+            sent = sent_in(number, number, ends[partition], partition=partition)
+            history.sends.append(
+                replace(sent, value=value, invoked_ns=now, answered_ns=now + 5)
+            )
+            log.append((ends[partition], value))
+            # The stable offset stays below the record, then passes it and its marker.
+            for at_ns, stable in ((now + 9, 0), (ends_ns + 9, 2)):
+                seen = look(ends[partition] + 2, at_ns=at_ns)
+                stable += ends[partition]
+                history.replicas.append(
+                    replace(seen, partition=partition, last_stable_offset=stable)
+                )
+            if visible:
+                committed[partition].append(log[-1])
+            ends[partition] += 2
+        history.transactions.append(
+            transaction(
+                number, ends_ns=ends_ns, answered_ns=ends_ns + 5, outcome=outcome
+            )
+        )
+        now += 100
+    for finals, read_logs in (
+        (history.finals, logs),
+        (history.committed_finals, committed),
+    ):
+        for partition, records in read_logs.items():
+            log_read = FinalLog(
+                partition=partition, log_start_offset=0, records=tuple(records)
+            )
+            finals.append(log_read)
+    for partition, records in committed.items():
+        for offset, value in records:
+            given = read(offset, 0, consumer="committed", at_ns=now)
+            given = replace(given, partition=partition, committed_only=True)
+            history.reads.append(replace(given, value=value))
 
 
 def _fill(history: History, partition: TopicPartition, rng: random.Random) -> None:

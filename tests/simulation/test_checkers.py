@@ -17,9 +17,12 @@ from tests.simulation.naive import (
     commit,
     committed,
     final,
+    initialization,
     look,
     read,
     send,
+    sent_in,
+    transaction,
 )
 
 ELSEWHERE = TopicPartition("t", 1)
@@ -77,6 +80,62 @@ PLANTED = {
     "high-watermark-under-min-isr": History(
         replicas=[look(1, min_isr=2), look(2, min_isr=2)]
     ),
+    "aborted-read": History(
+        sends=[sent_in(1, 1, 0)],
+        reads=[read(0, 1, committed_only=True)],
+        transactions=[transaction(1, outcome="aborted")],
+    ),
+    "precommitted-read": History(
+        sends=[sent_in(1, 1, 0)],
+        reads=[read(0, 1, committed_only=True, at_ns=499)],
+        transactions=[transaction(1)],
+    ),
+    "torn-transaction": History(
+        sends=[sent_in(1, 1, 0), sent_in(1, 2, 1)],
+        committed_finals=[final(1)],
+        transactions=[transaction(1, outcome="unknown")],
+    ),
+    "lost-transaction": History(
+        sends=[sent_in(1, 1, 0)],
+        committed_finals=[final()],
+        transactions=[transaction(1)],
+    ),
+    "zombie-commit": History(
+        initializations=[initialization("p", 0), initialization("q", 100)],
+        transactions=[transaction(1)],
+    ),
+    "processed-twice": History(
+        sends=[
+            sent_in(1, 1, source=(ELSEWHERE, 9)),
+            sent_in(2, 2, source=(ELSEWHERE, 9)),
+        ],
+        committed_finals=[final(1, 2)],
+        transactions=[transaction(1, group="g"), transaction(2, group="g")],
+    ),
+    "skipped-input": History(
+        sends=[send(1, 0, partition=ELSEWHERE), sent_in(1, 2, source=(ELSEWHERE, 9))],
+        finals=[replace(final(1), partition=ELSEWHERE)],
+        committed_finals=[final(2)],
+        commits=[replace(commit(1, 0, 1), partition=ELSEWHERE)],
+        committed=[replace(committed(1, 2, 3), partition=ELSEWHERE)],
+        transactions=[transaction(1, group="g")],
+    ),
+    "offset-behind": History(
+        sends=[send(1, 0, partition=ELSEWHERE), sent_in(1, 2, source=(ELSEWHERE, 0))],
+        finals=[replace(final(1), partition=ELSEWHERE)],
+        committed_finals=[final(2)],
+        committed=[replace(committed(-1, 2, 3), partition=ELSEWHERE)],
+        transactions=[transaction(1, group="g")],
+    ),
+    "stable-offset-back": History(
+        replicas=[look(2, last_stable_offset=2), look(2, last_stable_offset=1)]
+    ),
+    "stable-offset-outside": History(replicas=[look(2, last_stable_offset=3)]),
+    "stable-offset-passed": History(
+        sends=[sent_in(1, 1, 0)],
+        replicas=[look(1, last_stable_offset=1, at_ns=400)],
+        transactions=[transaction(1)],
+    ),
 }
 
 
@@ -128,6 +187,33 @@ ALLOWED = {
     ),
     "a follower hears how far its leader is": History(
         replicas=[look(it, min_isr=2, is_leader=False) for it in (1, 2)]
+    ),
+    "a transaction of unknown outcome was aborted": History(
+        sends=[sent_in(1, 1, 0), sent_in(1, 2, 1)],
+        committed_finals=[final()],
+        transactions=[transaction(1, outcome="unknown")],
+    ),
+    "a reader of all records is given those of aborted transactions": History(
+        sends=[sent_in(1, 1, 0)],
+        reads=[read(0, 1)],
+        transactions=[transaction(1, outcome="aborted")],
+    ),
+    "readers of committed records pass over aborted ones": History(
+        sends=[sent_in(1, 1, 0), sent_in(2, 2, 1), sent_in(1, 3, 2)],
+        reads=[
+            *(read(it, it + 1) for it in range(3)),
+            *(read(it, it + 1, committed_only=True, consumer="d") for it in (0, 2)),
+        ],
+        transactions=[transaction(1, ends_ns=0), transaction(2, outcome="aborted")],
+    ),
+    "a time-out has ended a transaction that nobody committed": History(
+        sends=[sent_in(1, 1, 0)],
+        replicas=[look(1, last_stable_offset=1, at_ns=400)],
+        transactions=[transaction(1, outcome="aborted")],
+    ),
+    "a commit that was called for in time is no zombie's": History(
+        initializations=[initialization("p", 0), initialization("q", 495)],
+        transactions=[transaction(1)],
     ),
     "a follower cuts what its leader does not have": History(
         replicas=[

@@ -1,0 +1,211 @@
+"""Transactions of a bad day: their producers while faults last, and demands after it.
+
+Each transactional id has one producer at a time, but where a fault has the next one
+begin while the last one lives. After the faults the group of the copiers must reach the
+end of its topic, a new producer must be able to commit in each partition, time-outs
+must end what nobody ended, and all committed records must be readable.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import trio
+
+from broker.protocol.topic_partition import TopicPartition
+from simulation.clients.client_context import ClientContext
+from simulation.clients.consuming import RecordingConsumer
+from simulation.clients.transacting import RecordingTransactor, TransactorPlan
+from simulation.histories import FinalLog
+from simulation.swarm.scenarios import TransactionsPlan
+
+OUTPUT: Final = "out"
+COPIERS: Final = "copiers"
+_CONSUMER: Final[Mapping[str, Any]] = {"group_protocol": "consumer"}
+_LOOK_S: Final = 0.5
+_LAST: Final = TransactorPlan(
+    transactional_id="last",
+    timeout_ms=2_000,
+    aborts=0.0,
+    records=1,
+    pause_ms=50,
+    returns=False,
+)
+_ABANDONED: Final = replace(_LAST, transactional_id="abandoned")
+
+
+class TransactionalLoad:
+    """The transactions of one day.
+
+    ``context`` and ``name`` return those of a new client; ``inputs`` are the partitions
+    of the topic that is copied.
+    """
+
+    def __init__(
+        self,
+        plan: TransactionsPlan,
+        inputs: Sequence[TopicPartition],
+        rng: random.Random,
+        context: Callable[[], ClientContext],
+        name: Callable[[], str],
+    ) -> None:
+        self._plan = plan
+        self._inputs = inputs
+        self._rng = rng
+        self._context = context
+        self._name = name
+        self._scopes: list[trio.CancelScope] = []
+        # Ids that had a producer killed.
+        self._killed: set[str] = set()
+        # Set when the next producer of an id may begin.
+        self._turns: dict[str, trio.Event] = {}
+        self.writers_left = 0
+        self.outputs = [
+            TopicPartition(OUTPUT, number) for number in range(plan.partitions)
+        ]
+        self.protocol = _CONSUMER if plan.consumer_groups else {}
+
+    # ---- while faults last ------------------------------------------------------
+
+    def begin(self, nursery: trio.Nursery, until_s: float) -> None:
+        """Begin to write until a moment, and to copy and read until cancelled."""
+        for plan in self._plan.writers:
+            self.writers_left += 1
+            nursery.start_soon(self._write, plan, until_s)
+        for plan in self._plan.copiers:
+            nursery.start_soon(self._copy, plan)
+        nursery.start_soon(self._reader().read, self.outputs)
+
+    async def _write(self, plan: TransactorPlan, until_s: float) -> None:
+        def is_over() -> bool:
+            is_dead = not plan.returns and plan.transactional_id in self._killed
+            return is_dead or trio.current_time() >= until_s
+
+        async def write() -> None:
+            await self._transactor(plan).write(until_s)
+
+        await self._one_by_one(plan, write, is_over)
+        self.writers_left -= 1
+
+    async def _copy(self, plan: TransactorPlan) -> None:
+        async def copy() -> None:
+            topic = self._inputs[0].topic
+            await self._transactor(plan).copy(COPIERS, topic, self.protocol)
+
+        await self._one_by_one(plan, copy, lambda: False)
+
+    async def _one_by_one(
+        self,
+        plan: TransactorPlan,
+        live: Callable[[], Awaitable[None]],
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Run the producers of an id, the next one when the last one has ended."""
+        async with trio.open_nursery() as nursery:
+            while not is_over():
+                turn = self._turns[plan.transactional_id] = trio.Event()
+                nursery.start_soon(self._live, plan, live, turn)
+                await turn.wait()
+                await trio.sleep(self._rng.uniform(0.05, 0.5))
+
+    async def _live(
+        self,
+        plan: TransactorPlan,
+        live: Callable[[], Awaitable[None]],
+        turn: trio.Event,
+    ) -> None:
+        with trio.CancelScope() as scope:
+            self._scopes.append(scope)
+            await live()
+        self._scopes.remove(scope)
+        if scope.cancelled_caught:
+            self._killed.add(plan.transactional_id)
+        turn.set()
+
+    def kill(self, chance: int) -> None:
+        """Kill one of the producers."""
+        if self._scopes:
+            self._scopes[chance % len(self._scopes)].cancel()
+
+    def usurp(self, chance: int) -> None:
+        """Begin the next producer of an id while the last one lives."""
+        turns = [each for each in self._turns.values() if not each.is_set()]
+        if turns:
+            turns[chance % len(turns)].set()
+
+    # ---- after them -------------------------------------------------------------
+
+    async def abandon(self) -> None:
+        """Leave a transaction open whose id has no other producer."""
+        await self._transactor(_ABANDONED).abandon()
+
+    async def commit_everywhere(self) -> None:
+        """Commit a record in each partition, whatever it takes."""
+        committed = False
+        while not committed:
+            last = self._transactor(_LAST)
+            await last.write_everywhere()
+            committed = last.commits > 0
+            await trio.sleep(_LOOK_S)
+
+    async def copy_all(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Wait until the copiers' group has committed the ends of its partitions."""
+        wanted = {key: end for key, end in ends.items() if end}
+        done = not self._plan.copiers
+        while not done:
+            await trio.sleep(_LOOK_S)
+            found = await self.committed()
+            done = all(found.get(key, -1) >= end for key, end in wanted.items())
+
+    async def committed(self) -> Mapping[TopicPartition, int]:
+        """Return what the copiers' group has committed, and note it."""
+        auditor = self._reader()
+        noted = auditor.context.history.committed
+        before = len(noted)
+        answered = False
+        while not answered:
+            answered = await auditor.audit(COPIERS, self._inputs)
+        return {each.partition: each.offset for each in noted[before:]}
+
+    async def read_all(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Read the final logs, committed records and all records."""
+        history = self._context().history
+        for committed_only, finals in (
+            (True, history.committed_finals),
+            (False, history.finals),
+        ):
+            reader = self._reader(committed_only=committed_only)
+            await reader.read_to(ends)
+            for key in self.outputs:
+                records = [
+                    (read.offset, read.value)
+                    for read in history.reads
+                    if read.consumer == reader.name and read.partition == key
+                ]
+                final = FinalLog(
+                    partition=key, log_start_offset=0, records=tuple(records)
+                )
+                finals.append(final)
+
+    # ---- clients ----------------------------------------------------------------
+
+    def _transactor(self, plan: TransactorPlan) -> RecordingTransactor:
+        return RecordingTransactor(
+            self._context(),
+            self._name(),
+            plan,
+            self.outputs,
+            random.Random(self._rng.getrandbits(64)),
+            has_epochs=self._plan.has_epochs,
+        )
+
+    def _reader(self, *, committed_only: bool = True) -> RecordingConsumer:
+        return RecordingConsumer(
+            self._context(),
+            self._name(),
+            random.Random(self._rng.getrandbits(64)),
+            committed_only=committed_only,
+        )

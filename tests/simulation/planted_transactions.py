@@ -1,0 +1,239 @@
+"""Bugs planted in transactions, one at a time, for the swarm to find.
+
+Each kind of `simulation.transaction_checkers` has one at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pytest
+
+from broker.cluster.partition import Partition
+from broker.groups import commits
+from broker.groups.commits import Commits, FetchedOffset, Outcomes
+from broker.groups.consumer.consumer_group import ConsumerGroup
+from broker.groups.membership import Membership
+from broker.groups.state.any_group import AnyGroup
+from broker.groups.state.messages import OffsetCommit
+from broker.log import reading
+from broker.log.producers import Producers, ProducerState
+from broker.log.segments.transaction_index import AbortedTransaction
+from broker.log.transactions import Marker
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from broker.protocol.topic_partition import TopicPartition
+from broker.shards.effects import InTransaction
+from broker.shards.shard import Shard
+from broker.shards.waiting import Waiting
+from broker.transactions.markers import Ending, MarkerRow, Markers
+from broker.transactions.transaction import (
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionValue,
+)
+from broker.transactions.transaction_state import TransactionState
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class PlantedTransactions:
+    """A bug: how it is planted, as what it is found, and a seed that finds it."""
+
+    plant: Callable[[Patch], None]
+    kinds: frozenset[str]
+    seed: int
+
+
+def hide_aborted_transactions(patch: Patch) -> None:
+    """A Fetch does not say which transactions were aborted."""
+    patch.setattr(reading, "aborted_between", lambda *_: [])
+
+
+def read_to_the_high_watermark(patch: Patch) -> None:
+    """Readers of committed records are given those of open transactions."""
+    stable = property(lambda self: self.high_watermark)
+    patch.setattr(Partition, "last_stable_offset", stable)
+
+
+def read_beyond_the_high_watermark(patch: Patch) -> None:
+    """The last stable offset is that of all records, replicated or not."""
+    stable = property(lambda self: self.log.stable_below(self.log.log_end_offset))
+    patch.setattr(Partition, "last_stable_offset", stable)
+
+
+def begin_too_early(patch: Patch) -> None:
+    """A transaction holds back the record before it, too."""
+    begin = Producers._begin
+
+    def early(
+        self: Producers, producer_id: int, state: ProducerState, offset: int
+    ) -> None:
+        begin(self, producer_id, state, max(offset - 1, 0))
+
+    patch.setattr(Producers, "_begin", early)
+
+
+def forget_transactions_on_a_fail_over(patch: Patch) -> None:
+    """A follower does not notice which of its records are of transactions."""
+    replay = Producers.replay
+
+    def plain(
+        self: Producers, header: BatchHeader, marker: Marker | None = None
+    ) -> AbortedTransaction | None:
+        if not header.attributes & CONTROL:
+            attributes = header.attributes & ~TRANSACTIONAL
+            header = header._replace(attributes=attributes)
+        return replay(self, header, marker)
+
+    patch.setattr(Producers, "replay", plain)
+
+
+def abort_on_a_second_attempt(patch: Patch) -> None:
+    """A marker that could not be written at first takes the transaction back."""
+    rest = Markers._rest
+
+    def forgetful(self: Markers, row: MarkerRow | None, ending: Ending) -> None:
+        if row is not None:
+            ending = replace(ending, is_commit=False)
+            row = row._replace(ending=ending)
+        rest(self, row, ending)
+
+    patch.setattr(Markers, "_rest", forgetful)
+
+
+def abort_after_a_move(patch: Patch) -> None:
+    """A new coordinator aborts what the last one had decided to commit."""
+    add_loaded = Markers.add_loaded
+
+    def aborting(
+        self: Markers, shard: Shard[Transaction], prepared: Iterable[Transaction]
+    ) -> None:
+        decided = list(prepared)
+        for each in decided:
+            state = TransactionState.PREPARE_ABORT
+            each.value = replace(each.value, state=state)
+        add_loaded(self, shard, decided)
+
+    patch.setattr(Markers, "add_loaded", aborting)
+
+
+def ignore_epochs(patch: Patch) -> None:
+    """A coordinator serves all producers that ever had the transactional id."""
+    end = Transaction.end_and_raise_epoch
+
+    def any_epoch(
+        self: Transaction,
+        producer: ProducerIdAndEpoch,
+        is_commit: bool,
+        new_id: int | None,
+        now_ms: int,
+    ) -> TransactionValue | None:
+        return end(self, self.value.producer, is_commit, new_id, now_ms)
+
+    patch.setattr(Transaction, "_check_producer", lambda self, producer: None)
+    patch.setattr(Transaction, "end_and_raise_epoch", any_epoch)
+
+
+def never_time_out(patch: Patch) -> None:
+    """A coordinator leaves transactions open for ever."""
+    patch.setattr(Transaction, "is_timed_out", lambda self, now_ms: False)
+
+
+def count_offsets_at_once(patch: Patch) -> None:
+    """Offsets of a transaction count, whatever becomes of it."""
+    commit = Commits._commit
+
+    def plainly(
+        self: Commits,
+        group: AnyGroup,
+        outcomes: dict[TopicPartition, ErrorCode],
+        offsets: dict[TopicPartition, OffsetCommit],
+        transaction: InTransaction | None,
+    ) -> Waiting[Outcomes]:
+        return commit(self, group, outcomes, offsets, None)
+
+    patch.setattr(Commits, "_commit", plainly)
+
+
+def drop_offsets(patch: Patch) -> None:
+    """Offsets of a transaction do not count when it commits."""
+    completing = Commits.completing
+
+    def dropping(
+        self: Commits, partition: int, producer_id: int, *, is_commit: bool
+    ) -> Iterator[None]:
+        return completing(self, partition, producer_id, is_commit=False)
+
+    patch.setattr(Commits, "completing", dropping)
+
+
+def ignore_unstable_offsets(patch: Patch) -> None:
+    """A member begins at an offset that an open transaction is about to replace."""
+    fetched = commits._fetched
+
+    def unstable(
+        group: AnyGroup, target: TopicPartition, require_stable: bool
+    ) -> FetchedOffset:
+        return fetched(group, target, False)
+
+    patch.setattr(commits, "_fetched", unstable)
+
+
+def ignore_generations(patch: Patch) -> None:
+    """A transaction may commit offsets for a member that has lost its partitions."""
+    name = "validate_transactional_commit"
+    patch.setattr(Membership, name, lambda *_: None)
+    patch.setattr(ConsumerGroup, name, lambda *_: None)
+
+
+_EARLY: Final = frozenset({"aborted-read", "precommitted-read", "stable-offset-passed"})
+
+PLANTED_TRANSACTIONS = {
+    "aborted transactions hidden": PlantedTransactions(
+        hide_aborted_transactions, frozenset({"aborted-read"}), 0
+    ),
+    "read to the high watermark": PlantedTransactions(
+        read_to_the_high_watermark, _EARLY, 0
+    ),
+    "read beyond the high watermark": PlantedTransactions(
+        read_beyond_the_high_watermark, frozenset({"stable-offset-outside"}), 0
+    ),
+    "begin too early": PlantedTransactions(
+        begin_too_early, frozenset({"stable-offset-back"}), 0
+    ),
+    "transactions forgotten on fail-over": PlantedTransactions(
+        forget_transactions_on_a_fail_over, _EARLY, 0
+    ),
+    "second attempt aborts": PlantedTransactions(
+        abort_on_a_second_attempt,
+        frozenset({"torn-transaction", "lost-transaction"}),
+        0,
+    ),
+    "abort after a move": PlantedTransactions(
+        abort_after_a_move, frozenset({"torn-transaction", "lost-transaction"}), 0
+    ),
+    "epochs ignored": PlantedTransactions(
+        ignore_epochs, frozenset({"zombie-commit"}), 0
+    ),
+    "no time-outs": PlantedTransactions(
+        never_time_out, frozenset({"transactions-stuck"}), 0
+    ),
+    "offsets count at once": PlantedTransactions(
+        count_offsets_at_once, frozenset({"skipped-input", "lost-commit"}), 0
+    ),
+    "offsets dropped": PlantedTransactions(
+        drop_offsets,
+        frozenset({"processed-twice", "offset-behind", "copiers-stuck"}),
+        0,
+    ),
+    "unstable offsets ignored": PlantedTransactions(
+        ignore_unstable_offsets, frozenset({"processed-twice"}), 0
+    ),
+    "generations ignored": PlantedTransactions(
+        ignore_generations, frozenset({"processed-twice"}), 0
+    ),
+}

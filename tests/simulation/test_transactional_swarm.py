@@ -1,0 +1,75 @@
+"""Days with transactions: none breaks a promise, and planted bugs are found."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from simulation.swarm.scenarios import draw
+from simulation.swarm.swarm import SeedResult, judge, swarm
+from tests.simulation.planted_transactions import PLANTED_TRANSACTIONS
+
+# Quick ones: a scripted controller with and without KIP-890's second part, and KIP-848.
+SEEDS = (0, 1)
+ZOOKEEPER_SEEDS = (0,)
+SEARCHED_SEEDS = 200
+
+
+def failures(result: SeedResult) -> list[str]:
+    return [f"seed {result.scenario.seed}: {each}" for each in result.anomalies]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_bad_day_with_transactions_breaks_no_promise(seed: int) -> None:
+    assert failures(judge(draw(seed, transactions=True))) == []
+
+
+@pytest.mark.parametrize("seed", ZOOKEEPER_SEEDS)
+def test_nor_does_one_under_zookeeper(seed: int) -> None:
+    scenario = draw(seed, transactions=True, zookeeper=True)
+    assert failures(judge(scenario)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED_TRANSACTIONS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = PLANTED_TRANSACTIONS[name]
+    scenario = draw(planted.seed, transactions=True)
+    assert failures(judge(scenario)) == []
+    planted.plant(monkeypatch)
+    kinds = {anomaly.kind for anomaly in judge(scenario).anomalies}
+    assert kinds & planted.kinds
+
+
+@pytest.mark.search
+@pytest.mark.parametrize("name", PLANTED_TRANSACTIONS)
+def test_a_search_finds_a_planted_bug(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = PLANTED_TRANSACTIONS[name]
+    planted.plant(monkeypatch)
+    seeds = range(SEARCHED_SEEDS)
+    for result in swarm(seeds, lambda: False, transactions=True):
+        if planted.kinds & {anomaly.kind for anomaly in result.anomalies}:
+            return
+    raise AssertionError(f"{SEARCHED_SEEDS} seeds do not find {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("zookeeper", "count"), [(False, 100), (True, 25)])
+def test_many_bad_days_with_transactions_break_no_promise(
+    zookeeper: bool, count: int
+) -> None:
+    jobs = len(os.sched_getaffinity(0))
+    results = [
+        *swarm(
+            range(count),
+            lambda: False,
+            zookeeper=zookeeper,
+            transactions=True,
+            jobs=jobs,
+        )
+    ]
+    assert len(results) == count
+    assert [line for result in results for line in failures(result)] == []
