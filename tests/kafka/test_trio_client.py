@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -61,13 +62,31 @@ def test_two_members_share_a_topic_and_go_on_where_they_committed(
 ) -> None:
     topic = f"shared-{strategy}"
     create(bootstrap, topic)
-    settings = {
-        "group_id": topic,
-        "auto_offset_reset": "earliest",
-        "heartbeat_interval_ms": 100,
-        "session_timeout_ms": 6_000,
-        "partition_assignment_strategy": strategy,
-    }
+    share(
+        bootstrap,
+        topic,
+        heartbeat_interval_ms=100,
+        session_timeout_ms=6_000,
+        partition_assignment_strategy=strategy,
+    )
+
+
+def test_two_members_have_the_broker_divide_a_topic(
+    bootstrap: str, programs: KafkaPrograms
+) -> None:
+    """KIP-848: Kafka 4 finalizes group.version when it formats its disk."""
+    create(bootstrap, "divided")
+    if programs.version < "4":
+        with pytest.raises(KafkaError) as refused:
+            share(bootstrap, "divided", group_protocol="consumer")
+        assert refused.value.code is ErrorCode.unsupported_version
+    else:
+        share(bootstrap, "divided", group_protocol="consumer")
+
+
+def share(bootstrap: str, topic: str, **settings: Any) -> None:
+    """Read a topic by two members, the second of which comes later."""
+    settings = {"group_id": topic, "auto_offset_reset": "earliest", **settings}
 
     async def main() -> list[tuple[int, int]]:
         seen: list[tuple[int, int]] = []
