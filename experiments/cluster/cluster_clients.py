@@ -41,6 +41,7 @@ from experiments.cluster.broker_connection import BrokerConnection
 from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
 from experiments.design.cluster_config import Cluster
 from experiments.load import requests
+from experiments.load.closed_loop import RETRIABLE
 from experiments.load.frames import topic_of
 from experiments.load.senders import Sender
 from experiments.records.attempts import NO_REQUEST
@@ -49,18 +50,6 @@ A = TypeVar("A", bound=ResponseMessage)
 
 _NS, _NS_PER_MS = 1_000_000_000, 1_000_000
 KEY_BYTES = 8
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.request_timed_out,
-        ErrorCode.network_exception,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.not_enough_replicas_after_append,
-        ErrorCode.kafka_storage_error,
-    }
-)
 
 
 class Client(ABC):
@@ -194,7 +183,7 @@ class Producer(Client):
     async def _send(self, request_id: int, intended_ns: int) -> None:
         while True:
             code = await self._attempt(request_id, intended_ns)
-            if code not in _RETRIABLE:
+            if code not in RETRIABLE:
                 return
             await self._refresh(intended_ns)
             wait_ns = round(self._cluster.retry_backoff_ms * _NS_PER_MS)

@@ -68,4 +68,6 @@ def _unsendable(entry: Traffic) -> str:
             return "clients of a cluster produce to one partition per request"
         if wanted["acks"] == 0:
             return "with acks = 0 the outcome of a record is unknown"
+    if entry.client is not None or entry.shares is not None:
+        return "clients of a cluster have connections of their own, and its patience"
     return "" if not entry.read_ms else "clients of a cluster read at once"

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from broker.config.doorkeeper import DOORKEEPER_CLIENT_QUOTAS
 from experiments.design.calibration import Calibration
 from experiments.design.cluster_config import Cluster, lacking
 from experiments.design.config_errors import ExperimentError, first_error
@@ -181,6 +182,12 @@ class Experiment(Section):
         for arm in self.arms:
             if fault := misfit(arm.model.settings(self.model), arm.scheduler):
                 raise ValueError(f"arm {arm.name!r}: model: {fault}")
+            keys = {**self.broker.set, **arm.set}
+            if (
+                DOORKEEPER_CLIENT_QUOTAS.name in keys
+                and self.experiment.world == "model"
+            ):
+                raise ValueError(f"arm {arm.name!r}: the model has no client quotas")
         return self
 
     def _check_sessions(self) -> None:

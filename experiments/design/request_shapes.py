@@ -8,14 +8,18 @@ load, since a config is checked against them before anything runs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 from broker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from broker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -23,6 +27,11 @@ from broker.protocol.messages.list_offsets import (
 )
 from broker.protocol.messages.message import AnyRequest
 from broker.protocol.messages.metadata import MetadataRequest
+from broker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from broker.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -41,8 +50,13 @@ from broker.protocol.schemas.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from broker.requests.classifier import REPLICATION
 
 _LATEST: Final = -1
+_CONSUMER: Final = -1
+# The epoch of the only member of a group, once it has joined: groups begin with one.
+_JOINED: Final = 2
+_REBALANCE_TIMEOUT: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +107,22 @@ class RequestShape(ABC):
     def is_answered(self) -> bool:
         """Whether the broker answers."""
         return True
+
+    @property
+    def request_class(self) -> str | None:
+        """The class that the broker gives it, if that is not its API's."""
+        return None
+
+    def carrying(self, rows: int) -> RequestShape:
+        """Return the shape of one request that carries what ``rows`` of them would."""
+        return self
+
+    def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
+        """Return the requests that a connection needs before its first, in order.
+
+        Topics exist and are filled by then.
+        """
+        return ()
 
     @abstractmethod
     def body(self, on: Occasion) -> AnyRequest[Any]:
@@ -148,6 +178,10 @@ class ProduceShape(RequestShape):
         """Whether the broker answers."""
         return self.acks != 0
 
+    def carrying(self, rows: int) -> ProduceShape:
+        """Return the same with the records of ``rows`` requests in each batch."""
+        return replace(self, records=self.records * rows)
+
     def body(self, on: Occasion) -> ProduceRequest:
         """Return a request to the connection's share of the topic."""
         batch = on.batch(self.records, self.record_bytes)
@@ -169,12 +203,15 @@ class FetchShape(RequestShape):
     """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
 
     ``max_wait_ms`` above zero parks the request while less than ``min_bytes`` is there.
+    With ``follower`` it is that of another broker, which has replicas that are not in
+    sync: its class is replication.
     """
 
     partitions: int = at_least(1, 1)
     partition_max_bytes: int = at_least(1, 16384)
     max_wait_ms: int = at_least(0, 0)
     min_bytes: int = at_least(0, 0)
+    follower: bool = False
 
     def partitions_needed(self, connections: int) -> int:
         """Return the partitions that are read."""
@@ -185,8 +222,20 @@ class FetchShape(RequestShape):
         """Bytes that each of these partitions holds before the run."""
         return self.partition_max_bytes
 
+    @property
+    def request_class(self) -> str | None:
+        """Replication, if a follower sends it."""
+        return REPLICATION if self.follower else None
+
+    def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
+        """Return the controller's request that gives the partitions a follower."""
+        if not self.follower or on.position:
+            return ()
+        replicas = (on.broker_id, on.broker_id + 1)
+        return (leader_and_isr(on, range(self.partitions), replicas),)
+
     def body(self, on: Occasion) -> FetchRequest:
-        """Return a consumer's request without a session."""
+        """Return a request without a session."""
         wanted = [
             FetchPartition(
                 partition=index,
@@ -196,6 +245,7 @@ class FetchShape(RequestShape):
             for index in range(self.partitions)
         ]
         return FetchRequest(
+            replica_id=on.broker_id + 1 if self.follower else _CONSUMER,
             max_wait=timedelta(milliseconds=self.max_wait_ms),
             min_bytes=self.min_bytes,
             topics=[FetchTopic(topic=on.topic, partitions=wanted)],
@@ -245,30 +295,37 @@ class LeaderAndIsrShape(OwnPartitions):
 
     def body(self, on: Occasion) -> LeaderAndIsrRequest:
         """Return a request that makes the broker leader of them in a new epoch."""
-        states = tuple(
-            LeaderAndIsrPartitionState(
-                partition_index=index,
-                controller_epoch=on.controller_epoch,
-                leader=on.broker_id,
-                leader_epoch=on.leader_epoch,
-                isr=(on.broker_id,),
-                partition_epoch=on.leader_epoch,
-                replicas=(on.broker_id,),
-            )
-            for index in self.indexes(on)
-        )
-        return LeaderAndIsrRequest(
-            controller_id=on.broker_id,
+        return leader_and_isr(on, self.indexes(on), (on.broker_id,))
+
+
+def leader_and_isr(
+    on: Occasion, indexes: range, replicas: tuple[int, ...]
+) -> LeaderAndIsrRequest:
+    """Return a request that makes the broker leader, and the only replica in sync."""
+    states = tuple(
+        LeaderAndIsrPartitionState(
+            partition_index=index,
             controller_epoch=on.controller_epoch,
-            topic_states=(
-                LeaderAndIsrTopicState(topic_name=on.topic, partition_states=states),
-            ),
-            live_leaders=(
-                LeaderAndIsrLiveLeader(
-                    broker_id=on.broker_id, host_name=on.host, port=on.port
-                ),
-            ),
+            leader=on.broker_id,
+            leader_epoch=on.leader_epoch,
+            isr=(on.broker_id,),
+            partition_epoch=on.leader_epoch,
+            replicas=replicas,
         )
+        for index in indexes
+    )
+    return LeaderAndIsrRequest(
+        controller_id=on.broker_id,
+        controller_epoch=on.controller_epoch,
+        topic_states=(
+            LeaderAndIsrTopicState(topic_name=on.topic, partition_states=states),
+        ),
+        live_leaders=(
+            LeaderAndIsrLiveLeader(
+                broker_id=on.broker_id, host_name=on.host, port=on.port
+            ),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,11 +361,85 @@ class UpdateMetadataShape(OwnPartitions):
         )
 
 
+def _group(on: Occasion) -> str:
+    """Return the group of a connection, all as long as each other."""
+    return f"{on.topic}-{on.position:04d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitShape(RequestShape):
+    """OFFSET_COMMIT of ``partitions`` partitions by a consumer that assigns its own.
+
+    Every connection has a group of its own.
+    """
+
+    partitions: int = at_least(1, 1)
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions that offsets are committed of."""
+        return self.partitions
+
+    def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
+        """Return the request that finds, and so creates, the group's coordinator."""
+        return (FindCoordinatorRequest(key=_group(on)),)
+
+    def body(self, on: Occasion) -> OffsetCommitRequest:
+        """Return a request without a member."""
+        offsets = [
+            OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=0, committed_metadata=""
+            )
+            for index in range(self.partitions)
+        ]
+        return OffsetCommitRequest(
+            group_id=_group(on),
+            member_id="",
+            topics=[OffsetCommitRequestTopic(name=on.topic, partitions=offsets)],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeatShape(RequestShape):
+    """CONSUMER_GROUP_HEARTBEAT of a group's only member, which nothing changes for.
+
+    Every connection has a group of its own.
+    """
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partition that all groups read."""
+        return 1
+
+    def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
+        """Return the requests by which the member joins."""
+        return (
+            FindCoordinatorRequest(key=_group(on)),
+            ConsumerGroupHeartbeatRequest(
+                group_id=_group(on),
+                member_id=_group(on),
+                member_epoch=0,
+                rebalance_timeout=_REBALANCE_TIMEOUT,
+                subscribed_topic_names=[on.topic],
+                topic_partitions=[],
+            ),
+        )
+
+    def body(self, on: Occasion) -> ConsumerGroupHeartbeatRequest:
+        """Return a heartbeat that reports no change."""
+        return ConsumerGroupHeartbeatRequest(
+            group_id=_group(on),
+            member_id=_group(on),
+            member_epoch=_JOINED,
+            topic_partitions=None,
+        )
+
+
 SHAPES: Final[Mapping[ApiKey, type[RequestShape]]] = MappingProxyType(
     {
         ApiKey.PRODUCE: ProduceShape,
         ApiKey.FETCH: FetchShape,
         ApiKey.LIST_OFFSETS: ListOffsetsShape,
+        ApiKey.OFFSET_COMMIT: OffsetCommitShape,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatShape,
         ApiKey.METADATA: MetadataShape,
         ApiKey.LEADER_AND_ISR: LeaderAndIsrShape,
         ApiKey.UPDATE_METADATA: UpdateMetadataShape,

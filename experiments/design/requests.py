@@ -56,6 +56,11 @@ class Request(Section):
         return LOADS[self.api]
 
     @property
+    def sent_class(self) -> str:
+        """The class that the broker gives it: its API's, unless its shape has one."""
+        return self.shape().request_class or self.declared.request_class
+
+    @property
     def is_controllers(self) -> bool:
         """Whether a controller sends it, to the control plane if there is one."""
         return self.declared.request_class == CONTROL

@@ -178,6 +178,27 @@ Service: TypeAlias = Annotated[
 ]
 
 
+# ---- its clients ----
+
+
+class Client(Section):
+    """A closed loop: one request in flight on each connection of the entry.
+
+    Arrivals are those of the application. They wait in the client while a request is in
+    flight, and the next one carries up to ``batch`` of them; it waits for more for
+    ``linger_ms``. A request has the cost of its first arrival, and ``further`` of the
+    cost of each other one. A request without an answer after ``request_timeout_ms`` is
+    given up with its connection. It is sent again after ``retry_backoff_ms``, as is a
+    refused one, until ``limits.timeout_ms`` have passed since the arrival.
+    """
+
+    batch: Count = 1
+    further: Annotated[float, Field(ge=0, le=1)] = 1.0
+    linger_ms: Rate = 0.0
+    request_timeout_ms: Mean = 30_000.0
+    retry_backoff_ms: Mean = 100.0
+
+
 # ---- the whole ----
 
 
@@ -194,6 +215,9 @@ class Traffic(Section):
 
     Without ``arrivals`` an entry replays the requests of its class in
     ``workload.trace``, with their arrivals, flows and service times.
+
+    Without ``client`` requests are sent when they are due. ``shares`` is an entry whose
+    connections this one uses: a controller sends all its requests on one.
     """
 
     name: Name
@@ -206,6 +230,8 @@ class Traffic(Section):
     stop_s: Seconds | None = None
     slo_ms: Mean | None = None
     read_ms: Rate = 0.0
+    client: Client | None = None
+    shares: Name | None = None
     service: Service | None = None
 
     @model_validator(mode="after")
@@ -214,6 +240,7 @@ class Traffic(Section):
             raise ValueError(f"clients = {self.clients} exceeds connections")
         if self.stop_s is not None and self.stop_s <= self.start_s:
             raise ValueError(f"stop_s = {self.stop_s} is not after start_s")
+        self._check_client()
         recorded = isinstance(self.service, RecordedService)
         if self.is_recorded:
             if self.service is not None and not recorded:
@@ -224,6 +251,23 @@ class Traffic(Section):
             raise ValueError("service: only arrivals of a trace have its service times")
         return self
 
+    def _check_client(self) -> None:
+        """Refuse settings of connections that an entry cannot have together."""
+        if self.shares is not None:
+            own = (self.client, self.connections, self.clients, self.read_ms)
+            if own != (None, 1, 1, 0.0):
+                raise ValueError(
+                    "shares: connections, clients, read_ms and client are those of "
+                    f"{self.shares!r}"
+                )
+        if self.client is not None and self.read_ms:
+            raise ValueError("client: in a closed loop answers are read at once")
+        shape = self.request.shape()
+        if self.client is not None and not shape.is_answered:
+            raise ValueError("client: a closed loop needs answers, acks = 0 has none")
+        if self.client is not None and shape.every_request_differs:
+            raise ValueError("client: a controller's requests are not merged")
+
     @property
     def is_recorded(self) -> bool:
         """Whether arrivals and service times are those of ``workload.trace``."""
@@ -232,7 +276,7 @@ class Traffic(Section):
     @property
     def reported_class(self) -> str:
         """Return the class under which the results report these requests."""
-        return self.request_class or self.request.declared.request_class
+        return self.request_class or self.request.sent_class
 
 
 class Workload(Section):
@@ -262,6 +306,7 @@ class Workload(Section):
         for entry in self.traffic:
             if max(entry.start_s, entry.stop_s or 0) > self.duration_s:
                 raise ValueError(f"{entry.name!r} starts or stops after the run's end")
+        self._check_shared()
         self._check_recorded()
         by_way = {entry.arrivals.in_shares: entry.name for entry in self.traffic}
         if len(by_way) > 1:
@@ -270,6 +315,33 @@ class Workload(Section):
                 "traffic is stretched to the machine together, or none is"
             )
         return self
+
+    def _check_shared(self) -> None:
+        """Refuse to share connections that are not there, or are of another kind."""
+        owners = {it.name: it for it in self.traffic if it.shares is None}
+        for entry in self.traffic:
+            if entry.shares is None:
+                continue
+            owner = owners.get(entry.shares)
+            if owner is None:
+                raise ValueError(
+                    f"{entry.name!r}: no entry {entry.shares!r} has connections"
+                )
+            kinds = {owner.request.is_controllers, entry.request.is_controllers}
+            if len(kinds) > 1 or owner.client is not None or entry.is_recorded:
+                raise ValueError(
+                    f"{entry.name!r} cannot share the connections of {owner.name!r}: "
+                    "both are sent by a controller, or by clients, in an open loop"
+                )
+
+    def connections_of(self, entry: Traffic) -> range:
+        """Return the numbers of the connections on which an entry is sent."""
+        first = 0
+        for each in self.traffic:
+            if each.name == (entry.shares or entry.name):
+                return range(first, first + each.connections)
+            first += each.connections if each.shares is None else 0
+        raise ValueError(f"no traffic is called {entry.shares!r}")
 
     def _check_recorded(self) -> None:
         """Refuse entries without arrivals, a trace without entries, and shared ones."""

@@ -86,9 +86,8 @@ class ArmConnections:
 
     def run(self, replayed: Trace, order: Order) -> dict[str, int | str]:
         """Run an episode, write the observations; return its begin and end."""
-        workload = self._experiment.workload
         schedule = replaying.schedule(
-            workload, replayed, self._node, self._timestamp_ms
+            self._experiment, replayed, self._node, self._timestamp_ms
         )
         used = self._node.leader_epochs_used + len(replayed)
         self._node = replace(self._node, leader_epochs_used=used)

@@ -11,7 +11,9 @@ run counts. ``sent_ns`` is when the last byte had been taken from it: later, if 
 broker does not read, which is a finding and not a fault.
 
 A connection may be that of a slow client: received bytes then stay unread for a time,
-so that the broker meets full sockets.
+so that the broker meets full sockets. Or it has a client in a closed loop
+(`closed_loop`), whose requests carry several rows of the schedule: such a request has a
+number above those of all rows.
 """
 
 from __future__ import annotations
@@ -19,11 +21,22 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
+from experiments.load.closed_loop import ClosedLoop, Rules
+
 NEVER = -1
+
+
+def _composes_nothing(connection: int, number: int, rows: int) -> Sequence[bytes]:
+    raise ValueError("an open loop sends the frames of its schedule")
+
+
+def _refuses_nothing(row: int, answer: bytes) -> bool:
+    return False
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -33,6 +46,9 @@ class Schedule:
     ``due_ns`` counts from the origin; ``answered`` is False for a request that gets no
     answer (PRODUCE with acks=0), which is done once it is sent. ``read_delay_ns`` is
     the time, for each connection, that its client leaves received bytes in the socket.
+    ``rules`` are those of connections in a closed loop; ``compose`` makes the frame of
+    (connection, number, number of rows), and ``is_refused`` says whether the answer to
+    a row wants it sent again.
     """
 
     due_ns: Sequence[int]
@@ -40,6 +56,9 @@ class Schedule:
     frames: Sequence[Sequence[bytes]]
     answered: Sequence[bool]
     read_delay_ns: Sequence[int]
+    rules: Mapping[int, Rules] = field(default_factory=dict)
+    compose: Callable[[int, int, int], Sequence[bytes]] = _composes_nothing
+    is_refused: Callable[[int, bytes], bool] = _refuses_nothing
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -47,6 +66,7 @@ class Observed:
     """The outcome of each request; instants on the load's clock, ``NEVER`` if not.
 
     ``broken`` marks requests whose connection closed before their answer came.
+    ``carrier`` is the number of the last request that carried a row.
     """
 
     offered_ns: array[int]
@@ -54,6 +74,7 @@ class Observed:
     done_ns: array[int]
     broken: bytearray
     answers: list[bytes | None]
+    carrier: array[int]
 
     @classmethod
     def nothing(cls, requests: int) -> Observed:
@@ -64,6 +85,7 @@ class Observed:
             done_ns=array("q", [NEVER]) * requests,
             broken=bytearray(requests),
             answers=[None] * requests,
+            carrier=array("q", range(requests)),
         )
 
 
@@ -80,7 +102,7 @@ class Link(Protocol):
         """Select the events to report: the link can be read, or be written to."""
 
     def close(self) -> None:
-        """Report no more events of this link."""
+        """Close this link, which then reports no more events."""
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +110,9 @@ class Channel:
     """One connection: the bytes to write, and the bytes read so far."""
 
     link: Link
+    number: int
     read_delay_ns: int = 0
+    loop: ClosedLoop | None = None
     out: deque[tuple[int, list[memoryview]]] = field(default_factory=deque)
     received: bytearray = field(default_factory=bytearray)
     waiting: set[int] = field(default_factory=set)
@@ -97,42 +121,68 @@ class Channel:
     open: bool = True
 
 
-class _Late(NamedTuple):
-    """A channel whose client is slow, and when it reads; ``number`` breaks ties."""
+class _Alarm(NamedTuple):
+    """Something to do at an instant; ``number`` breaks ties."""
 
     due_ns: int
     number: int
-    channel: Channel
+    call: Callable[[int], None]
 
 
 class Exchange:
-    """Sends the offered requests of a schedule, and takes the answers."""
+    """Sends the offered requests of a schedule, and takes the answers.
+
+    ``connect`` opens the link of a connection anew, for clients that give up an answer.
+    """
 
     def __init__(
-        self, links: Sequence[Link], schedule: Schedule, now_ns: Callable[[], int]
+        self,
+        links: Sequence[Link],
+        schedule: Schedule,
+        now_ns: Callable[[], int],
+        connect: Callable[[Channel], Link],
     ) -> None:
         self.channels = [
-            Channel(link, delay_ns)
-            for link, delay_ns in zip(links, schedule.read_delay_ns, strict=True)
+            Channel(link, number, delay_ns)
+            for number, (link, delay_ns) in enumerate(
+                zip(links, schedule.read_delay_ns, strict=True)
+            )
         ]
-        self._late: list[_Late] = []
-        self._postponed = 0
+        for number, rules in schedule.rules.items():
+            channel = self.channels[number]
+            channel.loop = ClosedLoop(rules, _Wire(self, channel))
+        self._alarms: list[_Alarm] = []
+        self._alarms_set = 0
         self.outstanding = 0
         self.observed = Observed.nothing(len(schedule.due_ns))
+        # The rows that each request of a closed loop carries.
+        self._carried: list[Sequence[int]] = []
         self._schedule = schedule
         self._now_ns = now_ns
+        self._connect = connect
 
     def offer(self, number: int) -> None:
         """Take up a request: write it, or queue it behind unwritten ones."""
-        self.observed.offered_ns[number] = self._now_ns()
+        now_ns = self._now_ns()
+        self.observed.offered_ns[number] = now_ns
         channel = self.channels[self._schedule.connection[number]]
         self.outstanding += 1
+        if channel.loop is not None:
+            channel.loop.offer(number, now_ns)
+            return
         channel.waiting.add(number)
         if not channel.open:
             self._lose(channel)
             return
-        pieces = [memoryview(piece) for piece in self._schedule.frames[number]]
-        channel.out.append((number, pieces))
+        self._put(channel, number, self._schedule.frames[number])
+
+    def rows_of(self, number: int) -> Sequence[int]:
+        """Return the rows that a request carries."""
+        first = len(self._schedule.due_ns)
+        return (number,) if number < first else self._carried[number - first]
+
+    def _put(self, channel: Channel, number: int, frame: Sequence[bytes]) -> None:
+        channel.out.append((number, [memoryview(piece) for piece in frame]))
         if len(channel.out) == 1:
             self.write(channel)
 
@@ -160,24 +210,30 @@ class Exchange:
             self._read(channel)
         elif not channel.postponed:
             channel.postponed = True
-            self._postponed += 1
             due_ns = self._now_ns() + channel.read_delay_ns
-            heapq.heappush(self._late, _Late(due_ns, self._postponed, channel))
+            self.at(due_ns, partial(self._read_late, channel))
             channel.link.watch(readable=False, writable=channel.watched)
 
-    def next_read_ns(self) -> int | None:
-        """When `read_late` has something to read; None if nothing was postponed."""
-        return self._late[0].due_ns if self._late else None
+    def at(self, at_ns: int, call: Callable[[int], None]) -> None:
+        """Have `ring` call something at an instant."""
+        self._alarms_set += 1
+        heapq.heappush(self._alarms, _Alarm(at_ns, self._alarms_set, call))
 
-    def read_late(self) -> None:
-        """Read what slow clients have left for long enough."""
+    def next_alarm_ns(self) -> int | None:
+        """When `ring` has something to do; None if it has not."""
+        return self._alarms[0].due_ns if self._alarms else None
+
+    def ring(self) -> None:
+        """Do what is due: slow clients read, others lose patience or try again."""
         now_ns = self._now_ns()
-        while self._late and self._late[0].due_ns <= now_ns:
-            channel = heapq.heappop(self._late).channel
-            channel.postponed = False
-            if channel.open:
-                channel.link.watch(readable=True, writable=channel.watched)
-                self._read(channel)
+        while self._alarms and self._alarms[0].due_ns <= now_ns:
+            heapq.heappop(self._alarms).call(now_ns)
+
+    def _read_late(self, channel: Channel, now_ns: int) -> None:
+        channel.postponed = False
+        if channel.open:
+            channel.link.watch(readable=True, writable=channel.watched)
+            self._read(channel)
 
     def _read(self, channel: Channel) -> None:
         try:
@@ -205,14 +261,21 @@ class Exchange:
         number = int.from_bytes(answer[:4])
         assert number in channel.waiting, f"answer to {number}, which is not waited for"
         channel.waiting.discard(number)
-        self.outstanding -= 1
-        self.observed.done_ns[number] = now_ns
-        self.observed.answers[number] = answer
+        rows = self.rows_of(number)
+        for row in rows:
+            self.observed.done_ns[row] = now_ns
+            self.observed.answers[row] = answer
+        if channel.loop is None:
+            self.outstanding -= 1
+        else:
+            refused = self._schedule.is_refused(rows[0], answer)
+            channel.loop.answered(number, now_ns, is_refused=refused)
 
     def _sent(self, channel: Channel, number: int) -> None:
         now_ns = self._now_ns()
-        self.observed.sent_ns[number] = now_ns
-        if not self._schedule.answered[number]:
+        for row in self.rows_of(number):
+            self.observed.sent_ns[row] = now_ns
+        if channel.loop is None and not self._schedule.answered[number]:
             self.observed.done_ns[number] = now_ns
             channel.waiting.discard(number)
             self.outstanding -= 1
@@ -229,12 +292,66 @@ class Exchange:
             channel.open = False
             channel.link.close()
         now_ns = self._now_ns()
+        channel.out.clear()
+        if channel.loop is not None:
+            # Later, for its client may be sending just now.
+            self.at(now_ns, channel.loop.lost)
+            return
         for number in channel.waiting:
             self.observed.broken[number] = 1
             self.observed.done_ns[number] = now_ns
         self.outstanding -= len(channel.waiting)
         channel.waiting.clear()
+
+    # ---- for clients in a closed loop ----
+
+    def send(self, channel: Channel, rows: Sequence[int]) -> int:
+        """Send a request that carries rows of the schedule; return its number."""
+        number = len(self._schedule.due_ns) + len(self._carried)
+        self._carried.append(rows)
+        for row in rows:
+            self.observed.carrier[row] = number
+            self.observed.sent_ns[row] = self.observed.done_ns[row] = NEVER
+            self.observed.answers[row] = None
+        channel.waiting.add(number)
+        frame = self._schedule.compose(channel.number, number, len(rows))
+        self._put(channel, number, frame)
+        return number
+
+    def reconnect(self, channel: Channel) -> None:
+        """Close a connection, whose answers will not be read, and open another."""
+        if channel.open:
+            channel.link.close()
         channel.out.clear()
+        channel.received.clear()
+        channel.waiting.clear()
+        channel.watched, channel.open = False, True
+        channel.link = self._connect(channel)
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Wait for no further answer to rows."""
+        self.outstanding -= len(rows)
+
+
+class _Wire:
+    """The connection of a client in a closed loop (`closed_loop.Wire`)."""
+
+    def __init__(self, exchange: Exchange, channel: Channel) -> None:
+        self._exchange = exchange
+        self._channel = channel
+        self.at = exchange.at
+
+    def send(self, rows: Sequence[int], now_ns: int) -> int:
+        """Send one request that carries ``rows``; return its number."""
+        return self._exchange.send(self._channel, rows)
+
+    def give_up(self, sending: int, now_ns: int) -> None:
+        """Close the connection on which an answer is awaited, and open another."""
+        self._exchange.reconnect(self._channel)
+
+    def ended(self, rows: Sequence[int], sending: int, now_ns: int) -> None:
+        """Wait for no further answer."""
+        self._exchange.end(rows)
 
 
 def _drop(pieces: list[memoryview], written: int) -> None:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from broker.protocol.records.records import new_batch
 from experiments.design.request_shapes import MetadataShape, Occasion, ProduceShape
 from experiments.design.requests import Request
@@ -30,13 +31,30 @@ CONTROLLER_EPOCH: Final = 1_000
 # Frames below this are sent in one piece; joining longer ones would copy too much.
 _JOINED_BYTES: Final = 2048
 _FILL_RECORD_BYTES: Final = 1024
+# Frames of a closed loop that are kept, by connection and number of rows.
+_FRAMES_KEPT: Final = 2048
+
+# A topic that was created a moment ago may have no leader yet (in KRaft brokers learn
+# it from a log), and a group no coordinator.
+SETTLING: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition.value,
+        ErrorCode.leader_not_available.value,
+        ErrorCode.not_leader_or_follower.value,
+        ErrorCode.coordinator_load_in_progress.value,
+        ErrorCode.coordinator_not_available.value,
+        ErrorCode.not_coordinator.value,
+    }
+)
+SETTLING_PAUSE_S: Final = 0.05
 
 Frame: TypeAlias = Sequence[bytes]
 
 
 class Place(NamedTuple):
-    """The place of a request: its connection, and its number on it from 0."""
+    """The place of a request: its entry, its connection, its number there from 0."""
 
+    traffic: str
     connection: int
     sequence: int
 
@@ -73,7 +91,9 @@ def topic_of(entry: str) -> str:
 def topics(workload: Workload) -> dict[str, int]:
     """Return the topics that the load needs, with their numbers of partitions."""
     needed = {
-        topic_of(entry.name): entry.request.shape().partitions_needed(entry.connections)
+        topic_of(entry.name): entry.request.shape().partitions_needed(
+            len(workload.connections_of(entry))
+        )
         for entry in workload.traffic
     }
     return {topic: partitions for topic, partitions in needed.items() if partitions}
@@ -81,26 +101,55 @@ def topics(workload: Workload) -> dict[str, int]:
 
 def size_bytes(workload: Workload, entry: Traffic) -> int:
     """Return the size of each of an entry's frames: they are all equally long."""
-    sender = next(each for each in senders(workload) if each.traffic == entry)
-    make = _maker(sender, ANY_NODE, 0)
+    sender = senders(workload)[workload.connections_of(entry).start]
+    make = _maker(entry, sender, ANY_NODE, 0)
     return sum(map(len, make(0, 0)))
 
 
 def frames(
     places: Iterable[Place], workload: Workload, node: Node, timestamp_ms: int
 ) -> list[Frame]:
-    """Return a trace's requests, each as the pieces of its frame."""
-    makers = [_maker(each, node, timestamp_ms) for each in senders(workload)]
+    """Return a trace's requests, each as the pieces of its frame.
+
+    Rows of a closed loop are sent as `composer` makes them, and have no piece here.
+    """
+    of = senders(workload)
+    makers = {
+        (entry.name, number): _maker(entry, of[number], node, timestamp_ms)
+        for entry in workload.traffic
+        if entry.client is None
+        for number in workload.connections_of(entry)
+    }
+    nothing: Frame = ()
     return [
-        makers[place.connection](number, place.sequence)
+        makers[place[:2]](number, place.sequence) if place[:2] in makers else nothing
         for number, place in enumerate(places)
     ]
+
+
+Compose: TypeAlias = Callable[[int, int, int], Frame]
+
+
+def composer(workload: Workload, node: Node, timestamp_ms: int) -> Compose:
+    """Return what makes a frame of (connection, correlation id, number of rows).
+
+    For connections in a closed loop, whose requests carry several rows of the trace.
+    """
+    of = senders(workload)
+
+    @lru_cache(maxsize=_FRAMES_KEPT)
+    def maker(connection: int, rows: int) -> Maker:
+        sender = of[connection]
+        return _maker(sender.traffic, sender, node, timestamp_ms, rows)
+
+    return lambda connection, number, rows: maker(connection, rows)(number, 0)
 
 
 def setup_requests(workload: Workload, timestamp_ms: int) -> list[SetupRequest]:
     """Return what prepares a broker for a workload, in order.
 
     Topics are created and filled; METADATA comes last, and `node_of` reads its answer.
+    `preparations` follow.
     """
     wanted = topics(workload)
     ask = MetadataShape().body(_occasion("", 0, ANY_NODE, 0))
@@ -108,6 +157,19 @@ def setup_requests(workload: Workload, timestamp_ms: int) -> list[SetupRequest]:
         *([requests.create_topics(wanted)] if wanted else []),
         *_fills(workload, timestamp_ms),
         SetupRequest(ApiKey.METADATA, ask),
+    ]
+
+
+def preparations(workload: Workload, node: Node) -> list[SetupRequest]:
+    """Return what connections need before their first requests, in order."""
+    of = senders(workload)
+    return [
+        SetupRequest(body.api_key, body)
+        for entry in workload.traffic
+        for number in workload.connections_of(entry)
+        for body in entry.request.shape().preparation(
+            _occasion(entry.name, of[number].position, node, 0)
+        )
     ]
 
 
@@ -138,10 +200,14 @@ def _fills(workload: Workload, timestamp_ms: int) -> Iterable[SetupRequest]:
 Maker: TypeAlias = Callable[[int, int], Frame]
 
 
-def _maker(sender: Sender, node: Node, timestamp_ms: int) -> Maker:
-    """Return what makes a frame of (correlation id, sequence on the connection)."""
-    entry = sender.traffic
-    key, shape = api_key(entry.request), entry.request.shape()
+def _maker(
+    entry: Traffic, sender: Sender, node: Node, timestamp_ms: int, rows: int = 1
+) -> Maker:
+    """Return what makes a frame of (correlation id, sequence on the connection).
+
+    It is a request of an entry on a connection, which carries so many rows.
+    """
+    key, shape = api_key(entry.request), entry.request.shape().carrying(rows)
 
     def encoded(number: int, sequence: int) -> bytes:
         on = _occasion(entry.name, sender.position, node, timestamp_ms, sequence)

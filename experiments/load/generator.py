@@ -13,24 +13,14 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 
-from broker.protocol.errors import ErrorCode
 from experiments.design.workload import Workload
 from experiments.load import frames
+from experiments.load.openloop import connected
 from experiments.load.requests import SetupRequest, error_of
 from experiments.load.senders import senders
 
 Address = tuple[str, int]
 _SETUP_TIMEOUT_S = 20.0
-# A topic that was created a moment ago may have no leader yet (in KRaft brokers learn
-# it from a log).
-_SETTLING = frozenset(
-    {
-        ErrorCode.unknown_topic_or_partition.value,
-        ErrorCode.leader_not_available.value,
-        ErrorCode.not_leader_or_follower.value,
-    }
-)
-_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +57,7 @@ class SetupClient:
     def request(self, request: SetupRequest) -> bytes:
         """Send one request, return its answer; end the process if that is an error.
 
-        While a topic settles the request is sent again.
+        While a topic or a group settles the request is sent again.
         """
         deadline_s = time.monotonic() + _SETUP_TIMEOUT_S
         while True:
@@ -77,11 +67,11 @@ class SetupClient:
             code = error_of(request.api_key, answer)
             if not code:
                 return answer
-            if code not in _SETTLING or time.monotonic() > deadline_s:
+            if code not in frames.SETTLING or time.monotonic() > deadline_s:
                 sys.exit(
                     f"set-up request with API key {request.api_key} was answered {code}"
                 )
-            time.sleep(_PAUSE_S)
+            time.sleep(frames.SETTLING_PAUSE_S)
 
     def close(self) -> None:
         """Close the connection."""
@@ -103,9 +93,11 @@ def prepare(workload: Workload, target: Target, timestamp_ms: int) -> frames.Nod
     answer = b""
     for request in frames.setup_requests(workload, timestamp_ms):
         answer = client.request(request)
+    node = replace(frames.node_of(answer), controller_epoch=target.controller_epoch)
+    for request in frames.preparations(workload, node):
+        client.request(request)
     client.close()
-    node = frames.node_of(answer)
-    return replace(node, controller_epoch=target.controller_epoch)
+    return node
 
 
 def connect(workload: Workload, target: Target) -> list[socket.socket]:
@@ -115,8 +107,5 @@ def connect(workload: Workload, target: Target) -> list[socket.socket]:
         address = target.data
         if sender.traffic.request.is_controllers:
             address = target.control or target.data
-        each = socket.create_connection(address, _SETUP_TIMEOUT_S)
-        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        each.setblocking(False)
-        sockets.append(each)
+        sockets.append(connected(address))
     return sockets

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from experiments.load.exchange import Exchange, Observed, Schedule
+from experiments.load.exchange import Channel, Exchange, Observed, Schedule
 
 # Wake this long before an instant and poll the rest of the way.
 _SPIN_NS = 150_000
@@ -22,6 +22,7 @@ _SENDS_PER_POLL = 4
 _SELECT_MAX = 1024
 _EVENTS_PER_POLL = 64
 _RECEIVE_BYTES = 1 << 18
+CONNECT_TIMEOUT_S = 20.0
 
 
 class _Clock:
@@ -53,6 +54,14 @@ class _Clock:
             self.off_cpu_ns = max(self.off_cpu_ns, self._last_ns - until_ns)
 
 
+def connected(address: tuple[str, int]) -> socket.socket:
+    """Return a non-blocking socket that is connected to a broker."""
+    found = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    found.setblocking(False)
+    return found
+
+
 class SocketLink:
     """A connected, non-blocking socket on an epoll object."""
 
@@ -77,25 +86,40 @@ class SocketLink:
         self._epoll.modify(self._socket, reading | (select.EPOLLOUT if writable else 0))
 
     def close(self) -> None:
-        """Report no more events of this socket."""
+        """Close the socket, which then reports no more events."""
         self._epoll.unregister(self._socket)
+        self._socket.close()
 
 
 class OpenLoop:
-    """Replays a schedule over sockets, in real time."""
+    """Replays a schedule over sockets, in real time.
+
+    A socket that a client in a closed loop gives up is replaced in ``sockets``.
+    """
 
     def __init__(
-        self, sockets: Sequence[socket.socket], schedule: Schedule, epoll: select.epoll
+        self, sockets: list[socket.socket], schedule: Schedule, epoll: select.epoll
     ) -> None:
         self._clock = _Clock()
         self._due_ns = schedule.due_ns
         self._epoll = epoll
+        self._sockets = sockets
+        self._peers = {
+            number: sockets[number].getpeername() for number in schedule.rules
+        }
         links = [SocketLink(each, epoll) for each in sockets]
-        self._exchange = Exchange(links, schedule, self._clock)
+        self._exchange = Exchange(links, schedule, self._clock, self._connect)
         self._by_descriptor = {
             each.fileno(): channel
             for each, channel in zip(sockets, self._exchange.channels, strict=True)
         }
+
+    def _connect(self, channel: Channel) -> SocketLink:
+        number = channel.number
+        each = connected(self._peers[number])
+        self._sockets[number] = each
+        self._by_descriptor[each.fileno()] = channel
+        return SocketLink(each, self._epoll)
 
     @property
     def drained(self) -> bool:
@@ -144,17 +168,17 @@ class OpenLoop:
 
     def _poll(self, patience_ns: int) -> None:
         """Handle ready sockets; sleep for no more than ``patience_ns`` if none is."""
-        self._exchange.read_late()
-        late_ns = self._exchange.next_read_ns()
-        if late_ns is not None:
-            patience_ns = min(patience_ns, late_ns - self._clock())
+        self._exchange.ring()
+        alarm_ns = self._exchange.next_alarm_ns()
+        if alarm_ns is not None:
+            patience_ns = min(patience_ns, alarm_ns - self._clock())
         events = self._epoll.poll(0, _EVENTS_PER_POLL)
         if not events and patience_ns > 0:
             self._sleep(patience_ns)
             events = self._epoll.poll(0, _EVENTS_PER_POLL)
         for descriptor, event in events:
             channel = self._by_descriptor[descriptor]
-            if event & select.EPOLLOUT:
+            if event & select.EPOLLOUT and channel.open:
                 self._exchange.write(channel)
             if event & ~select.EPOLLOUT and channel.open:
                 self._exchange.read(channel)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from broker.protocol.errors import ErrorCode
-from experiments.design.workload import Workload
+from experiments.design.config import Experiment
 from experiments.load import frames
+from experiments.load.closed_loop import RETRIABLE, rules_of
 from experiments.load.exchange import Observed, Schedule
 from experiments.load.requests import error_of
 from experiments.load.senders import senders
@@ -24,29 +25,35 @@ NO_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION = (
     ErrorCode.network_exception.value,
 )
 
-# Column name -> one value per request: offered_ns, sent_ns, done_ns, error_code.
+# Column name -> one value per row: offered_ns, sent_ns, done_ns, error_code, and the
+# number of the request that carried the row, which is its own in an open loop.
 Seen = Mapping[str, Any]
 
 
 def schedule(
-    workload: Workload, replayed: Trace, node: frames.Node, timestamp_ms: int
+    experiment: Experiment, replayed: Trace, node: frames.Node, timestamp_ms: int
 ) -> Schedule:
     """Encode the requests of a trace."""
-    connections = replayed.column("connection")
-    places = map(frames.Place, connections, replayed.column("sequence"))
+    workload = experiment.workload
+    connections, traffic = replayed.column("connection"), replayed.column("traffic")
+    places = map(frames.Place, traffic, connections, replayed.column("sequence"))
     silent = {
         entry.name
         for entry in workload.traffic
         if not entry.request.shape().is_answered
     }
+    keys = replayed.column("api_key")
     return Schedule(
         due_ns=replayed.column("intended_ns"),
         connection=connections,
         frames=frames.frames(places, workload, node, timestamp_ms),
-        answered=[name not in silent for name in replayed.column("traffic")],
+        answered=[name not in silent for name in traffic],
         read_delay_ns=[
             round(sender.traffic.read_ms * 1e6) for sender in senders(workload)
         ],
+        rules=rules_of(workload, experiment.limits.timeout_ms),
+        compose=frames.composer(workload, node, timestamp_ms),
+        is_refused=lambda row, answer: error_of(keys[row], answer) in RETRIABLE,
     )
 
 
@@ -71,4 +78,5 @@ def seen(observed: Observed, replayed: Trace) -> Seen:
         "sent_ns": np.frombuffer(observed.sent_ns, np.int64),
         "done_ns": np.frombuffer(observed.done_ns, np.int64),
         "error_code": np.array(codes, np.int16),
+        "carrier": np.frombuffer(observed.carrier, np.int64),
     }

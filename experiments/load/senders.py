@@ -8,7 +8,10 @@ from experiments.design.workload import Traffic, Workload
 
 
 class Sender(NamedTuple):
-    """One TCP connection of the load, and its position within its traffic entry."""
+    """One TCP connection of the load, and its position within its traffic entry.
+
+    Entries that share it are sent with its client id.
+    """
 
     number: int
     traffic: Traffic
@@ -25,6 +28,7 @@ def senders(workload: Workload) -> tuple[Sender, ...]:
     """Return every connection of the load, numbered from 0 in order of the entries."""
     found: list[Sender] = []
     for entry in workload.traffic:
-        for position in range(entry.connections):
-            found.append(Sender(len(found), entry, position))
+        if entry.shares is None:
+            for position in range(entry.connections):
+                found.append(Sender(len(found), entry, position))
     return tuple(found)

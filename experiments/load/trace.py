@@ -166,11 +166,11 @@ def generate(experiment: Experiment, block: int) -> Trace:
 
 def _arrivals(experiment: Experiment, block: int, number: int) -> Iterator[Arrival]:
     """Return the arrivals of one entry; ties are broken by entry, then by draw."""
-    traffic = experiment.workload.traffic
-    first = sum(each.connections for each in traffic[:number])
-    if traffic[number].is_recorded:
-        return _replay(experiment, block, number, first)
-    return _draw(experiment, block, number, first)
+    entry = experiment.workload.traffic[number]
+    connections = experiment.workload.connections_of(entry)
+    if entry.is_recorded:
+        return _replay(experiment, block, number, connections.start)
+    return _draw(experiment, block, number, connections)
 
 
 def _replay(
@@ -204,7 +204,7 @@ def _replay(
 
 
 def _draw(
-    experiment: Experiment, block: int, number: int, first: int
+    experiment: Experiment, block: int, number: int, connections: range
 ) -> Iterator[Arrival]:
     """Draw the arrivals of one entry."""
     workload = experiment.workload
@@ -219,7 +219,7 @@ def _draw(
     pace = Pace(scales_of(experiment.faults, entry.name))
     drawn = instants(entry.arrivals, when, pace.work(start_ns), pace.work(stop_ns))
     for draw, at in enumerate(map(pace.instant, drawn)):
-        connection = first + where.randrange(entry.connections)
+        connection = connections[where.randrange(len(connections))]
         yield Arrival(at, number, draw, connection, demand())
 
 

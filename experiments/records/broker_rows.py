@@ -8,9 +8,9 @@ and is reported, never dropped in silence.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from broker.observation.recording.recording import (
 )
 from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
 from experiments.records.recording import NEVER, SAMPLES_SCHEMA, STAMPS, Int64s
+
+# Measures of a request that its rows do not each have.
+COUNTED_ONCE: Final = ("service_ns", "prior_ns", "preemptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,6 +58,24 @@ def read(recording: Path, requests: int, origin_ns: int) -> BrokerRecord:
         violations=read_violations(recording),
         accounts=read_accounts(recording),
     )
+
+
+def by_row(record: BrokerRecord, carrier: Int64s) -> BrokerRecord:
+    """Return the record by rows of a trace instead of by requests.
+
+    ``carrier`` is the number of each row's request. All rows of a request have its
+    stamps; its CPU and its preemptions are counted once, for the first of them.
+    """
+    _, firsts = np.unique(carrier, return_index=True)
+    is_further = np.ones(len(carrier), np.bool_)
+    is_further[firsts] = False
+    columns = {}
+    for name, of_requests in record.requests.columns.items():
+        values = of_requests[carrier]
+        if name in COUNTED_ONCE:
+            values = np.where(is_further & (values != NEVER), 0, values)
+        columns[name] = values
+    return replace(record, requests=replace(record.requests, columns=columns))
 
 
 def nothing(requests: int) -> BrokerRecord:

@@ -325,7 +325,7 @@ def _streams(
     for entry in experiment.workload.traffic:
         rate = _poisson_rate(experiment, entry)
         service, found = _service(experiment, entry, settings, world, measured)
-        right = entry.request.declared.request_class
+        right = entry.request.sent_class
         share = settings.misclassified
         parts = [(CONTROL, share), (right, 1 - share)] if share else [(right, 1.0)]
         streams += [
@@ -346,6 +346,8 @@ def _streams(
 
 
 def _poisson_rate(experiment: Experiment, entry: Traffic) -> float:
+    if entry.client is not None or entry.shares is not None:
+        raise NoClosedForm(f"requests of {entry.name} wait for answers to others")
     whole = entry.start_s == 0 and entry.stop_s is None
     if not isinstance(entry.arrivals, Poisson) or not whole:
         kind = entry.arrivals.kind if whole else "not for the whole run"

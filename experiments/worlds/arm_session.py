@@ -39,7 +39,7 @@ from experiments.records.broker_rows import BrokerRecord, SessionRecord
 from experiments.records.environment import now
 from experiments.records.machine import Watch
 from experiments.worlds.episodic_world import Conditions, Episode
-from experiments.worlds.row_joining import LoadEnd, join
+from experiments.worlds.row_joining import LoadEnd, join, requests_of
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # The first episode meets a cold interpreter and creates files. More of them would cost
@@ -264,11 +264,11 @@ class Session:
             end = replace(run.end, fault=ended[arm].fault)
             del following_ns[arm][0]
             last = not following_ns[arm]
-            broker = None
+            broker, seen = None, _read(run.observed)
             if arm in records:
                 until_ns = _FOREVER_NS if last else following_ns[arm][0]
-                broker = _record(records[arm], run.replayed, end.origin_ns, until_ns)
-            seen = _read(run.observed)
+                requests = requests_of(seen)
+                broker = _record(records[arm], requests, end.origin_ns, until_ns)
             joined = join(self._world, run.trial, run.replayed, seen, broker, end)
             yield Episode(
                 trial=run.trial,
@@ -302,13 +302,13 @@ class Session:
 
 
 def _record(
-    record: SessionRecord, replayed: Trace, origin_ns: int, until_ns: int
+    record: SessionRecord, requests: int, origin_ns: int, until_ns: int
 ) -> BrokerRecord:
     """Return a broker's record of an episode.
 
     Values reported at its stop, for the whole session, go to the last episode.
     """
-    found = record.episode(len(replayed), origin_ns, until_ns)
+    found = record.episode(requests, origin_ns, until_ns)
     if until_ns != _FOREVER_NS:
         return found
     return replace(found, violations=record.violations, accounts=record.accounts)

@@ -58,7 +58,7 @@ def record_run(
     if broker_record is None:
         broker = None
     else:
-        broker = broker_rows.read(broker_record, len(replayed), end.origin_ns)
+        broker = broker_rows.read(broker_record, requests_of(seen), end.origin_ns)
     joined = join(world, trial, replayed, seen, broker, end)
     recording.write(joined.requests, out.requests)
     recording.write(joined.samples, out.samples)
@@ -81,7 +81,8 @@ def join(
     ``broker`` is None if it keeps no row per request.
     """
     origin_ns, cpu_s = end.origin_ns, end.broker_cpu.used_s
-    recorded = broker or broker_rows.nothing(len(replayed))
+    by_request = broker or broker_rows.nothing(requests_of(seen))
+    recorded = broker_rows.by_row(by_request, seen["carrier"])
     results = Results(
         columns={
             **recorded.requests.columns,
@@ -127,6 +128,14 @@ def join(
     )
     samples = recording.samples_table(labels, recorded.samples)
     return Joined(requests=requests, samples=samples, result=result)
+
+
+def requests_of(seen: Seen) -> int:
+    """Return above which number there was no request.
+
+    The last request of a closed loop is the last one of its rows.
+    """
+    return max(len(seen["carrier"]), int(seen["carrier"].max(initial=-1)) + 1)
 
 
 def _unrecorded(results: Results) -> str:

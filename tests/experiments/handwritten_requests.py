@@ -1,7 +1,7 @@
 """The requests that a load sends, written by hand with ``struct``: the expected bytes.
 
-One fixed version per API, the newest that is not flexible. Shares nothing with the
-schemas by which the load is encoded.
+One fixed version per API, the newest that is not flexible, if there is one. Shares
+nothing with the schemas by which the load is encoded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import NamedTuple
 import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, LEADER_AND_ISR = 0, 1, 2, 3, 4
-UPDATE_METADATA, CREATE_TOPICS = 6, 19
+UPDATE_METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS = 6, 8, 10, 19
+CONSUMER_GROUP_HEARTBEAT = 68
 
 VERSIONS = {
     PRODUCE: 8,
@@ -22,7 +23,10 @@ VERSIONS = {
     METADATA: 8,
     LEADER_AND_ISR: 3,
     UPDATE_METADATA: 5,
+    OFFSET_COMMIT: 7,
+    FIND_COORDINATOR: 2,
     CREATE_TOPICS: 4,
+    CONSUMER_GROUP_HEARTBEAT: 0,
 }
 
 _HEAD = struct.Struct(">ihhi")
@@ -73,15 +77,17 @@ def fetch(
     partition_max_bytes: int,
     max_wait_ms: int,
     min_bytes: int,
+    replica_id: int = -1,
 ) -> bytes:
     """Return the body of a FETCH from offset 0, without a session."""
+    limits = (replica_id, max_wait_ms, min_bytes, 2**31 - 1)
     wanted = _array(
         struct.pack(">iiqqi", index, -1, 0, -1, partition_max_bytes)
         for index in partitions
     )
     return b"".join(
         (
-            struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, 2**31 - 1, 0, 0, -1),
+            struct.pack(">iiiibii", *limits, 0, 0, -1),
             _array([_string(topic) + wanted]),
             _array([]),
             _string(""),
@@ -134,6 +140,41 @@ def update_metadata(state: Leadership, endpoint: Endpoint) -> bytes:
             struct.pack(">iiq", state.broker_id, state.controller_epoch, -1),
             _array([_string(state.topic) + partitions]),
             _array([struct.pack(">i", state.broker_id) + _array([place]) + no_rack]),
+        )
+    )
+
+
+def find_coordinator(group: str) -> bytes:
+    """Return the body of a FIND_COORDINATOR of a group."""
+    return _string(group) + b"\0"
+
+
+def offset_commit(group: str, topic: str, partitions: Iterable[int]) -> bytes:
+    """Return the body of an OFFSET_COMMIT without a member: offset 0, no metadata."""
+    offsets = _array(
+        struct.pack(">iqi", index, 0, -1) + _string("") for index in partitions
+    )
+    nobody = struct.pack(">i", -1) + _string("") + struct.pack(">h", -1)
+    return _string(group) + nobody + _array([_string(topic) + offsets])
+
+
+def consumer_group_heartbeat(group: str, member: str, epoch: int) -> bytes:
+    """Return the rest of the header and the body of a heartbeat without a change.
+
+    The version is flexible: a tag section ends header and body, compact strings have
+    their length plus one before them, and a zero stands for null.
+    """
+    names = b"".join(bytes([len(it) + 1]) + it.encode() for it in (group, member))
+    no_instance = no_rack = no_topics = no_assignor = no_partitions = b"\0"
+    return b"".join(
+        (
+            b"\0",
+            names,
+            struct.pack(">i", epoch),
+            no_instance + no_rack,
+            struct.pack(">i", -1),
+            no_topics + no_assignor + no_partitions,
+            b"\0",
         )
     )
 

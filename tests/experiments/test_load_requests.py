@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +18,13 @@ from broker.protocol.records.records import new_batch
 from broker.protocol.wire import codec
 from broker.protocol.wire.header import parse_request_header
 from experiments.design.request_shapes import (
+    ConsumerGroupHeartbeatShape,
     FetchShape,
     LeaderAndIsrShape,
     ListOffsetsShape,
     MetadataShape,
     Occasion,
+    OffsetCommitShape,
     ProduceShape,
     UpdateMetadataShape,
 )
@@ -68,7 +71,12 @@ BODIES = {
     ApiKey.UPDATE_METADATA: UpdateMetadataShape(partitions=2).body(
         occasion("load-control", position=2)
     ),
+    ApiKey.OFFSET_COMMIT: OffsetCommitShape(partitions=2).body(occasion(position=7)),
+    ApiKey.FIND_COORDINATOR: OffsetCommitShape().preparation(occasion(position=7))[0],
     ApiKey.CREATE_TOPICS: requests.create_topics({"load": 8, "other": 1}).body,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatShape().body(
+        occasion(position=7)
+    ),
 }
 WRITTEN = {
     ApiKey.PRODUCE: written.produce("load", [(6, BATCH), (7, BATCH)], acks=-1),
@@ -79,7 +87,12 @@ WRITTEN = {
     ApiKey.LIST_OFFSETS: written.list_offsets("load", [0, 1]),
     ApiKey.LEADER_AND_ISR: written.leader_and_isr(STATE, ENDPOINT),
     ApiKey.UPDATE_METADATA: written.update_metadata(STATE, ENDPOINT),
+    ApiKey.OFFSET_COMMIT: written.offset_commit("load-0007", "load", [0, 1]),
+    ApiKey.FIND_COORDINATOR: written.find_coordinator("load-0007"),
     ApiKey.CREATE_TOPICS: written.create_topics([("load", 8), ("other", 1)]),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: written.consumer_group_heartbeat(
+        "load-0007", "load-0007", epoch=2
+    ),
 }
 
 
@@ -110,8 +123,37 @@ def test_the_header_names_api_version_correlation_id_and_client() -> None:
 
 
 @pytest.mark.parametrize("api", LOADS.values(), ids=list(LOADS))
-def test_no_request_is_flexible_so_that_apache_kafka_2_4_reads_it(api: Api) -> None:
-    assert requests.version(api.key) < FIRST_FLEXIBLE[api.key]
+def test_no_request_is_flexible_unless_all_versions_are(api: Api) -> None:
+    """So that Apache Kafka 2.4 reads those that it knows."""
+    assert requests.version(api.key) < max(FIRST_FLEXIBLE[api.key], 1)
+
+
+def test_a_follower_s_fetch_names_the_next_broker_and_is_replication() -> None:
+    shape = FetchShape(partitions=1, follower=True)
+    body = written.fetch(
+        "load",
+        [0],
+        partition_max_bytes=16384,
+        max_wait_ms=0,
+        min_bytes=0,
+        replica_id=4,
+    )
+    rest = written.rest("tester", body)
+    frame = requests.encode(ApiKey.FETCH, 99, "tester", shape.body(occasion()))
+    assert frame == written.head(written.FETCH, 99, len(rest)) + rest
+    assert shape.request_class == "replication"
+
+
+def test_what_several_rows_produce_is_one_batch_with_the_records_of_all() -> None:
+    sizes = []
+
+    def batch(records: int, record_bytes: int) -> bytes:
+        sizes.append((records, record_bytes))
+        return BATCH
+
+    on = replace(occasion(), batch=batch)
+    ProduceShape(records=2, record_bytes=100).carrying(5).body(on)
+    assert sizes == [(10, 100)]
 
 
 def test_produce_carries_acks_partitions_and_batches() -> None:

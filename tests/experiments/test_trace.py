@@ -295,7 +295,8 @@ def test_sizes_are_those_of_the_frames_that_are_sent() -> None:
     built = experiment()
     drawn_trace = trace.generate(built, 0)
     connections = drawn_trace.column("connection")
-    places = list(map(frames.Place, connections, drawn_trace.column("sequence")))
+    entries, sequences = drawn_trace.column("traffic"), drawn_trace.column("sequence")
+    places = list(map(frames.Place, entries, connections, sequences))
     sent = frames.frames(places, built.workload, frames.ANY_NODE, timestamp_ms=5)
     assert drawn_trace.column("size_bytes") == [sum(map(len, each)) for each in sent]
 
@@ -336,7 +337,8 @@ def test_control_epochs_rise_on_partitions_that_no_other_connection_owns() -> No
     built = experiment()
     drawn_trace = trace.generate(built, 0)
     connections = drawn_trace.column("connection")
-    places = list(map(frames.Place, connections, drawn_trace.column("sequence")))
+    entries, sequences = drawn_trace.column("traffic"), drawn_trace.column("sequence")
+    places = list(map(frames.Place, entries, connections, sequences))
     sent = frames.frames(places, built.workload, frames.ANY_NODE, timestamp_ms=5)
     owners: dict[int, int] = {}
     epochs: dict[int, int] = {}
@@ -363,7 +365,7 @@ def test_produce_connections_cover_every_partition_of_the_topic() -> None:
     covered = set()
     for sender in senders(built.workload)[4:]:
         (frame,) = frames.frames(
-            [frames.Place(sender.number, 0)],
+            [frames.Place("load", sender.number, 0)],
             built.workload,
             frames.ANY_NODE,
             timestamp_ms=5,
@@ -387,7 +389,7 @@ def test_the_broker_gives_requests_the_class_they_are_reported_under(api: str) -
     built = experiment(request={"api": api})
     entry = built.workload.traffic[0]
     (frame,) = frames.frames(
-        [frames.Place(0, 0)], built.workload, frames.ANY_NODE, timestamp_ms=5
+        [frames.Place("control", 0, 0)], built.workload, frames.ANY_NODE, timestamp_ms=5
     )
     body = b"".join(frame)[4:]
     peer = SimpleNamespace(connection_id=0, entitlement=CONTROLLER)

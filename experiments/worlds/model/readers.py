@@ -7,7 +7,8 @@ blocks: it reads no other connection and sends no response until there is room (
 S1 of KIP-291). A *class-aware* one puts the request aside and goes on; of those put
 aside, the most urgent is let in first. Reading and sending take no time here, but a
 slow client leaves its answer in the socket: then its own connection waits, and no
-other, since a processor does not block on a send.
+other, since a processor does not block on a send. A client in a closed loop
+(`clients`) puts a request into its socket when it has none there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
 from experiments.worlds.model.engine import Engine
 from experiments.worlds.model.task import ModelTask
@@ -51,6 +53,16 @@ class Processor:
         self.blocked_ns = 0
 
 
+class Clients(Protocol):
+    """The clients in a closed loop (`clients.ModelClients`)."""
+
+    def offer(self, row: ModelTask, now_ns: int) -> bool:
+        """Take up what comes due for a client; False if there is none."""
+
+    def answered(self, request: ModelTask, now_ns: int) -> bool:
+        """Take an answer; False if no such client waits for it."""
+
+
 class Readers:
     """The requests of a trace, in front of the planes: `engine.Arrivals`.
 
@@ -69,10 +81,14 @@ class Readers:
         route: Callable[[ModelTask], PlaneCore],
         done: Callable[[ModelTask], None],
         class_aware: bool,
+        clients: Clients | None = None,
     ) -> None:
         self._engine = engine
         self.tasks = tasks
-        self._connections = connections
+        self._connections = list(connections)
+        self._clients = clients
+        # Requests that nobody waits for any more.
+        self._given_up: set[ModelTask] = set()
         self._route = route
         self._done = done
         self._class_aware = class_aware
@@ -80,13 +96,24 @@ class Readers:
         self._aside: dict[TaskPlane, list[tuple[int, int, ModelTask]]] = {}
 
     def arrive(self, task: ModelTask, now_ns: int) -> bool:
+        """Hand a request to its client, or put it into its connection's socket."""
+        if self._clients is None or not self._clients.offer(task, now_ns):
+            self.put(task, now_ns)
+        return True
+
+    def put(self, task: ModelTask, now_ns: int) -> None:
         """Put a request into its connection's socket."""
         connection = self._connections[task.connection]
         connection.pending.append(task)
         if not connection.busy and len(connection.pending) == 1:
             connection.processor.ready.append(connection)
             self._read(connection.processor, now_ns)
-        return True
+
+    def reconnect(self, task: ModelTask) -> None:
+        """Give a client another connection; the broker still serves ``task``."""
+        self._given_up.add(task)
+        before = self._connections[task.connection]
+        self._connections[task.connection] = Connection(before.processor)
 
     def done(self, task: ModelTask) -> None:
         """Send a response, or leave it to a processor that is blocked."""
@@ -154,6 +181,9 @@ class Readers:
 
     def _respond(self, task: ModelTask, now_ns: int) -> None:
         """Send the response, which a slow client takes later."""
+        if task in self._given_up:
+            self._given_up.remove(task)
+            return
         task.response_dequeued_ns = now_ns
         connection = self._connections[task.connection]
         if connection.read_ns:
@@ -175,7 +205,8 @@ class Readers:
             )
         else:
             self._unmute(connection)
-        self._done(task)
+        if self._clients is None or not self._clients.answered(task, now_ns):
+            self._done(task)
 
     def _unmute(self, connection: Connection) -> None:
         connection.busy = False

@@ -20,7 +20,7 @@ from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 
 # A row of `Recorder.record`; the client's columns follow from it.
-_ROW = ("request_id", *BROKER_STAMPS, *MEASURES, "error_code")
+_ROW = ("request_id", "sent_ns", *BROKER_STAMPS, *MEASURES, "error_code")
 _stamps = attrgetter(*BROKER_STAMPS)
 
 
@@ -37,11 +37,12 @@ class Recorder:
         self._busy_ns = dict.fromkeys(servers, 0)
         self._blocked_ns = 0
 
-    def record(self, task: ModelTask) -> None:
+    def record(self, task: ModelTask, sent_ns: int) -> None:
         """Keep the row of a request whose response has been sent."""
         self._requests.extend(
             (
                 task.number,
+                sent_ns,
                 *_stamps(task),
                 task.attained_ns if task.locking is None else task.own_cpu_ns(),
                 task.prior_ns,
@@ -52,10 +53,19 @@ class Recorder:
             )
         )
 
+    def record_further(self, row: int, task: ModelTask, sent_ns: int) -> None:
+        """Keep another row that a request carried; what it cost is counted already."""
+        measures = dict.fromkeys(MEASURES, 0)
+        measures["suspended_ns"] = task.suspended_ns
+        self._requests.extend(
+            (row, sent_ns, *_stamps(task), *measures.values(), _error_code(task))
+        )
+
     def results(self, intended_ns: Int64s, ended_ns: int) -> Results:
         """Return the measurements of each request, in the trace's order.
 
-        A client sends when it means to; it has its answer as soon as that is sent.
+        A client in an open loop sends when it means to; all have an answer as soon as
+        it is sent.
         """
         table = np.frombuffer(self._requests, dtype=np.int64).reshape(-1, len(_ROW))
         known = dict(zip(_ROW, table.T, strict=True))
@@ -67,7 +77,8 @@ class Recorder:
             columns[name][index] = known[name]
         error_codes = np.zeros(rows, np.int16)
         error_codes[index] = known["error_code"]
-        columns["sent_ns"] = intended_ns
+        columns["sent_ns"] = intended_ns.copy()
+        columns["sent_ns"][index] = known["sent_ns"]
         columns["client_done_ns"] = columns["response_sent_ns"].copy()
         return Results(
             columns=columns,

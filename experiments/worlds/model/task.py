@@ -68,8 +68,28 @@ class ModelTask(Task):
         self.deadline_ns = self.size_ns = self.tag = None
         self.can_be_refused = False
         self.refusal = self.locking = self.lock = self.runner = None
+        self.section_ns = 0
         self.enqueued_ns = self.dequeued_ns = self.suspended_since_ns = -1
         self.local_done_ns = self.remote_done_ns = -1
         self.response_dequeued_ns = self.response_sent_ns = -1
         self.attained_ns = self.suspended_ns = self.preemptions = 0
         self.throttled_until_ns = self.prior_ns = self.slice_began_ns = 0
+
+    def carrying(self, rows: int, demand_ns: int, now_ns: int) -> ModelTask:
+        """Return a request sent at ``now_ns`` that carries this row and others."""
+        request = ModelTask(
+            self.number,
+            now_ns,
+            demand_ns,
+            self.level,
+            self.request_class,
+            self.flow,
+            round(self.cost_ns * demand_ns / self.demand_ns),
+            self.size_bytes * rows,
+            self.connection,
+            self.api_key,
+        )
+        if self.size_ns is not None:
+            request.size_ns = demand_ns
+        request.lock, request.section_ns = self.lock, self.section_ns
+        return request

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +27,12 @@ from broker.config import (
 from broker.observation.recording.law_book import LawBook
 from experiments.design.config import Experiment
 from experiments.design.model_config import ModelSection
+from experiments.load.closed_loop import rules_of
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.records import recording
 from experiments.worlds.model.classes import Classes
+from experiments.worlds.model.clients import Ended, ModelClients
 from experiments.worlds.model.engine import Engine
 from experiments.worlds.model.planes import Layout, lay_out
 from experiments.worlds.model.readers import Connection, Processor, Readers
@@ -98,6 +100,39 @@ class Model:
         )
 
 
+class _Ends:
+    """Receives requests that are over: records them, learns their cost, judges them."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        classes: Classes,
+        book: LawBook,
+        intended_ns: Sequence[int],
+    ) -> None:
+        self._record, self._record_further = recorder.record, recorder.record_further
+        self._learn = classes.learn
+        self._laws = book.by_plane
+        self._intended_ns = intended_ns
+
+    def done(self, task: ModelTask) -> None:
+        """Take a request of an open loop."""
+        self._record(task, self._intended_ns[task.number])
+        self._judge(task)
+
+    def ended(self, row: ModelTask, request: ModelTask, sent_ns: int) -> None:
+        """Take a row of a closed loop, and the request that carried it."""
+        if row.number == request.number:
+            self._record(request, sent_ns)
+            self._judge(request)
+        else:
+            self._record_further(row.number, request, sent_ns)
+
+    def _judge(self, task: ModelTask) -> None:
+        self._learn(task)
+        self._laws[task.plane].finished(task, task.connection, task.response_sent_ns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     """One trial, ready to be served."""
@@ -134,21 +169,18 @@ class _Run:
         )
 
         book = LawBook(layout.planes, config, lambda: engine.now_ns)
-        laws = book.by_plane
-
-        def done(task: ModelTask) -> None:
-            classes.learn(task)
-            recorder.record(task)
-            laws[task.plane].finished(task, task.connection, task.response_sent_ns)
-
+        ends = _Ends(recorder, classes, book, trace.column("intended_ns"))
+        clients = _clients(experiment, engine, ends.ended)
         readers = Readers(
             engine,
             _tasks(experiment, trace, classes),
             connections=_connections(experiment, processors, own),
             route=layout.plane_of,
-            done=done,
+            done=ends.done,
             class_aware=config[DOORKEEPER_READER] == "class-aware",
+            clients=clients,
         )
+        clients.sockets = readers
         ended_s = experiment.workload.duration_s + experiment.limits.drain_s
         every_ns = config[DOORKEEPER_RECORD_SAMPLES_MS] * 1_000_000
         recorder.sample_every(engine, readers, every_ns)
@@ -204,13 +236,24 @@ def _connections(
     return connections
 
 
+def _clients(experiment: Experiment, engine: Engine, ended: Ended) -> ModelClients:
+    """Make the clients that are in a closed loop."""
+    workload = experiment.workload
+    further = {
+        sender.number: sender.traffic.client.further
+        for sender in senders(workload)
+        if sender.traffic.client is not None
+    }
+    rules = rules_of(workload, experiment.limits.timeout_ms)
+    return ModelClients(rules, further, at=engine.at, ended=ended)
+
+
 def _tasks(
     experiment: Experiment, trace: Trace, classes: Classes
 ) -> Iterator[ModelTask]:
     """Make the requests of a trace, one by one as they are due."""
     class_of = {
-        entry.name: entry.request.declared.request_class
-        for entry in experiment.workload.traffic
+        entry.name: entry.request.sent_class for entry in experiment.workload.traffic
     }
     for row in trace.rows():
         yield classes.task(row, class_of[row.traffic])

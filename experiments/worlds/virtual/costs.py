@@ -11,14 +11,46 @@ policy is a result of measurement, never an input.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.requests.request import Request
 from experiments.design.config import Experiment
+from experiments.load.closed_loop import demand_ns
 from experiments.load.trace import Trace
 from planes import Task
 from planes.clock import NowNs
 from simulation.virtual_time.memory_network import MemoryConnection, MemoryNetwork
+
+
+class SentDemands:
+    """Demands of the requests under load, each of which carries rows of a trace.
+
+    ``rows_of`` returns the rows of a request by its number.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        trace: Trace,
+        rows_of: Callable[[int], Sequence[int]],
+    ) -> None:
+        self._rows_of = rows_of
+        self._demand_ns: list[int] = trace.column("demand_ns")
+        self._traffic: list[str] = trace.column("traffic")
+        self._further = {
+            entry.name: 1.0 if entry.client is None else entry.client.further
+            for entry in experiment.workload.traffic
+        }
+
+    def of(self, number: int) -> int:
+        """Return the demand of a request in nanoseconds."""
+        rows = self._rows_of(number)
+        further = self._further[self._traffic[rows[0]]]
+        return demand_ns([self._demand_ns[row] for row in rows], further)
+
+    def traffic_of(self, number: int) -> str:
+        """Return the name of the entry that a request is of."""
+        return self._traffic[self._rows_of(number)[0]]
 
 
 class TraceCosts:
@@ -30,7 +62,7 @@ class TraceCosts:
     that is when the CPU is lost. Upkeep (retention, checkpoints) costs nothing.
     """
 
-    def __init__(self, experiment: Experiment, trace: Trace) -> None:
+    def __init__(self, experiment: Experiment, demands: SentDemands) -> None:
         virtual = experiment.virtual
         self._by_class = {
             name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()
@@ -41,12 +73,11 @@ class TraceCosts:
         # The request of the last slice, and how often it had been preempted by then.
         self._last: Task | None = None
         self._preempted = 0
-        self._demand_ns = trace.column("demand_ns")
-        units = {
+        self._demands = demands
+        self._units = {
             entry.name: getattr(entry.request, "partitions", 1)
             for entry in experiment.workload.traffic
         }
-        self._units = [units[name] for name in trace.column("traffic")]
         # The rest of a request's demand, and the cost of one slice of it, once it has
         # begun.
         self._left_ns: dict[int, int] = {}
@@ -73,13 +104,14 @@ class TraceCosts:
             return 0
         if task.refusal is not None:
             return self._refusal_ns
-        demand_ns = self._demand_ns[number]
-        if not demand_ns:
-            return self._by_class.get(task.request_class, self._default_ns)
         left_ns = self._left_ns.get(number)
         if left_ns is None:
-            left_ns = max(0, demand_ns - task.prior_ns)
-            self._part_ns[number] = -(-left_ns // self._units[number])
+            whole_ns = self._demands.of(number)
+            if not whole_ns:
+                return self._by_class.get(task.request_class, self._default_ns)
+            left_ns = max(0, whole_ns - task.prior_ns)
+            units = self._units[self._demands.traffic_of(number)]
+            self._part_ns[number] = -(-left_ns // units)
         cost_ns = min(self._part_ns[number], left_ns)
         self._left_ns[number] = left_ns - cost_ns
         return cost_ns

@@ -16,6 +16,8 @@ No thread and no real clock: two runs of a trial are the same to the nanosecond.
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -36,13 +38,14 @@ from experiments.design.workload import Workload
 from experiments.load import frames, replaying
 from experiments.load.arrivals import SECOND_NS
 from experiments.load.exchange import Channel, Exchange, Observed, Schedule
-from experiments.load.requests import error_of
+from experiments.load.requests import SetupRequest, error_of
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.worlds.row_joining import LoadEnd, record_run
 from experiments.worlds.virtual.costs import (
     ClientsTime,
     CostlyNetwork,
+    SentDemands,
     TraceCosts,
 )
 from experiments.worlds.virtual.devices import OnDevices, in_pieces
@@ -66,6 +69,7 @@ from simulation.virtual_time.memory_network import (
 _REAL_S_PER_REQUEST = 0.0004
 _REAL_S_PER_REPLICATED = 0.0012
 _LEAD_NS = 20_000_000
+_NEVER_NS = 1 << 62
 _RECEIVE_BYTES = 1 << 18
 _DATA, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
 
@@ -122,8 +126,8 @@ class MemoryLink:
         """Do nothing: the network reports every change."""
 
     def close(self) -> None:
-        """Report no more events of this connection."""
-        self._connection.on_event = None
+        """Close the connection, which then reports no more events."""
+        self._connection.close()
 
 
 class Replay:
@@ -140,7 +144,8 @@ class Replay:
         granularity_us = trial.experiment.virtual.granularity_us
         self._pieces = in_pieces(round(granularity_us * 1000))
         self._at_devices = trial.experiment.virtual.server != "cpu"
-        self._costs = TraceCosts(trial.experiment, replayed)
+        self._demands = SentDemands(trial.experiment, replayed, self._rows_of)
+        self._costs = TraceCosts(trial.experiment, self._demands)
         self._read_ns = read_ns(trial.experiment)
 
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
@@ -159,13 +164,18 @@ class Replay:
             async with trio.open_nursery() as serving:
                 await serving.start(server.run)
                 node = await _prepare(network, server.ports, workload)
-                schedule = replaying.schedule(workload, self._replayed, node, START_MS)
-                links = _connect(network, server.ports, workload)
+                schedule = replaying.schedule(
+                    self._experiment, self._replayed, node, START_MS
+                )
+                open_one = [
+                    partial(network.connect, port)
+                    for port in _ports(server.ports, workload)
+                ]
                 origin_ns = clock.now_ns() + _LEAD_NS
                 span_s = workload.duration_s + self._experiment.limits.drain_s
                 deadline_ns = origin_ns + round(span_s * SECOND_NS)
                 self._replay = ScheduleReplay(
-                    clock, clients, links, schedule, origin_ns
+                    clock, clients, open_one, schedule, origin_ns
                 )
                 observed = await self._replay.run(deadline_ns)
                 ended_ns = clock.now_ns()
@@ -200,11 +210,10 @@ class Replay:
         apis = kafka_apis(config, clock, self._rng, network)
         if not self._at_devices:
             return BrokerServer(config, apis, surroundings)
-        demands_ns = self._replayed.column("demand_ns")
 
         def needs_ns(request: Request) -> int:
             number = request.correlation_id
-            return demands_ns[number] if number >= 0 else 0
+            return self._demands.of(number) if number >= 0 else 0
 
         waiting = OnDevices(apis, needs_ns, wait=self._pieces)
         return BrokerServer(config, waiting, surroundings)
@@ -219,6 +228,11 @@ class Replay:
         if self._network is not None:
             self._network.catch_up()
 
+    def _rows_of(self, number: int) -> Sequence[int]:
+        """Return the rows of the trace that a request under load carries."""
+        assert self._replay is not None
+        return self._replay.rows_of(number)
+
     def _latency_ns(self) -> tuple[int, int]:
         low_us, high_us = self._experiment.virtual.latency_us
         return round(low_us * 1000), round(high_us * 1000)
@@ -231,37 +245,56 @@ class ScheduleReplay:
         self,
         clock: VirtualClock,
         time: ClientsTime,
-        connections: Sequence[MemoryConnection],
+        open_one: Sequence[Callable[[], MemoryConnection]],
         schedule: Schedule,
         origin_ns: int,
     ) -> None:
         self._clock = clock
         self._time = time
+        self._open_one = open_one
         self._due_ns = [origin_ns + due_ns for due_ns in schedule.due_ns]
         self._offered = 0
+        connections = [connect() for connect in open_one]
         links = [MemoryLink(each) for each in connections]
-        self._exchange = Exchange(links, schedule, time.now_ns)
+        self._exchange = Exchange(links, schedule, time.now_ns, self._connect)
+        self.rows_of = self._exchange.rows_of
         self._answered = trio.Event()
-        self._postponed = trio.Event()
+        self._alarmed = trio.Event()
+        self._awaited_ns: int | None = None
         channels = self._exchange.channels
         for connection, channel in zip(connections, channels, strict=True):
             connection.on_event = partial(self._on_event, channel)
 
+    def _connect(self, channel: Channel) -> MemoryLink:
+        connection = self._open_one[channel.number]()
+        connection.on_event = partial(self._on_event, channel)
+        return MemoryLink(connection)
+
     def catch_up(self) -> None:
-        """Send everything that is due by now."""
+        """Do everything that the clients do by now, each at its own time."""
         now_ns = self._clock.now_ns()
-        while self._offered < len(self._due_ns) and (
-            self._due_ns[self._offered] <= now_ns
-        ):
-            self._time.at_ns = self._due_ns[self._offered]
-            self._exchange.offer(self._offered)
-            self._offered += 1
+        while (due_ns := self._next_ns()) <= now_ns:
+            self._time.at_ns = due_ns
+            if self._exchange.next_alarm_ns() == due_ns:
+                self._exchange.ring()
+            else:
+                self._exchange.offer(self._offered)
+                self._offered += 1
         self._time.at_ns = None
+        self._note()
+
+    def _next_ns(self) -> int:
+        """Return when a request is due, or a client's alarm."""
+        alarm_ns = self._exchange.next_alarm_ns()
+        offer_ns = _NEVER_NS
+        if self._offered < len(self._due_ns):
+            offer_ns = self._due_ns[self._offered]
+        return offer_ns if alarm_ns is None else min(alarm_ns, offer_ns)
 
     async def run(self, deadline_ns: int) -> Observed:
         """Send everything, then wait until all is answered or the deadline."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read_late)
+            nursery.start_soon(self._ring)
             await self._send_all(deadline_ns)
             nursery.cancel_scope.cancel()
         return self._exchange.observed
@@ -278,17 +311,16 @@ class ScheduleReplay:
             with trio.move_on_after(left_ns / SECOND_NS):
                 await self._answered.wait()
 
-    async def _read_late(self) -> None:
-        """Read for slow clients what has waited for long enough."""
+    async def _ring(self) -> None:
+        """Do what the clients do by the clock: read late, lose patience, try again."""
         while True:
-            due_ns = self._exchange.next_read_ns()
-            if due_ns is None:
-                self._postponed = trio.Event()
-                await self._postponed.wait()
-            else:
-                await trio.sleep_until(due_ns / SECOND_NS)
-                self._exchange.read_late()
-                self._note_answers()
+            self._awaited_ns = self._exchange.next_alarm_ns()
+            self._alarmed = trio.Event()
+            due_ns = self._awaited_ns
+            due_s = math.inf if due_ns is None else due_ns / SECOND_NS
+            with trio.move_on_at(due_s):
+                await self._alarmed.wait()
+            self.catch_up()
 
     def _on_event(
         self, channel: Channel, connection: MemoryConnection, events: int
@@ -297,24 +329,21 @@ class ScheduleReplay:
             self._exchange.write(channel)
         if events & ~WRITABLE and channel.open:
             self._exchange.read(channel)
-            if channel.postponed:
-                self._postponed.set()
-        self._note_answers()
+        self._note()
 
-    def _note_answers(self) -> None:
+    def _note(self) -> None:
+        """Wake the tasks that wait for an alarm, or for the last answer."""
+        if self._exchange.next_alarm_ns() != self._awaited_ns:
+            self._alarmed.set()
         if not self._exchange.outstanding:
             self._answered.set()
 
 
-def _connect(
-    network: MemoryNetwork, ports: Mapping[str, int], workload: Workload
-) -> list[MemoryConnection]:
-    """Open every connection of the load."""
+def _ports(ports: Mapping[str, int], workload: Workload) -> list[int]:
+    """Return the port of each connection of the load."""
     control = ports.get(_CONTROLLER, ports[_DATA])
     return [
-        network.connect(
-            control if sender.traffic.request.is_controllers else ports[_DATA]
-        )
+        control if sender.traffic.request.is_controllers else ports[_DATA]
         for sender in senders(workload)
     ]
 
@@ -324,14 +353,24 @@ async def _prepare(
 ) -> frames.Node:
     """Create and fill the load's topics; return the broker as controllers name it."""
     stream = MemoryStream(network.connect(ports[_DATA]))
+    numbers = itertools.count(1)
+
+    async def asked(request: SetupRequest) -> bytes:
+        while True:
+            await stream.send_all(request.frame(-next(numbers)))
+            answer = await receive_frame(stream)
+            code = error_of(request.api_key, answer)
+            if code not in frames.SETTLING:
+                key = request.api_key
+                assert code == 0, f"set-up request of API {key} was answered {code}"
+                return answer
+            await trio.sleep(frames.SETTLING_PAUSE_S)
+
     answer = b""
-    requests = frames.setup_requests(workload, START_MS)
-    for number, request in enumerate(requests, start=1):
-        await stream.send_all(request.frame(-number))
-        answer = await receive_frame(stream)
-        code = error_of(request.api_key, answer)
-        assert code == 0, (
-            f"set-up request with API key {request.api_key} was answered {code}"
-        )
+    for request in frames.setup_requests(workload, START_MS):
+        answer = await asked(request)
+    node = frames.node_of(answer)
+    for request in frames.preparations(workload, node):
+        await asked(request)
     await stream.aclose()
-    return frames.node_of(answer)
+    return node
