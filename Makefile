@@ -22,6 +22,9 @@ REPORTED := ablation frontier planes inheritance
 INCIDENT := experiments/configs/kafka-4453.toml
 INCIDENTS := runs/results/kafka-4453
 PREDICTED := theory theory-seats
+# Those of docs/experiments.md.
+PAGES := operators price policies
+DOSE := runs/experiments/kafka-4453-dose
 KAFKA_VERSIONS := 3.9.1 4.4.0
 KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).jar)
 KAFKA_AGENT := .tools/agent/doorkeeper-agent.jar
@@ -38,7 +41,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare aa compare-kafka kafka-reader witness predict out-of-sample incident results validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper claims clean
+.PHONY: setup compare aa compare-kafka kafka-reader witness predict out-of-sample incident results experiments dose validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper claims clean
 
 setup: $(STAMP)
 
@@ -121,6 +124,19 @@ results: $(STAMP)
 	        --out runs/results/$$name/theory.json || exit; \
 	done
 	$(BIN)/doorkeeper results docs/results.md.j2 runs runs/results --out docs/results.md
+
+# Record the computed experiments of docs/experiments.md and render it; an hour.
+experiments: $(STAMP)
+	for name in $(PAGES); do \
+	    $(BIN)/doorkeeper experiment run experiments/configs/$$name.toml --out runs/experiments/$$name --resume || exit; \
+	    $(BIN)/doorkeeper analyze runs/experiments/$$name || exit; \
+	done
+	$(BIN)/doorkeeper results docs/experiments.md.j2 runs/experiments --data docs/results --out docs/experiments.md
+
+# The incident KAFKA-4453 at eight doses, a hundred times each; hours.
+dose: $(STAMP)
+	$(BIN)/doorkeeper experiment run experiments/configs/kafka-4453-dose.toml --out $(DOSE) --resume
+	$(BIN)/python -m spark_analysis.dose_response $(DOSE) docs/results
 
 # Level, coverage and power of the judgement, simulated; the table of docs/method.md.
 validate-statistics: $(STAMP)

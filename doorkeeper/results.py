@@ -13,18 +13,21 @@ from doorkeeper.shared import CONFIG_FILE, DIRECTORY, FILE, failing
 @click.argument("template", type=CONFIG_FILE)
 @click.argument("runs", type=DIRECTORY, nargs=-1)
 @click.option("--out", type=FILE, required=True, help="The page to write.")
-def results(template: Path, runs: tuple[Path, ...], out: Path) -> None:
+@click.option("--data", type=DIRECTORY, help="The folder of results of several pages.")
+def results(
+    template: Path, runs: tuple[Path, ...], out: Path, data: Path | None
+) -> None:
     """Render TEMPLATE with the analysed experiments in the directories RUNS.
 
-    Their results and tables, and the figures that TEMPLATE names, are copied to a
-    folder beside the page (``--out docs/results.md``: ``docs/results/``). Experiments
-    without recordings in RUNS keep the files that are there.
+    Their results and tables, and the figures that TEMPLATE names, are copied to DATA,
+    or to a folder beside the page (``--out docs/results.md``: ``docs/results/``).
+    Experiments without recordings in RUNS keep the files that are there.
     """
     from spark_analysis.recordings.contract import RecordingError
     from spark_analysis.report.findings import collect, render
 
     with failing(RecordingError):
-        beside = out.with_suffix("")
+        beside = data or out.with_suffix("")
         names = [name for of in runs for name in collect(of, beside, template)]
         text = render(template, beside)
     out.write_text(text, encoding="utf-8")

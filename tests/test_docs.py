@@ -93,7 +93,8 @@ def test_every_make_target_of_a_page_exists(page: Path) -> None:
 
 # What was measured: a number with a unit, where prose says it.
 _FIGURE = re.compile(r"\b\d[\d.,–]* ?(?:%|(?:ms|us|s|per cent|times|minutes)\b)")
-_RESULTS = ROOT / "docs/results.md"
+# Pages rendered from docs/results/.
+_RENDERED = [ROOT / "docs/results.md", ROOT / "docs/experiments.md"]
 
 
 def figures(text: str) -> list[str]:
@@ -110,7 +111,7 @@ def figures(text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "page",
-    [it for it in PAGES if it != _RESULTS and it.name != "DECISIONS.md"],
+    [it for it in PAGES if it not in _RENDERED and it.name != "DECISIONS.md"],
     ids=lambda it: it.name,
 )
 def test_a_figure_appears_with_the_command_that_makes_it_again(page: Path) -> None:
@@ -129,6 +130,7 @@ BUDGETS = {
     # Generated: a list, and tables.
     "map.md": 3000,
     "results.md": 1800,
+    "experiments.md": 1800,
     "method.md": 2400,
     "promises.md": 1800,
     "security.md": 2200,
@@ -187,9 +189,10 @@ def test_the_contents_of_decisions_are_its_headings() -> None:
     assert re.findall(r"^- \[(.+?)\]\(#", text, re.M) == headings
 
 
-def test_the_page_of_results_is_rendered_from_the_files_next_to_it() -> None:
-    page = render(ROOT / "docs/results.md.j2", ROOT / "docs/results")
-    assert page == _RESULTS.read_text()
+@pytest.mark.parametrize("page", _RENDERED, ids=lambda it: it.name)
+def test_a_page_of_results_is_rendered_from_the_files_next_to_it(page: Path) -> None:
+    template = page.with_name(f"{page.name}.j2")
+    assert render(template, ROOT / "docs/results") == page.read_text()
 
 
 def test_a_figure_without_its_command_is_noticed() -> None:

@@ -15,9 +15,12 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from spark_analysis.recordings.contract import RecordingError
+from spark_analysis.report.content.rendering import sentence
 from spark_analysis.report.content.schema import Results, Row
 from spark_analysis.report.content.summary import Summary
 from spark_analysis.report.content.tables import as_csv, as_markdown
+from spark_analysis.report.doses import DOSES, DoseResponse
+from spark_analysis.report.figures.sweep_maps import factors_of
 from spark_analysis.report.paper import (
     FAULTS,
     judged_predictions,
@@ -47,6 +50,12 @@ class Experiment:
     def sentences(self) -> str:
         """The first screen's sentences."""
         return " ".join([*self.summary.sentences, self.summary.noise]).strip()
+
+    @property
+    def design(self) -> str:
+        """Arms, and the levels of the factors that vary."""
+        arms = [arm["name"] for arm in self.found["arms"] if not arm["again_of"]]
+        return sentence("design", arms=arms, factors=factors_of(self.found))
 
     @property
     def source(self) -> str:
@@ -111,6 +120,18 @@ def _read(name: str, path: Path) -> Experiment:
     return experiment
 
 
+def _doses(path: Path) -> DoseResponse:
+    """Return a dose and response of which a page can be rendered.
+
+    :raises RecordingError: if the file is damaged.
+    """
+    with naming(path):
+        found = DoseResponse(json.loads(path.read_bytes()))
+        for text in (found.markdown, found.source):
+            text.encode()
+    return found
+
+
 def render(template: Path, beside: Path) -> str:
     """Return the page.
 
@@ -120,6 +141,7 @@ def render(template: Path, beside: Path) -> str:
         path.stem: _read(path.stem, path) for path in sorted(beside.glob("*.json"))
     }
     judged = judged_predictions(beside / JUDGEMENT)
+    doses = {path.stem: _doses(path) for path in sorted(beside.glob(f"{DOSES}/*.json"))}
     environment = Environment(
         loader=FileSystemLoader(template.parent),
         undefined=StrictUndefined,
@@ -130,6 +152,6 @@ def render(template: Path, beside: Path) -> str:
     )
     try:
         page = environment.get_template(template.name)
-        return page.render(of=experiments, prediction=judged)
+        return page.render(of=experiments, prediction=judged, doses=doses)
     except (TemplateError, *FAULTS) as error:
         raise RecordingError(f"{template}: {error}") from error

@@ -1,0 +1,180 @@
+"""File of an incident's dose and response: measures of an election at each point.
+
+It is kept next to the results of experiments, in ``doses/``, with its figure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from matplotlib.figure import Figure
+
+from spark_analysis.incidents.incident import Incident
+from spark_analysis.recordings.contract import Manifest
+from spark_analysis.report.content.numbers import digits, interval
+from spark_analysis.report.content.rendering import sentence
+from spark_analysis.report.content.tables import Table, as_markdown, text
+from spark_analysis.report.figures.style import MUTED, new_figure, plain_log_axis
+from spark_analysis.report.results import finite
+
+DOSES: Final = Path("doses")
+# Measures of the table; the first is drawn.
+SHOWN: Final = ("step_down_ms", "unwritable_ms", "lost", "timed_out", "recover_ms")
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+
+
+class DoseRow(TypedDict):
+    """One measure of one arm at one point: its mean over incidents, its interval.
+
+    Numbers are null where they are unbounded.
+    """
+
+    levels: dict[str, str]
+    arm: str
+    measure: str
+    heading: str
+    value: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    incidents: int
+
+
+class Doses(TypedDict):
+    """Content of the file."""
+
+    name: str
+    world: str
+    baseline: str
+    seed: int
+    created: str
+    commit: str
+    rows: list[DoseRow]
+
+
+def doses_of(manifest: Manifest, incidents: Mapping[str, Incident]) -> Doses:
+    """Return the content of the file; ``incidents`` are judged, by point."""
+    levels = {point.name: dict(point.levels) for point in manifest.points}
+    return {
+        "name": manifest.name,
+        "world": manifest.world,
+        "baseline": manifest.baseline,
+        "seed": manifest.seed,
+        "created": manifest.created,
+        "commit": str(manifest.code.get("commit", "unknown"))[:10],
+        "rows": [
+            row
+            for point, incident in incidents.items()
+            for row in _rows(levels[point], incident)
+        ],
+    }
+
+
+def _rows(levels: dict[str, str], incident: Incident) -> Iterator[DoseRow]:
+    for cell in incident.cells:
+        if cell.measure.name in SHOWN:
+            yield {
+                "levels": levels,
+                "arm": cell.arm,
+                "measure": cell.measure.name,
+                "heading": cell.measure.heading,
+                "value": finite(cell.estimate.value),
+                "low": finite(cell.estimate.low),
+                "high": finite(cell.estimate.high),
+                "verdict": cell.word,
+                "incidents": len(incident.manifest.blocks),
+            }
+
+
+@dataclass(frozen=True, slots=True)
+class DoseResponse:
+    """The file as the page of experiments uses it."""
+
+    found: Doses
+
+    @property
+    def source(self) -> str:
+        """Origin of the numbers."""
+        least = min(row["incidents"] for row in self.found["rows"])
+        return (
+            f"{self.found['world']} (at least {least} incidents of each arm and cell, "
+            f"seed {self.found['seed']}, {self.found['created'][:10]}, commit "
+            f"`{self.found['commit']}`)"
+        )
+
+    @property
+    def table(self) -> Table:
+        """A row per cell and arm, a column per measure."""
+        factors = self.found["rows"][0]["levels"]
+        headings = {row["measure"]: row["heading"] for row in self.found["rows"]}
+        return Table(
+            name="doses",
+            caption=sentence("doses_caption", baseline=self.found["baseline"]),
+            columns=(
+                *(text(name) for name in factors),
+                text("arm"),
+                *(text(headings[name], name) for name in SHOWN),
+            ),
+            rows=tuple(self._cells()),
+        )
+
+    @property
+    def markdown(self) -> str:
+        """The table in Markdown."""
+        return as_markdown(self.table).strip()
+
+    def _cells(self) -> Iterator[dict[str, Any]]:
+        for cell in cells_of(self.found["rows"]):
+            shown = {row["measure"]: _shown(row) for row in cell}
+            yield {**cell[0]["levels"], "arm": cell[0]["arm"], **shown}
+
+
+def cells_of(rows: Sequence[DoseRow]) -> list[list[DoseRow]]:
+    """Return the measures of each arm at each point."""
+    cells: dict[tuple[str, ...], list[DoseRow]] = {}
+    for row in rows:
+        cells.setdefault((*row["levels"].values(), row["arm"]), []).append(row)
+    return list(cells.values())
+
+
+def _shown(row: DoseRow) -> str:
+    value = "∞" if row["value"] is None else digits(row["value"])
+    words = f"{value} ({interval(row['low'], row['high'])})"
+    decided = row["verdict"] in ("better", "worse")
+    return f"{words} {row['verdict']}" if decided else words
+
+
+def figure(found: Doses) -> Figure:
+    """Draw the first measure: points across, an interval per arm."""
+    rows = [row for row in found["rows"] if row["measure"] == SHOWN[0]]
+    points = list(dict.fromkeys(tuple(row["levels"].values()) for row in rows))
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    drawn = new_figure(3.4)
+    axis = drawn.subplots()
+    for row in rows:
+        if row["value"] is None or row["low"] is None or row["high"] is None:
+            continue
+        rank = arms.index(row["arm"])
+        at = points.index(tuple(row["levels"].values())) + (rank - 1) * 0.2
+        shade = _COLOURS[rank % len(_COLOURS)]
+        # A mean of zero has no place on a logarithmic axis.
+        low, value = max(row["low"], 0.1), max(row["value"], 0.1)
+        axis.plot((at, at), (low, row["high"]), color=shade, lw=2.4, alpha=0.5)
+        label = row["arm"] if at < 1 else None
+        axis.plot((at,), (value,), "o", color=shade, ms=4.5, label=label)
+    axis.set_yscale("log")
+    axis.set_ylabel(rows[0]["heading"])
+    axis.set_xticks(range(len(points)), ["\n".join(it) for it in points], fontsize=7.5)
+    axis.set_xlabel(", ".join(rows[0]["levels"]), color=MUTED)
+    plain_log_axis(axis, "y")
+    drawn.legend(loc="outside upper left", ncols=len(arms))
+    return drawn
+
+
+def written_doses(found: Doses) -> str:
+    """Return the content of the file as JSON."""
+    return json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False) + "\n"

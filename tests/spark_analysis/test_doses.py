@@ -1,0 +1,55 @@
+"""Dose and response of an incident: its table and its figure, from values by hand."""
+
+from spark_analysis.report.doses import SHOWN, DoseResponse, DoseRow, Doses, figure
+
+
+def row(backlog: str, arm: str, measure: str, value: float | None) -> DoseRow:
+    return {
+        "levels": {"backlog": backlog, "queue": "20"},
+        "arm": arm,
+        "measure": measure,
+        "heading": measure.replace("_ms", " [ms]"),
+        "value": value,
+        "low": None if value is None else value / 2,
+        "high": None if value is None else value * 2,
+        "verdict": "better" if arm == "planes" else "baseline",
+        "incidents": 100,
+    }
+
+
+DOSES: Doses = {
+    "name": "dose",
+    "world": "virtual",
+    "baseline": "fifo",
+    "seed": 7,
+    "created": "2026-11-28T01:02:03Z",
+    "commit": "0123456789",
+    "rows": [
+        row(backlog, arm, measure, None if measure == "recover_ms" else 40.0)
+        for backlog in ("none", "high")
+        for arm in ("fifo", "planes")
+        for measure in SHOWN
+    ],
+}
+
+
+def test_the_table_has_a_row_for_each_arm_of_a_cell() -> None:
+    shown = DoseResponse(DOSES)
+    lines = shown.markdown.splitlines()
+    head = next(number for number, line in enumerate(lines) if "| backlog" in line)
+    assert [line.split(" | ")[0:3] for line in lines[head + 2 :]] == [
+        ["| none", "20", "fifo"],
+        ["| none", "20", "planes"],
+        ["| high", "20", "fifo"],
+        ["| high", "20", "planes"],
+    ]
+    assert "40.0 (20.0–80.0) better" in lines[head + 3]
+    assert "∞" in lines[head + 2]
+    assert "at least 100 incidents" in shown.source
+
+
+def test_the_figure_has_an_interval_for_each_arm_of_a_cell() -> None:
+    (axis,) = figure(DOSES).axes
+    assert [it.get_text() for it in axis.get_xticklabels()] == ["none\n20", "high\n20"]
+    values = [line.get_ydata()[0] for line in axis.lines if len(line.get_ydata()) == 1]
+    assert values == [40.0] * 4
