@@ -30,6 +30,12 @@ KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).ja
 KAFKA_AGENT := .tools/agent/doorkeeper-agent.jar
 KAFKA_AGENT_SOURCE := experiments/worlds/kafka/agent
 SPARK_KAFKA := 4.2.0
+FLINK := 2.2.1
+FLINK_KAFKA := 5.0.0-2.2
+STREAMS_JAR := .tools/streams/kafka-streams-4.4.0.jar
+FLINK_JAR := .tools/flink/flink-clients-$(FLINK).jar
+FRANZ := .tools/franz/franz
+FRANZ_SOURCE := tests/exactly_once/franz
 SPARK_KAFKA_JAR := .tools/spark-kafka/spark-sql-kafka-0-10_2.13-$(SPARK_KAFKA).jar
 MVN_COPY := mvn --quiet --batch-mode -Dstyle.color=never dependency:copy-dependencies -DincludeScope=runtime
 
@@ -40,8 +46,9 @@ MINUTES ?= 10
 SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
+CYCLES ?= 200
 
-.PHONY: setup compare aa compare-kafka kafka-reader witness predict out-of-sample incident results experiments dose validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper claims clean
+.PHONY: setup compare aa compare-kafka kafka-reader witness predict out-of-sample incident results experiments dose validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days exactly-once neighbours paper claims clean
 
 setup: $(STAMP)
 
@@ -167,7 +174,7 @@ test-kafka: $(STAMP) kafka-tools
 	$(BIN)/pytest -m 'kafka and not slow'
 
 # Fetched with Maven, as the ordinary client of Maven Central; never a failure.
-kafka-tools: $(KAFKA_JARS) $(SPARK_KAFKA_JAR) $(KAFKA_AGENT)
+kafka-tools: $(KAFKA_JARS) $(SPARK_KAFKA_JAR) $(KAFKA_AGENT) $(STREAMS_JAR) $(FLINK_JAR) $(FRANZ)
 
 .tools/kafka-%.jar: tests/kafka/pom.xml
 	@$(MVN_COPY) --file $< -Dkafka.version=$(subst kafka-,,$(notdir $(@D))) \
@@ -186,6 +193,21 @@ $(SPARK_KAFKA_JAR): tests/kafka/spark-pom.xml
 	@$(MVN_COPY) --file $< -Dspark.kafka.version=$(SPARK_KAFKA) \
 	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
 	    || echo "Spark's Kafka connector cannot be fetched (mvn, network): its test is skipped"
+
+$(STREAMS_JAR): tests/exactly_once/streams-pom.xml
+	@$(MVN_COPY) --file $< -Dkafka.version=4.4.0 \
+	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
+	    || echo "Kafka Streams cannot be fetched (mvn, network): its tests are skipped"
+
+$(FLINK_JAR): tests/exactly_once/flink-pom.xml
+	@$(MVN_COPY) --file $< -Dflink.version=$(FLINK) -Dflink.kafka.version=$(FLINK_KAFKA) \
+	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
+	    || echo "Flink cannot be fetched (mvn, network): its tests are skipped"
+
+# A program with the Go client franz-go, fetched as a Go module.
+$(FRANZ): $(wildcard $(FRANZ_SOURCE)/*)
+	@mkdir -p $(@D) && go build -C $(FRANZ_SOURCE) -o $(abspath $@) . \
+	    || echo "franz-go cannot be built (go, network): its tests are skipped"
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -215,6 +237,11 @@ soak: $(STAMP)
 # Three live brokers and a ZooKeeper, killed, frozen and cut off by turns.
 bad-days: $(STAMP)
 	$(BIN)/python -m tests.bad_days.bad_days --minutes $(MINUTES) --seed $(SEED)
+
+# Each client against one broker and against three, 200 kills each: some hours.
+exactly-once: $(STAMP) kafka-tools
+	$(BIN)/python -m tests.exactly_once.exactly_once --cycles $(CYCLES) --seed $(SEED) \
+	    $(if $(CLIENTS),--clients $(CLIENTS))
 
 # Processes that load CPU and memory on and off: the company that a laboratory meets.
 neighbours: $(STAMP)

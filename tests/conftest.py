@@ -49,6 +49,7 @@ _GROUPS = {
     "tests/live/": "sockets",
     "tests/soak/": "sockets",
     "tests/bad_days/": "sockets",
+    "tests/exactly_once/": "sockets",
     "tests/client/test_client_live": "sockets",
     "tests/spark_analysis/": "spark",
     "tests/experiments/test_executors": "spark",

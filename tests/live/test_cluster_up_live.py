@@ -2,73 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-import psutil
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from doorkeeper import cli
+from tests.live.cluster_process import ClusterProcess, cluster
 from tests.live.verifying import Quiet
 from tests.web_console.asgi_client import ParsedPage
 
 pytestmark = pytest.mark.live
 
-DOORKEEPER = str(Path(sys.executable).parent / "doorkeeper")
-START = [DOORKEEPER, "cluster", "up", "--port", "0"]
-STOP_S = 60
 PATIENCE_S = 30
-
-
-class ClusterProcess:
-    """A cluster that is ready, and its command's process."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        assert process.stdout is not None
-        said = dict(process.stdout.readline().strip().split("=") for _ in range(2))
-        self.zookeeper = said["zookeeper.connect"]
-        self.bootstrap = said["bootstrap.servers"]
-
-    def children(self, name: str) -> list[psutil.Process]:
-        """Return the processes whose command line has a word."""
-        mine = psutil.Process(self.process.pid).children()
-        return [it for it in mine if any(name in word for word in it.cmdline())]
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Ask it to end; return its status and what it complained."""
-        os.kill(self.process.pid, number)
-        return self.ended()
-
-    def ended(self) -> tuple[int, str]:
-        """Wait for its end."""
-        _, complaints = self.process.communicate(timeout=STOP_S)
-        return self.process.returncode, complaints
-
-
-@contextmanager
-def cluster(*options: str) -> Iterator[ClusterProcess]:
-    with subprocess.Popen(
-        [*START, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield ClusterProcess(process)
-        finally:
-            process.kill()
 
 
 def produce(running: ClusterProcess, values: list[str]) -> list[object]:

@@ -1,0 +1,117 @@
+"""Records to copy, written all the time: to a topic, or to files for Kafka Connect."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from confluent_kafka import Producer
+
+from tests.exactly_once.readers import read_all
+from tests.live.verifying import PATIENT
+
+PARTITIONS: Final = 2
+_EVERY_S: Final = 0.02
+
+
+class Source(Protocol):
+    """Records by partition, each written once; ``close`` returns when all are."""
+
+    def write(self, partition: int, value: bytes) -> None:
+        """Write a record."""
+
+    def close(self) -> None:
+        """Wait until all are written."""
+
+    def values(self) -> dict[int, list[bytes]]:
+        """Return the records of each partition, in order."""
+
+
+class TopicSource:
+    """The topic ``source``; read again at the end, since it is what is copied."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._acknowledged: dict[int, set[bytes]] = {}
+        self._failures: list[Any] = []
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, **PATIENT}
+        )
+
+    def write(self, partition: int, value: bytes) -> None:
+        """Produce a record."""
+        self._producer.produce(
+            "source", value, partition=partition, on_delivery=self._delivered
+        )
+        self._producer.poll(0)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failures.append(error)
+        else:
+            values = self._acknowledged.setdefault(message.partition(), set())
+            values.add(message.value())
+
+    def close(self) -> None:
+        """Wait for all acknowledgements."""
+        assert self._producer.flush(120) == 0
+        assert self._failures == []
+
+    def values(self) -> dict[int, list[bytes]]:
+        """Read the topic; each acknowledged record must be there."""
+        found: dict[int, list[bytes]] = {each: [] for each in range(PARTITIONS)}
+        for row in read_all(self._bootstrap, "source", "read_uncommitted"):
+            assert row.offset == len(found[row.partition]), row
+            found[row.partition].append(row.value)
+        for partition, values in self._acknowledged.items():
+            assert values <= set(found[partition]), partition
+        return found
+
+
+class FileSource:
+    """A file per partition, of which each line is a copy to come."""
+
+    def __init__(self, directory: Path) -> None:
+        self.files = [directory / f"source-{each}" for each in range(PARTITIONS)]
+        self._values: dict[int, list[bytes]] = {each: [] for each in range(PARTITIONS)}
+        for file in self.files:
+            file.touch()
+
+    def write(self, partition: int, value: bytes) -> None:
+        """Append a line."""
+        values = self._values[partition]
+        with self.files[partition].open("ab") as file:
+            file.write(b"%d %d %s\n" % (partition, len(values), value))
+        values.append(value)
+
+    def close(self) -> None:
+        """Do nothing: every line is there."""
+
+    def values(self) -> dict[int, list[bytes]]:
+        """Return the lines' values."""
+        return self._values
+
+
+class Feed:
+    """Writes numbers to a source, in a thread, until it is closed."""
+
+    def __init__(self, source: Source, rng: random.Random) -> None:
+        self._source = source
+        self._rng = rng
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.wait(_EVERY_S):
+            self._source.write(self._rng.randrange(PARTITIONS), b"%d" % number)
+            number += 1
+
+    def close(self) -> None:
+        """Write no more, and wait until all is written."""
+        self._stopping.set()
+        self._thread.join()
+        self._source.close()
