@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.schemas.kio_modules import Kind, entity_class
+from broker.protocol.schemas.kio_modules import Kind, entity_class, versions_of
 from broker.protocol.wire.introspect import FieldKind, kind_of
 
 FOLDER = Path(__file__).parent.parent / "broker" / "protocol" / "messages"
@@ -95,7 +94,7 @@ class Struct:
 def module_of(name: str) -> str:
     """Return the source of one API's module."""
     key = ApiKey[name.upper()]
-    versions = sorted(schema_name_map[api_key_map[key]])
+    versions = versions_of(key)
     requests = _structs(key, versions, EntityType.request, "Request")
     responses = _structs(key, versions, EntityType.response, "Response")
     both = {each.name for each in requests} & {each.name for each in responses}

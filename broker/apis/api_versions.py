@@ -1,6 +1,6 @@
 """ApiVersions (18): which APIs this broker speaks, and in which versions.
 
-Versions: 0-4.
+Versions: 0-5.
 
 Behaviour:
 - A version above ours is answered in version 0 with UNSUPPORTED_VERSION and the one
@@ -8,16 +8,18 @@ Behaviour:
 - The response header is version 0 always: the client cannot know better yet.
 - Listed is what is declared in this folder.
 - The finalized levels of features come with an epoch, by which clients keep the newest.
+- A client that means another cluster or broker than this one is told
+  REBOOTSTRAP_REQUIRED (KIP-1242), once it is authenticated.
 - Never refused: the answer costs no more than a refusal, and clients that do not get it
   give up the connection.
 
 Version notes:
 - v1 adds the throttle time; v3 is flexible and takes the client's name and version,
-  which must look like names (KIP-511); v4 may list features whose minimum is 0.
+  which must look like names (KIP-511); v4 may list features whose minimum is 0; v5
+  names the cluster and the broker that the client means, both or neither.
 
 Left out: features other than ``transaction.version`` and ``group.version``; under
-ZooKeeper none is finalized. v5, which checks the cluster
-and the broker that a client means (KIP-1242); kio, the library of schemas, lacks it.
+ZooKeeper none is finalized.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from broker.requests.request import Request, Response
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 # The first version whose clients read a feature with the lowest level 0 (KAFKA-17492).
 _LEVEL_0_SINCE: Final = 4
+_NO_NODE: Final = -1
 
 
 def declare(apis: Mapping[int, Api]) -> Api:
@@ -60,13 +63,13 @@ def declare(apis: Mapping[int, Api]) -> Api:
     async def handle(
         request: Request, body: ApiVersionsRequest, broker: Broker
     ) -> ApiVersionsResponse:
-        if request.api_version >= 3 and not (
-            _SOFTWARE.fullmatch(body.client_software_name)
-            and _SOFTWARE.fullmatch(body.client_software_version)
-        ):
+        if request.api_version >= 3 and not _is_valid(body):
             return _answer(ErrorCode.invalid_request, ())
         authenticator = request.peer.authenticator
-        if authenticator is not None:
+        if authenticator is None or authenticator.has_authenticated:
+            if _means_another(body, broker):
+                return _answer(ErrorCode.rebootstrap_required, ())
+        else:
             authenticator.versions_answered()
         return _answer(
             ErrorCode.none,
@@ -85,7 +88,7 @@ def declare(apis: Mapping[int, Api]) -> Api:
 
     listing = Api(
         key=ApiKey.API_VERSIONS,
-        versions=(0, 4),
+        versions=(0, 5),
         request_class=METADATA,
         handle=handle,
         access=PUBLIC,
@@ -93,6 +96,24 @@ def declare(apis: Mapping[int, Api]) -> Api:
         refusable=False,
     )
     return listing
+
+
+def _is_valid(body: ApiVersionsRequest) -> bool:
+    """Return whether the software has a name, and cluster and broker go together."""
+    return (
+        _SOFTWARE.fullmatch(body.client_software_name) is not None
+        and _SOFTWARE.fullmatch(body.client_software_version) is not None
+        and (body.cluster_id is None) == (body.node_id == _NO_NODE)
+    )
+
+
+def _means_another(body: ApiVersionsRequest, broker: Broker) -> bool:
+    """Return whether the client means another cluster or broker than this one."""
+    meant = body.cluster_id, body.node_id
+    return body.cluster_id is not None and meant != (
+        broker.cluster_id,
+        broker.config.node_id,
+    )
 
 
 def _answer(

@@ -17,7 +17,8 @@ transactional id.
 Version notes: v2 is flexible, v3 takes the producer's id and epoch, v4 may answer
 PRODUCER_FENCED, v5 TRANSACTION_ABORTABLE (KIP-890).
 
-Left out: v6, which keeps prepared transactions (KIP-939).
+Left out: v6, which keeps prepared transactions (KIP-939) and is unstable in Kafka 4.4,
+which does not advertise it.
 """
 
 from __future__ import annotations

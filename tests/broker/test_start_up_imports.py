@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from kio.schema.index import api_key_map, schema_name_map
 
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.schemas.later_versions import LATER_VERSIONS
 from broker.protocol.wire.codec import encode_request, request_type, response_type
 from tests.broker.apis.requests import entity
 
@@ -119,6 +121,11 @@ def test_message_classes_are_those_that_an_import_finds() -> None:
     from kio.schema.heartbeat.v3.response import HeartbeatResponse
 
     assert loaded is HeartbeatResponse
+
+
+def test_kio_lacks_the_later_versions() -> None:
+    for key, version in LATER_VERSIONS:
+        assert max(schema_name_map[api_key_map[key]]) == version - 1
 
 
 # Reports the modules that are imported or read once the broker has started.

@@ -31,6 +31,8 @@ LAST_IN_3_9: Final = {
     ApiKey.TXN_OFFSET_COMMIT: 4,
     # Kafka 3.9 has no level of transaction.version to compare.
     ApiKey.UPDATE_FEATURES: -1,
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.DELETE_GROUPS: 2,
 }
 
 

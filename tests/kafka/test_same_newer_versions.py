@@ -21,6 +21,7 @@ from tests.kafka.requests import (
     topic_id,
 )
 from tests.kafka.test_same_broker_configs import levels_of_loggers
+from tests.kafka.test_same_frames import framed, header
 from tests.kafka.test_same_groups import join, partitions, ready, sync
 from tests.kafka.test_same_records import fetch, produce
 from tests.kafka.test_same_transactions import MINUTE, added, begun, completed
@@ -79,6 +80,8 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         fences,
         described_quorum,
         levels_of_loggers,
+        intended_brokers,
+        frames,
     ):
         newer.compare(talk)
     wanted = {
@@ -144,6 +147,10 @@ def metadata(peer: Peer) -> None:
 def groups(peer: Peer) -> None:
     group = ready(peer, "newer")
     sync(peer, group, join(peer, group).member_id)
+    for version in newer_versions(ApiKey.DELETE_GROUPS):
+        names = [group, "unknown-group", "", "unknown-group"]
+        peer.send(ApiKey.DELETE_GROUPS, version, groups_names=names)
+        peer.send(ApiKey.DELETE_GROUPS, version, groups_names=[])
     for version in newer_versions(ApiKey.DESCRIBE_GROUPS):
         peer.send(ApiKey.DESCRIBE_GROUPS, version, groups=[group, "unknown-group", ""])
         peer.send(
@@ -470,6 +477,45 @@ def implicit_additions(peer: Peer) -> None:
         send(epoch, 2, version)
         commit(epoch)
         fetch(peer, name, isolation_level=1)
+
+
+def intended_brokers(peer: Peer) -> None:
+    ours = peer.ask(ApiKey.METADATA, 12, topics=[]).cluster_id
+    for version in newer_versions(ApiKey.API_VERSIONS):
+        for cluster in (None, ours, "another", ""):
+            for node in (-1, -2, 1, 7):
+                for software in ("a", "-a"):
+                    answer = peer.ask(
+                        ApiKey.API_VERSIONS,
+                        version,
+                        client_software_name=software,
+                        client_software_version="1",
+                        cluster_id=cluster,
+                        node_id=node,
+                    )
+                    found = answer.error_code.name, bool(answer.api_keys)
+                    peer.note(f"API_VERSIONS v{version}", str(found))
+
+
+def frames(peer: Peer) -> None:
+    """Bodies that are odd, or none."""
+    software = b"\2a\0021"
+    for key, version, what, body in (
+        (ApiKey.API_VERSIONS, 5, "nothing", b""),
+        (ApiKey.API_VERSIONS, 5, "version 4", software + b"\0"),
+        (ApiKey.API_VERSIONS, 5, "no node", software + b"\0" + b"\0"),
+        (ApiKey.API_VERSIONS, 5, "unknown tag", software + b"\0" * 5 + b"\1\x63\1x"),
+        (ApiKey.DELETE_GROUPS, 3, "nothing", b""),
+        (ApiKey.DELETE_GROUPS, 3, "null", b"\0\0"),
+        (ApiKey.DELETE_GROUPS, 3, "null for a name", b"\2\0\0"),
+        (ApiKey.DELETE_GROUPS, 3, "too long a name", b"\2\x70a\0"),
+        (ApiKey.DELETE_GROUPS, 3, "unknown tag", b"\1\1\x63\1x"),
+        (ApiKey.DELETE_GROUPS, 4, "a later version", b"\1\0"),
+    ):
+        row = f"{key.name} v{version} with {what}"
+        peer.send_bytes(framed(header(key, version) + b"\0" + body), row)
+        answer = peer.receive(row)
+        peer.note(row, answer if isinstance(answer, str) else str(answer[:8]))
 
 
 def level(peer: Peer) -> int:

@@ -312,6 +312,21 @@ def test_versions_are_asked_for_once() -> None:
     with_broker(scenario)
 
 
+def test_the_intended_broker_is_checked_after_authentication() -> None:
+    """As in Kafka 4.4, whose authenticator answers ApiVersions without the check."""
+    meant = {**_SOFTWARE, "cluster_id": "another", "node_id": 7}
+
+    async def scenario(world: World) -> None:
+        stream = world.connect()
+        found = await ask(stream, ApiKey.API_VERSIONS, 5, **meant)
+        assert found.error_code is ErrorCode.none
+        await authenticate(stream)
+        found = await ask(stream, ApiKey.API_VERSIONS, 5, **meant)
+        assert found.error_code is ErrorCode.rebootstrap_required
+
+    with_broker(scenario)
+
+
 def test_a_frame_of_600_kib_before_authentication() -> None:
     async def scenario(world: World) -> None:
         stream = world.connect()

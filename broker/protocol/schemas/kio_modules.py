@@ -8,7 +8,7 @@ an import opens files, which fails where descriptors have run out.
 
 The modules depend only on modules of kio that `message` and this module import. A
 module that runs here is the one that an ``import`` statement finds, and the other way
-round.
+round. Classes of `later_versions` are built from those of the version before.
 """
 
 from __future__ import annotations
@@ -26,30 +26,54 @@ import kio.schema.types
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
+from broker.protocol.schemas.later_versions import LATER_VERSIONS, following
+
 Kind: TypeAlias = Literal[EntityType.request, EntityType.response]
 
 _ROOT: Final = Path(kio.schema.__path__[0])
 # Name of a module -> its code, until it has run.
 _CODE: Final[dict[str, CodeType]] = {}
+# Classes of versions that kio lacks, by API, version and kind.
+_BUILT: Final[dict[tuple[int, int, Kind], type[Any]]] = {}
 # Brokers in one process share the classes.
 _RUNNING: Final = Lock()
 
 
 def read_module(api_key: int, version: int, kind: Kind) -> None:
-    """Read the module of a message; raise ``KeyError`` if kio has no such message."""
+    """Read the module of a message; raise ``KeyError`` if there is no such message."""
+    if (api_key, version) in LATER_VERSIONS:
+        return read_module(api_key, version - 1, kind)
     name, _ = _place(api_key, version, kind)
     if name not in sys.modules and name not in _CODE:
         _CODE[name] = _code_of(name)
+    return None
+
+
+def versions_of(api_key: int) -> list[int]:
+    """Return all versions of an API, kio's and later ones."""
+    later = [version for key, version in LATER_VERSIONS if key == api_key]
+    return sorted([*schema_name_map[api_key_map[api_key]], *later])
 
 
 def entity_class(api_key: int, version: int, kind: Kind) -> type[Any]:
-    """Return the class of a message; raise ``KeyError`` if kio has no such message."""
+    """Return the class of a message; raise ``KeyError`` if there is no such message."""
+    if (api_key, version) in LATER_VERSIONS:
+        return _following(api_key, version, kind)
     name, class_name = _place(api_key, version, kind)
     module = sys.modules.get(name)
     if module is None:
         with _RUNNING:
             module = sys.modules.get(name) or _run(name)
     found: type[Any] = getattr(module, class_name)
+    return found
+
+
+def _following(api_key: int, version: int, kind: Kind) -> type[Any]:
+    before = entity_class(api_key, version - 1, kind)
+    with _RUNNING:
+        found = _BUILT.get((api_key, version, kind))
+        if found is None:
+            found = _BUILT[api_key, version, kind] = following(before, api_key)
     return found
 
 

@@ -316,7 +316,7 @@ def test_a_coordinator_that_cannot_be_reached_is_not_available() -> None:
 
 @pytest.mark.parametrize("with_quotas", [False, True])
 def test_a_version_above_ours_is_answered_in_version_0(with_quotas: bool) -> None:
-    """Clients of Kafka 4.4 begin with version 5; with quotas they found no broker."""
+    """With quotas clients that began with a higher version found no broker."""
     world = World()
     if with_quotas:
         quota = {"producer_byte_rate": "1024"}
@@ -324,8 +324,8 @@ def test_a_version_above_ours_is_answered_in_version_0(with_quotas: bool) -> Non
         assert world.broker.client_quotas.is_active
     header = bytes([0, 18, 0, 99, 0, 0, 0, 7, 0, 0, 0])
     call = world.start_frame(header)
-    # Size, correlation id, error 35, one entry: key 18, versions 0 to 4.
-    assert call.frame == bytes.fromhex("00000010 00000007 0023 00000001 0012 0000 0004")
+    # Size, correlation id, error 35, one entry: key 18, versions 0 to 5.
+    assert call.frame == bytes.fromhex("00000010 00000007 0023 00000001 0012 0000 0005")
     assert call.request.error_code == ErrorCode.unsupported_version
 
 
@@ -335,6 +335,40 @@ def test_an_odd_software_name_is_refused(name: str) -> None:
         ApiKey.API_VERSIONS, 3, client_software_name=name, client_software_version="1"
     )
     assert (answer.error_code, answer.api_keys) == (ErrorCode.invalid_request, ())
+
+
+OURS, OTHERS, NO_NODE = "ours", "others", -1
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "expected"),
+    [
+        (None, NO_NODE, ErrorCode.none),
+        (OURS, 0, ErrorCode.none),
+        (None, 0, ErrorCode.invalid_request),
+        (OURS, NO_NODE, ErrorCode.invalid_request),
+        (OTHERS, NO_NODE, ErrorCode.invalid_request),
+        (OURS, 7, ErrorCode.rebootstrap_required),
+        (OTHERS, 0, ErrorCode.rebootstrap_required),
+        ("", 0, ErrorCode.rebootstrap_required),
+    ],
+)
+def test_a_client_that_means_another_broker_begins_anew(
+    cluster: str | None, node: int, expected: ErrorCode
+) -> None:
+    """Answers of Kafka 4.4.0 (KIP-1242)."""
+    world = World()
+    assert world.broker.cluster_id not in (None, OURS, "")
+    answer = world.send(
+        ApiKey.API_VERSIONS,
+        5,
+        client_software_name="a",
+        client_software_version="1",
+        cluster_id=world.broker.cluster_id if cluster == OURS else cluster,
+        node_id=node,
+    )
+    assert answer.error_code is expected
+    assert bool(answer.api_keys) == (expected is NONE)
 
 
 def test_versions_that_librdkafka_requires_are_advertised() -> None:
