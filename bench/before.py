@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from bench import clients
-from bench.beside import Measure
+from bench.beside import Measure, volume_measures, warm_up_volumes
 from bench.brokers import (
     Running,
     directory,
@@ -91,10 +91,7 @@ def _checked_out(commit: str) -> Iterator[Path]:
 def _warm_up(broker: Running) -> None:
     clients.create_topic(broker, TOPIC, _PARTITIONS)
     closed_loop(broker, 16, _WARM_UP_SECONDS)
-    for record_bytes, records in _VOLUMES.items():
-        topic = f"bytes-{record_bytes}"
-        clients.create_topic(broker, topic)
-        clients.produce(broker, topic, record_bytes, records)
+    warm_up_volumes(broker, _VOLUMES)
     broker.pin()
 
 
@@ -112,18 +109,7 @@ def _measures() -> Iterator[Measure]:
             saturated, connections=1, seconds=_SECONDS, partitions=_PARTITIONS
         ),
     )
-    for record_bytes, records in _VOLUMES.items():
-        for verb, take in (("produced", clients.produce), ("fetched", clients.fetch)):
-            yield Measure(
-                name=f"records of {record_bytes} B, {verb} by librdkafka",
-                units=("MB/s", "MB/CPU s"),
-                take=partial(
-                    take,
-                    topic=f"bytes-{record_bytes}",
-                    record_bytes=record_bytes,
-                    records=records,
-                ),
-            )
+    yield from volume_measures(_VOLUMES)
 
 
 def _ratio(measure: Measure, brokers: Sequence[Running], number: int) -> float:

@@ -116,13 +116,10 @@ def _warm_up(broker: Running) -> None:
     """Warm a broker up on all CPUs, then pin it."""
     clients.create_topic(broker, TOPIC)
     closed_loop(broker, 16, _WARM_UP_SECONDS.get(broker.name, 1.0))
+    warm_up_volumes(broker, _VOLUMES)
     for record_bytes, records in _VOLUMES.items():
-        topic = f"bytes-{record_bytes}"
-        clients.create_topic(broker, topic)
-        clients.produce(broker, topic, record_bytes, records)
-        clients.fetch(broker, topic, record_bytes, records)
         for codec in _CODECS if broker.name in (OURS, KAFKA) else ():
-            packed = f"{topic}-{codec}"
+            packed = f"bytes-{record_bytes}-{codec}"
             clients.create_topic(broker, packed)
             clients.produce(broker, packed, record_bytes, records, codec)
     broker.pin()
@@ -154,12 +151,11 @@ def _measures() -> Iterator[Measure]:
             take=partial(closed_loop, connections=connections, seconds=_SECONDS),
         )
     for record_bytes, records in _VOLUMES.items():
+        yield from volume_measures({record_bytes: records})
         topic = f"bytes-{record_bytes}"
-        for name, take, by_java in (
-            ("produced by librdkafka", clients.produce, False),
-            ("fetched by librdkafka", clients.fetch, False),
-            ("kafka-producer-perf-test", clients.producer_perf, True),
-            ("kafka-consumer-perf-test", clients.consumer_perf, True),
+        for name, take in (
+            ("kafka-producer-perf-test", clients.producer_perf),
+            ("kafka-consumer-perf-test", clients.consumer_perf),
         ):
             yield Measure(
                 name=f"records of {record_bytes} B, {name}",
@@ -167,7 +163,7 @@ def _measures() -> Iterator[Measure]:
                 take=partial(
                     take, topic=topic, record_bytes=record_bytes, records=records
                 ),
-                by_java=by_java,
+                by_java=True,
             )
         for codec in _CODECS:
             yield Measure(
@@ -182,6 +178,34 @@ def _measures() -> Iterator[Measure]:
                 ),
                 by_java=True,
             )
+
+
+def volume_measures(volumes: Mapping[int, int], over: str = "") -> Iterator[Measure]:
+    """Yield the rows of librdkafka's MB/s; ``volumes``: value bytes -> records.
+
+    `warm_up_volumes` makes their topics. ``over`` is a word on the connections.
+    """
+    for record_bytes, records in volumes.items():
+        for verb, take in (("produced", clients.produce), ("fetched", clients.fetch)):
+            yield Measure(
+                name=f"records of {record_bytes} B{over}, {verb} by librdkafka",
+                units=("MB/s", "MB/CPU s"),
+                take=partial(
+                    take,
+                    topic=f"bytes-{record_bytes}",
+                    record_bytes=record_bytes,
+                    records=records,
+                ),
+            )
+
+
+def warm_up_volumes(broker: Running, volumes: Mapping[int, int]) -> None:
+    """Create the topics of `volume_measures`, and write and read them once."""
+    for record_bytes, records in volumes.items():
+        topic = f"bytes-{record_bytes}"
+        clients.create_topic(broker, topic)
+        clients.produce(broker, topic, record_bytes, records)
+        clients.fetch(broker, topic, record_bytes, records)
 
 
 def _tails(ours: Running, peer: Running, samples: Samples) -> Samples:

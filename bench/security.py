@@ -24,7 +24,16 @@ from pathlib import Path
 from typing import Final
 
 from bench import certificates, clients
-from bench.beside import KAFKA, OURS, Measure, Samples, measure_round, rows_beside
+from bench.beside import (
+    KAFKA,
+    OURS,
+    Measure,
+    Samples,
+    measure_round,
+    rows_beside,
+    volume_measures,
+    warm_up_volumes,
+)
 from bench.brokers import (
     KAFKA_VERSION,
     Running,
@@ -102,11 +111,7 @@ def _beside_kafka(
 def _warm_up_tls(broker: Running) -> None:
     clients.create_topic(broker, TOPIC)
     closed_loop(broker, _CONNECTIONS, _WARM_UP_SECONDS[broker.name])
-    for record_bytes, records in _VOLUMES.items():
-        topic = f"bytes-{record_bytes}"
-        clients.create_topic(broker, topic)
-        clients.produce(broker, topic, record_bytes, records)
-        clients.fetch(broker, topic, record_bytes, records)
+    warm_up_volumes(broker, _VOLUMES)
 
 
 def _measures_of_tls() -> Iterator[Measure]:
@@ -115,18 +120,7 @@ def _measures_of_tls() -> Iterator[Measure]:
         units=("requests/s", "requests/CPU s"),
         take=partial(closed_loop, connections=_CONNECTIONS, seconds=_SECONDS),
     )
-    for record_bytes, records in _VOLUMES.items():
-        for verb, take in (("produced", clients.produce), ("fetched", clients.fetch)):
-            yield Measure(
-                name=f"records of {record_bytes} B over TLS, {verb} by librdkafka",
-                units=("MB/s", "MB/CPU s"),
-                take=partial(
-                    take,
-                    topic=f"bytes-{record_bytes}",
-                    record_bytes=record_bytes,
-                    records=records,
-                ),
-            )
+    yield from volume_measures(_VOLUMES, over=" over TLS")
 
 
 def _warm_up_transactions(broker: Running) -> None:
