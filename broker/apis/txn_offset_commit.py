@@ -19,7 +19,7 @@ earlier ones say COORDINATOR_NOT_AVAILABLE; v3 is flexible and names the member
 (KIP-447); v4 may say TRANSACTION_ABORTABLE; v5, of clients of ``transaction.version``
 2, needs no AddOffsetsToTxn before it (KIP-890).
 
-Left out: nothing.
+Left out: v6, which names topics by id (KIP-1319).
 """
 
 from __future__ import annotations

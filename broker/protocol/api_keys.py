@@ -106,6 +106,8 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
     @property
     def api_name(self) -> str:
@@ -123,5 +125,5 @@ FIRST_FLEXIBLE: Final[tuple[int, ...]] = (
     *(2, 2, 4, 2, 2, 2, 2, 2, 2, 2),  # CreateAcls ... RenewDelegationToken
     *(2, 2, 2, 2, 1, 0, 0, NEVER, 1, 1),  # ExpireDelegationToken ... AlterClientQuotas
     *(0, 0, 0, 1, 1, 0, 0, 0, 0, 0),  # DescribeUserScramCredentials ... FetchSnapshot
-    *(0,) * 33,  # DescribeCluster and all after it
+    *(0,) * 35,  # DescribeCluster and all after it
 )

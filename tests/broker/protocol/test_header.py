@@ -67,7 +67,7 @@ def test_version_unknown_to_us_is_parsed_so_that_api_versions_can_answer() -> No
         ("0000 0003 0000", "6 bytes"),
         ("0000 0003 0000000a", "8 bytes"),
         ("0007 0001 0000000a", "8 bytes"),
-        ("005d 0000 0000000a 0000", "api key 93"),
+        ("005f 0000 0000000a 0000", "api key 95"),
         ("7fff 0000 0000000a 0000", "api key 32767"),
         ("ffff 0000 0000000a 0000", "api key -1"),
         ("0000 ffff 0000000a 0000", "version -1"),
