@@ -131,7 +131,7 @@ BUDGETS = {
     "map.md": 3000,
     "results.md": 1800,
     "experiments.md": 1800,
-    "method.md": 2400,
+    "method.md": 2600,
     "promises.md": 1800,
     "security.md": 2200,
     "testing.md": 700,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from spark_analysis.judging.capacities import capacity_cells
 from spark_analysis.judging.cell_sessions import CellSessions
 from spark_analysis.judging.cells import CellKey, judge_cells
 from spark_analysis.judging.comparison import (
@@ -22,7 +23,7 @@ from spark_analysis.judging.comparison import (
 from spark_analysis.judging.design_effects import designs_of, effects_of
 from spark_analysis.judging.levels import level_ratios
 from spark_analysis.judging.measurement import Measurement, SlowPhases, measure
-from spark_analysis.judging.metrics import Metric, cpu_metric, metrics_of
+from spark_analysis.judging.metrics import Metric, measures_of, metrics_of
 from spark_analysis.judging.pairs import Pair, pair_cells
 from spark_analysis.judging.rules import rules_of
 from spark_analysis.judging.study import Study, factors_of
@@ -42,10 +43,12 @@ def compare(spark: SparkSession, manifest: Manifest) -> Study:
     hold.
     """
     metrics = metrics_of(manifest.options)
+    measured = measure(spark, manifest, metrics)
     comparisons = [
         _comparison(manifest.at(manifest.points[index]), metrics, found)
-        for index, found in measure(spark, manifest, metrics).items()
+        for index, found in measured.items()
     ]
+    capacities = list(capacity_cells(manifest, measured))
     headline = comparisons[0].primary_metric
     return Study(
         manifest=manifest,
@@ -53,6 +56,9 @@ def compare(spark: SparkSession, manifest: Manifest) -> Study:
         pairs=pair_cells(comparisons, _pairs(manifest), metrics),
         levels=level_ratios(comparisons, factors_of(manifest), headline),
         headline=headline,
+        capacities=judge_cells(
+            capacities, measures_of(manifest.options), rules_of(manifest)
+        ),
     )
 
 
@@ -71,8 +77,8 @@ def _comparison(
         rules=rules,
         sessions=by_key,
         cells=cells,
-        costs=judge_cells(
-            _ordered(found.cpu, ordered), [cpu_metric(manifest.options)], rules
+        measures=judge_cells(
+            _ordered(found.measures, ordered), measures_of(manifest.options), rules
         ),
         effects=tuple(effects_of(designs_of(manifest), by_key, cells, rules)),
         curves=tuple(_curve(key, found.curves[key]) for key in ordered),

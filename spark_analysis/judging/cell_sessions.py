@@ -26,10 +26,10 @@ class CellSessions:
     the metric's unit. An unanswered request has an infinite latency, so a quantile may
     be infinite.
 
-    ``values``: the metric within each session. ``pooled``: over all sessions.
-    ``without``: over all sessions but this one; NaN where there is no other.
-    ``counts``: requests in each session. ``exceedances``: requests at or beyond the
-    pooled quantile; empty for metrics that are no quantile.
+    ``values``: the metric within each session. ``counts``: requests in each session.
+    Of quantiles alone: ``pooled``, over all sessions; ``without``, over all sessions
+    but this one, NaN where there is no other; ``exceedances``, the requests at or
+    beyond the pooled quantile.
     """
 
     point: str
@@ -38,9 +38,9 @@ class CellSessions:
     metric: str
     sessions: tuple[int, ...]
     values: tuple[float, ...]
-    pooled: float
-    without: tuple[float, ...]
     counts: tuple[int, ...]
+    pooled: float = float("nan")
+    without: tuple[float, ...] = ()
     exceedances: tuple[int, ...] = ()
 
 

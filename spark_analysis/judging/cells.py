@@ -37,7 +37,11 @@ from spark_analysis.judging.contrast import (
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.rules import Rules
 from spark_analysis.recordings.contract import Options
-from spark_analysis.statistics.intervals import Estimate, mean_interval
+from spark_analysis.statistics.intervals import (
+    Estimate,
+    mean_interval,
+    median_interval,
+)
 from spark_analysis.statistics.multiplicity import holm
 from spark_analysis.statistics.paired import smallest_p
 from spark_analysis.statistics.ratios import ratio_of
@@ -106,8 +110,11 @@ def judge_cells(
     by_key = {CellKey(it.class_name, it.arm, it.metric): it for it in found}
     refusals, contrasts = {}, {}
     for key, cell in by_key.items():
-        base = by_key[key._replace(arm=rules.baseline)]
+        base = by_key.get(key._replace(arm=rules.baseline))
         metric = by_name[key.metric]
+        if base is None:
+            refusals[key] = f"there is no {metric.label} under {rules.baseline}"
+            continue
         refusals[key] = why_refused(metric, rules.options, cell, base)
         if key.arm != rules.baseline and not refusals[key]:
             contrasts[key] = contrast_of(cell, base, metric, rules)
@@ -134,7 +141,7 @@ def why_refused(metric: Metric, options: Options, *cells: CellSessions) -> str:
     An arm that answers is comparable with one that does not, however few the requests.
     """
     if metric.quantile is None:
-        return ""
+        return _why_no_ratio(metric, *cells)
     answered = [math.isfinite(cell.pooled) for cell in cells]
     if not any(answered):
         share = f"{float(1 - metric.quantile):.2g}"
@@ -151,6 +158,18 @@ def why_refused(metric: Metric, options: Options, *cells: CellSessions) -> str:
             f"{options.exceedances_shown:g} are needed"
         )
     return ""
+
+
+def _why_no_ratio(metric: Metric, *cells: CellSessions) -> str:
+    """Return why some session has no ratio: both values are infinite."""
+    values = [dict(zip(it.sessions, it.values, strict=True)) for it in cells]
+    common = set.intersection(*map(set, values))
+    if not common:
+        return f"no session has a {metric.label} under both arms"
+    never = sum(all(math.isinf(of[it]) for of in values) for it in common)
+    if not never:
+        return ""
+    return f"{metric.label} is infinite in {never} of {len(common)} sessions"
 
 
 def adjust_families(
@@ -257,11 +276,14 @@ def value_of(cell: CellSessions, metric: Metric, confidence: float) -> Estimate:
     """Return the metric over all sessions with its interval.
 
     A quantile is pooled, its interval the jackknife's on a logarithmic scale; another
-    metric is the mean over sessions with its t interval.
+    metric is the mean over sessions with its t interval, or the median where some
+    session has an infinite value.
     """
     if metric.quantile is None:
-        mean = mean_interval(np.array(cell.values), confidence)
-        return Estimate(mean.value, max(0.0, mean.low), mean.high)
+        values = np.array(cell.values)
+        interval = mean_interval if np.all(np.isfinite(values)) else median_interval
+        value, low, high = interval(values, confidence)
+        return Estimate(value, max(0.0, low), min(high, metric.most))
     logs = pooled_logs(cell)
     if not np.all(np.isfinite(logs)):
         return Estimate(cell.pooled, 0.0, math.inf)

@@ -78,9 +78,9 @@ class Comparison:
     """The report's values of one experiment at one point.
 
     ``cells`` are judged from ``sessions``, which has every metric by session, and
-    ``costs`` are the cells of CPU per request, where brokers recorded it.
-    ``paired_costs`` compare the cost of identical requests. ``effects`` are those of
-    the two-level designs that the arms make.
+    ``measures`` are the cells of further metrics, where they exist. ``paired_costs``
+    compare the cost of identical requests. ``effects`` are those of the two-level
+    designs that the arms make.
     """
 
     manifest: Manifest
@@ -88,7 +88,7 @@ class Comparison:
     rules: Rules
     sessions: Mapping[CellKey, CellSessions]
     cells: tuple[Cell, ...]
-    costs: tuple[Cell, ...] = ()
+    measures: tuple[Cell, ...] = ()
     effects: tuple[DesignEffects, ...] = ()
     curves: tuple[Curve, ...] = ()
     phases: tuple[PhaseMeans, ...] = ()

@@ -8,18 +8,21 @@ points of a sweep, and returns a small table.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from spark_analysis.judging.cell_sessions import CellSessions
 from spark_analysis.judging.comparison import NS_PER_MS, NS_PER_S, QueueMoment
-from spark_analysis.judging.metrics import CPU_US, GOODPUT, Metric, headline_of
+from spark_analysis.judging.measures import (
+    cells_of_passes,
+    cells_of_tallies,
+    measure_cell,
+)
+from spark_analysis.judging.metrics import GOODPUT, Metric, headline_of
 from spark_analysis.recordings.contract import Manifest, Point, RecordingError
 from spark_analysis.recordings.exact_ranks import Quantile, exact_quantiles
 from spark_analysis.recordings.latency_histogram import (
@@ -57,14 +60,13 @@ class SlowPhases:
 class Measurement:
     """All numbers of one point, before any comparison.
 
-    ``cells`` are by metric, class and arm. ``cpu`` is the mean CPU per request in
-    microseconds, where brokers recorded it. ``curves`` and ``slow`` are by class and
-    arm.
+    ``cells`` and ``measures`` are by metric, class and arm; the former are quantiles
+    and goodput. ``curves`` and ``slow`` are by class and arm.
     """
 
     tallies: list[Tally] = field(default_factory=list)
     cells: list[CellSessions] = field(default_factory=list)
-    cpu: list[CellSessions] = field(default_factory=list)
+    measures: list[CellSessions] = field(default_factory=list)
     curves: dict[tuple[str, str], Ccdf] = field(default_factory=dict)
     slow: dict[tuple[str, str], SlowPhases] = field(default_factory=dict)
     queue: tuple[QueueMoment, ...] = ()
@@ -112,12 +114,13 @@ def measure(
         latency = [metric for metric in metrics if metric.quantile is not None]
         for metric, quantile in zip(latency, quantiles[key], strict=True):
             there.cells.append(_quantile_cell(point, key, metric, of, quantile))
-        there.cells.append(_goodput_cell(point, key, runs, played))
-        if any(run.costed for run in runs):
-            there.cpu.append(_cpu_cell(point, key, runs))
+        there.cells.extend(_goodput_cell(point, key, runs, played))
+        there.measures.extend(cells_of_tallies(point.name, key, runs))
         there.curves[key[1:]] = ccdf(of, manifest.options.confidence)
         if key in slow:
             there.slow[key[1:]] = slow[key]
+    for index, cell in cells_of_passes(spark, requests, manifest, tallies):
+        measured[index].measures.append(cell)
     return measured
 
 
@@ -143,54 +146,21 @@ def _goodput_cell(
     key: GroupKey,
     runs: Sequence[Tally],
     played: Mapping[tuple[str, str, int], int],
-) -> CellSessions:
-    """Return good answers a second, over all runs: also those without a request."""
+) -> Iterator[CellSessions]:
+    """Yield good answers a second, over all runs: also those without a request."""
     start, end = point.window_ns
-    seconds = (end - start) / NS_PER_S
-    parts = [(run.session, run.good, 0.0) for run in runs]
-    for (name, arm, session), count in played.items():
-        if (name, arm) == (point.name, key.arm):
-            parts.append((session, 0, count * seconds))
-    return _mean_cell(point, key, GOODPUT, parts, runs)
-
-
-def _cpu_cell(point: Point, key: GroupKey, runs: Sequence[Tally]) -> CellSessions:
-    parts = [(run.session, run.cpu_ns / 1e3, run.costed) for run in runs]
-    return _mean_cell(point, key, CPU_US, parts, runs)
-
-
-def _mean_cell(
-    point: Point,
-    key: GroupKey,
-    metric: str,
-    parts: Iterable[tuple[int, float, float]],
-    runs: Sequence[Tally],
-) -> CellSessions:
-    """Return a metric that is a sum over a sum, of ``parts`` by session."""
-    parts = sorted(parts)
-    sums = {session: np.zeros(2) for session, _, _ in parts}
-    counts = dict.fromkeys(sums, 0)
-    for session, above, below in parts:
-        sums[session] += (above, below)
+    good: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for run in runs:
-        counts[run.session] += sum(run.counts.values())
-    table = np.array(list(sums.values()))
-    whole = table.sum(axis=0)
-    return CellSessions(
-        point=point.name,
-        class_name=key.class_name,
-        arm=key.arm,
-        metric=metric,
-        sessions=tuple(sums),
-        values=tuple(_quotient(*row) for row in table.tolist()),
-        pooled=_quotient(*whole.tolist()),
-        without=tuple(_quotient(*row) for row in (whole - table).tolist()),
-        counts=tuple(counts.values()),
-    )
-
-
-def _quotient(above: float, below: float) -> float:
-    return above / below if below else math.nan
+        good[run.session] += run.good
+        counts[run.session] += run.sent
+    seconds = {
+        session: number * (end - start) / NS_PER_S
+        for (name, arm, session), number in played.items()
+        if (name, arm) == (point.name, key.arm)
+    }
+    values = {session: good[session] / time_s for session, time_s in seconds.items()}
+    yield from measure_cell(point.name, key, GOODPUT, values, counts)
 
 
 def _slow_phases(

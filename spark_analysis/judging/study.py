@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_analysis.judging.cells import Cell
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.levels import LevelRatio
 from spark_analysis.judging.metrics import Metric
@@ -19,7 +20,8 @@ from spark_analysis.recordings.contract import Manifest, Point
 class Study:
     """Every comparison of one experiment, in the order of the design.
 
-    ``headline`` is the primary metric; ``levels`` are in it.
+    ``headline`` is the primary metric; ``levels`` are in it. ``capacities`` are over
+    all points.
     """
 
     manifest: Manifest
@@ -27,6 +29,7 @@ class Study:
     pairs: tuple[PairCell, ...]
     levels: tuple[LevelRatio, ...]
     headline: Metric
+    capacities: tuple[Cell, ...] = ()
 
     @property
     def swept(self) -> bool:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 SCHEMA: Final = 1
-# The value of recordings without the key.
+# The values of recordings without the keys.
 MARGIN_WORLDS: Final = 0.25
+SLO_SHARE: Final = 0.99
 
 
 class RecordingError(Exception):
@@ -84,6 +85,9 @@ class Options:
 
     ``pairs`` are arms to be compared with each other, besides all with the baseline;
     ``margin_worlds`` is the largest distance between ratios of two worlds that agree.
+    ``slo_share`` is the share of good answers with which an objective is met. Fairness
+    and recovery are measured if the config states their windows and intervals, in
+    nominal time.
     """
 
     quantiles: tuple[Fraction, ...]
@@ -93,6 +97,9 @@ class Options:
     exceedances_shown: float
     pairs: tuple[tuple[str, str], ...] = ()
     margin_worlds: float = MARGIN_WORLDS
+    slo_share: float = SLO_SHARE
+    fairness_window_ms: float | None = None
+    recovery_s: tuple[tuple[float, float], ...] = ()
 
     @property
     def confidence(self) -> float:

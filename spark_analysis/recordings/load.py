@@ -50,7 +50,8 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
     ``latency_ns`` is a double: infinite where there was no good answer in time.
     Nanoseconds below 2^53 (104 days) are exact in it. ``inside`` says whether the
     request was meant to be sent in the window, which cuts the warm-up off. ``print`` is
-    a hash of what identifies the request, null where some of that is missing.
+    a hash of what identifies the request, null where some of that is missing. The
+    windows of fairness are ``fairness_ns`` wide, 1 where none are asked for.
     """
     frame = _read(spark, REQUESTS, compared_files(manifest, "requests"))
     latency = f"{STAMPS[-1]} - {STAMPS[0]}"
@@ -66,7 +67,12 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
         "arm",
         "request_id",
         "class",
+        "flow",
         "intended_ns",
+        "local_done_ns",
+        "window_start",
+        "window_end",
+        "fairness_ns",
         "intended_ns >= window_start AND intended_ns < window_end AS inside",
         "outcome",
         "service_ns",
@@ -117,10 +123,12 @@ def bin_ns(window_ns: tuple[int, int]) -> int:
 def _runs(spark: SparkSession, manifest: Manifest) -> DataFrame:
     """Return a row's data about its run: a small table, sent to every worker."""
     indices = {point.name: index for index, point in enumerate(manifest.points)}
+    fairness_ms = manifest.options.fairness_window_ms or 0.0
     rows = []
     for run in manifest.runs_compared:
         index = indices[run.point]
         window = manifest.points[index].window_ns
+        stretch = manifest.points[index].stretch or 1.0
         rows.append(
             {
                 "run_id": run.run_id,
@@ -129,6 +137,7 @@ def _runs(spark: SparkSession, manifest: Manifest) -> DataFrame:
                 "window_start": window[0],
                 "window_end": window[1],
                 "bin_ns": bin_ns(window),
+                "fairness_ns": max(1, round(fairness_ms * 1e6 * stretch)),
             }
         )
     return spark.createDataFrame(pa.Table.from_pylist(rows)).hint("broadcast")

@@ -23,6 +23,7 @@ from spark_analysis.recordings.columns import OUTCOMES
 from spark_analysis.recordings.contract import (
     MARGIN_WORLDS,
     SCHEMA,
+    SLO_SHARE,
     Arm,
     Episodes,
     Look,
@@ -273,6 +274,9 @@ def _options(raw: Raw) -> Options:
         exceedances_shown=raw["exceedances_shown"],
         pairs=tuple((first, second) for first, second in raw.get("compare", ())),
         margin_worlds=raw.get("margin_worlds", MARGIN_WORLDS),
+        slo_share=raw.get("slo_share", SLO_SHARE),
+        fairness_window_ms=raw.get("fairness_window_ms"),
+        recovery_s=tuple((start, end) for start, end in raw.get("recovery_s", ())),
     )
 
 

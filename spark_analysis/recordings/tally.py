@@ -33,6 +33,12 @@ _RUN: Final = ("run_id", "point_index", "block", "session", "arm")
 # A request whose cost is known: it was answered, and its broker recorded it.
 COSTED: Final = "outcome = 'ok' AND coalesce(service_ns, 0) > 0"
 _COUNTED: Final = ("sent", "known", "timeless", "unsound")
+_SUMMED: Final = ("good", "cpu_ns", "costed", "slowdown")
+# Until a handler took a request, and while it was set aside. The clocks of two
+# processes may differ by a little.
+_WAITED: Final = "greatest(unread_ns, 0) + blocked_ns + queue_ns + suspended_ns"
+# In thousandths, within the range of integers whatever the stamps are.
+_SLOWDOWN: Final = "bigint(least(latency_ns * 1e3D / service_ns, 1e15D))"
 # Any answer is good where a class has no objective.
 _FOREVER_NS: Final = "1e300D"
 
@@ -43,6 +49,9 @@ class Tally:
 
     ``point_index`` is the number of the run's point in the manifest. ``cpu_ns`` is the
     service time of the ``costed`` requests: answered, and with a recorded cost.
+    ``slowdown`` adds up their latencies over service times, in thousandths.
+    ``waited_ns`` is the longest wait of an answered request: until a handler took it,
+    and set aside; None where no broker recorded one.
     """
 
     point_index: int
@@ -55,6 +64,13 @@ class Tally:
     phase_sums_ns: Mapping[str, int]
     cpu_ns: int
     costed: int
+    slowdown: int
+    waited_ns: int | None
+
+    @property
+    def sent(self) -> int:
+        """Requests, whatever became of them."""
+        return sum(self.counts.values())
 
 
 def first_pass(requests: DataFrame, manifest: Manifest) -> DataFrame:
@@ -73,6 +89,8 @@ def first_pass(requests: DataFrame, manifest: Manifest) -> DataFrame:
         "good": f"count_if(latency_ns <= {_slo(manifest)})",
         "cpu_ns": f"sum(IF({COSTED}, service_ns, 0))",
         "costed": f"count_if({COSTED})",
+        "slowdown": f"sum(IF({COSTED}, {_SLOWDOWN}, 0L))",
+        "waited_ns": f"max(IF(outcome = 'ok', {_WAITED}, NULL))",
         **{phase.name: f"sum(coalesce({phase.name}, 0))" for phase in PHASES},
     }
     return histogram(requests, (*_RUN, "class", "inside", "outcome"), sums)
@@ -109,6 +127,8 @@ def tally(counted: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
             phase_sums_ns={phase.name: it[phase.name] for phase in PHASES},
             cpu_ns=it["cpu_ns"],
             costed=it["costed"],
+            slowdown=it["slowdown"],
+            waited_ns=it["waited_ns"],
         )
         for it in inside
     )
@@ -196,9 +216,8 @@ def _values() -> dict[str, str]:
     return {
         **{name: f"sum(IF(outcome = '{name}' AND inside, n, 0))" for name in OUTCOMES},
         "in_window": "sum(IF(inside, n, 0))",
-        **{
-            name: f"sum(IF(inside, {name}, 0))" for name in ("good", "cpu_ns", "costed")
-        },
+        **{name: f"sum(IF(inside, {name}, 0))" for name in _SUMMED},
+        "waited_ns": "max(IF(inside, waited_ns, NULL))",
         **{p.name: f"sum(IF(outcome = 'ok' AND inside, {p.name}, 0))" for p in PHASES},
     }
 

@@ -22,7 +22,7 @@ _STYLE: Final = Path(__file__).parent / "templates" / "report.css"
 _ROWS_MAX: Final = 400
 # Sections below the first screen: id, title, tables.
 _SECTIONS: Final = (
-    ("metrics", "All metrics", ("comparison",)),
+    ("metrics", "All metrics", ("comparison", "measures", "definitions")),
     ("worlds", "Agreement of worlds", ("agreement", "theory")),
     ("incident", "Every measure of the election", ("incident",)),
     ("distributions", "Latency distributions", ()),
@@ -31,7 +31,7 @@ _SECTIONS: Final = (
     ("effects", "Effects of the factors", ("effects",)),
     ("pairs", "Arms against each other", ("pairs", "levels")),
     ("noise", "Noise floor (A/A)", ("noise",)),
-    ("cpu", "CPU per request", ("cpu", "paired-cpu")),
+    ("cpu", "CPU of identical requests", ("paired-cpu",)),
     ("runs", "Runs and discarded rounds", ("runs",)),
 )
 

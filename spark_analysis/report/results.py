@@ -12,6 +12,7 @@ from spark_analysis.incidents.incident_worlds import hold_incidents_together
 from spark_analysis.judging.broken_laws import broken_laws
 from spark_analysis.judging.cells import Cell
 from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.metrics import Measure, definitions
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.world_agreement import WorldCell, Worlds, place
 from spark_analysis.recordings.contract import Manifest, Run
@@ -42,6 +43,7 @@ def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
         "again": manifest.again,
         "alpha": manifest.options.alpha,
         "margin_worlds": manifest.options.margin_worlds,
+        "slo_share": manifest.options.slo_share,
         "primary": _primary(first),
         "metrics": [
             {
@@ -53,6 +55,7 @@ def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
             }
             for metric in first.metrics
         ],
+        "definitions": [definition(measure) for measure in definitions()],
         "classes": _classes(manifest),
         "arms": _arms(manifest),
         "worlds": [_world(study) for study in studies],
@@ -63,7 +66,7 @@ def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
             if point.name
         ],
         "rows": [row for study in studies for row in _rows(study)],
-        "costs": [row for study in studies for row in _costs(study)],
+        "measures": [row for study in studies for row in _measures(study)],
         "agreement": [_agreement(cell) for cell in worlds.cells],
         "theory": [
             {
@@ -122,8 +125,7 @@ def _ratio(found: Estimate | None) -> schema.Ratio:
     return {"ratio": ratio, "ratio_low": low, "ratio_high": high}
 
 
-def _place(comparison: Comparison, class_name: str, arm: str) -> schema.Place:
-    manifest = comparison.manifest
+def _place(manifest: Manifest, class_name: str, arm: str) -> schema.Place:
     return {
         "world": manifest.world,
         "point": manifest.point.name,
@@ -136,6 +138,19 @@ def _primary(study: Study) -> schema.Primary:
     """Return the configured class and metric."""
     class_name = study.manifest.sessions.primary
     return {"class_name": class_name, "metric": study.headline.name}
+
+
+def definition(measure: Measure) -> schema.Definition:
+    """Return the definition of a metric as ``results.json`` has it."""
+    return {
+        "name": measure.name,
+        "label": measure.label,
+        "unit": measure.unit,
+        "better": "lower" if measure.lower_is_better else "higher",
+        "formula": measure.formula,
+        "source": measure.source,
+        "condition": measure.condition,
+    }
 
 
 def _classes(manifest: Manifest) -> list[schema.ClassEntry]:
@@ -274,23 +289,25 @@ _COUNTED: Final = ("sent", "ok", "error", "timeout", "unfinished")
 def _rows(study: Study) -> Iterator[schema.Row]:
     for comparison in study.comparisons:
         for cell in comparison.cells:
-            yield _row(comparison, cell)
+            yield _row(comparison.manifest, cell)
 
 
-def _costs(study: Study) -> Iterator[schema.Row]:
+def _measures(study: Study) -> Iterator[schema.Row]:
     for comparison in study.comparisons:
-        for cell in comparison.costs:
-            yield _row(comparison, cell)
+        for cell in comparison.measures:
+            yield _row(comparison.manifest, cell)
+    for cell in study.capacities:
+        yield {**_row(study.comparisons[0].manifest, cell), "point": ""}
 
 
-def _row(comparison: Comparison, cell: Cell) -> schema.Row:
+def _row(manifest: Manifest, cell: Cell) -> schema.Row:
     ratio = cell.ratio
     p = cell.contrast.p if cell.contrast else None
     if cell.word == "baseline":
         ratio, p = Estimate(1.0, 1.0, 1.0), 1.0
     _, noise_low, noise_high = _numbers(cell.noise)
     return {
-        **_place(comparison, cell.class_name, cell.arm),
+        **_place(manifest, cell.class_name, cell.arm),
         "metric": cell.metric.name,
         **_value(cell.value),
         **_ratio(ratio),
@@ -302,7 +319,7 @@ def _row(comparison: Comparison, cell: Cell) -> schema.Row:
         "noise_low": noise_low,
         "noise_high": noise_high,
         "n": cell.requests,
-        "blocks": len(comparison.manifest.blocks),
+        "blocks": len(manifest.blocks),
         "sessions": cell.sessions,
         "effective": None if cell.effective is None else finite(cell.effective),
     }
@@ -332,7 +349,7 @@ def _effects(study: Study) -> Iterator[schema.Effect]:
             for effect in of.effects:
                 part, low, high = _numbers(effect.part)
                 yield {
-                    **_place(comparison, of.class_name, of.design.full),
+                    **_place(comparison.manifest, of.class_name, of.design.full),
                     "metric": of.metric.name,
                     "kind": effect.kind,
                     "factors": list(effect.factors),
@@ -399,7 +416,7 @@ def _curves(study: Study) -> Iterator[schema.Curve]:
     for comparison in _drawn(study):
         for curve in comparison.curves:
             yield {
-                **_place(comparison, curve.class_name, curve.arm),
+                **_place(comparison.manifest, curve.class_name, curve.arm),
                 "latency_ms": curve.latency_ms.tolist(),
                 "share": curve.share.tolist(),
                 "low": curve.low.tolist(),
@@ -411,7 +428,7 @@ def _phases(study: Study) -> Iterator[schema.Phases]:
     for comparison in _drawn(study):
         for means in comparison.phases:
             yield {
-                **_place(comparison, means.class_name, means.arm),
+                **_place(comparison.manifest, means.class_name, means.arm),
                 "slowest": means.slowest,
                 "n": means.requests,
                 "means_ms": dict(means.means_ms),

@@ -6,10 +6,17 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from spark_analysis.report.content.schema import Point, Results, Row, World
+from spark_analysis.report.content.schema import Metric, Point, Results, Row, World
 
 BASELINE, AGAIN = "fifo", "fifo-again"
 P99 = "p99_ms"
+METRIC: Metric = {
+    "name": P99,
+    "label": "p99",
+    "unit": "ms",
+    "quantile": 0.99,
+    "margin": 0.05,
+}
 
 
 class Cell(NamedTuple):
@@ -73,16 +80,10 @@ def made(
         "again": AGAIN,
         "alpha": 0.05,
         "margin_worlds": 0.25,
+        "slo_share": 0.99,
         "primary": {"class_name": classes[0], "metric": P99},
-        "metrics": [
-            {
-                "name": P99,
-                "label": "p99",
-                "unit": "ms",
-                "quantile": 0.99,
-                "margin": 0.05,
-            }
-        ],
+        "metrics": [METRIC],
+        "definitions": [],
         "classes": [
             {"name": name, "apis": ["produce"], "offered_per_s": 100.0}
             for name in classes
@@ -101,7 +102,7 @@ def made(
         "silent": {},
         "points": at,
         "rows": rows,
-        "costs": [],
+        "measures": [],
         "agreement": [],
         "theory": [],
         "effects": [],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_analysis.recordings.exact_ranks import second_pass
+from spark_analysis.recordings.fairness import fairness
 from spark_analysis.recordings.latency_histogram import by_session, histograms, places
 from spark_analysis.recordings.load import read_requests
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.recordings.paired_cost import medians_of_pairs
+from spark_analysis.recordings.recovery import recoveries
 from spark_analysis.recordings.tally import first_pass
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ def test_every_pass_is_one_scan_without_python(
     spark: SparkSession, recorded: Path
 ) -> None:
     manifest = load_manifest(recorded)
+    options = replace(manifest.options, recovery_s=((0.1, 0.5),))
+    manifest = replace(manifest, options=options)
     requests = read_requests(spark, manifest)
     window = requests.where("inside")
     counted = first_pass(requests, manifest)
@@ -60,6 +65,8 @@ def test_every_pass_is_one_scan_without_python(
     ]
     hold(second_pass(spark, window, found, wanted, {"n": "1"}))
     hold(medians_of_pairs(window, "fifo", ["planes", "wfq"]))
+    hold(fairness(requests))
+    hold(recoveries(spark, requests, manifest))
 
 
 def test_counts_are_combined_before_the_shuffle(

@@ -19,6 +19,18 @@ class Metric(TypedDict):
     margin: float
 
 
+class Definition(TypedDict):
+    """Definition of a metric; ``better`` is lower or higher."""
+
+    name: str
+    label: str
+    unit: str
+    better: str
+    formula: str
+    source: str
+    condition: str
+
+
 class Primary(TypedDict):
     """The class and metric named in the config, by which the experiment is decided."""
 
@@ -287,15 +299,17 @@ class Results(TypedDict):
     again: str | None
     alpha: float
     margin_worlds: float
+    slo_share: float
     primary: Primary
     metrics: list[Metric]
+    definitions: list[Definition]
     classes: list[ClassEntry]
     arms: list[ArmEntry]
     worlds: list[World]
     silent: dict[str, str]
     points: list[Point]
     rows: list[Row]
-    costs: list[Row]
+    measures: list[Row]
     agreement: list[Agreement]
     theory: list[TheoryEntry]
     effects: list[Effect]

@@ -150,7 +150,8 @@ def all_tables(found: Results, runs: Iterable[Values]) -> tuple[Table, ...]:
         effects_table(found),
         pairs_table(found),
         levels_table(found),
-        cpu_table(found),
+        measures_table(found),
+        definitions_table(found),
         paired_cpu_table(found),
         phases_table(found),
         incident_table(found),
@@ -383,25 +384,55 @@ def paired_cpu_table(found: Results) -> Table:
     )
 
 
-def cpu_table(found: Results) -> Table:
-    """Return the mean CPU per request of every class and arm."""
+def measures_table(found: Results) -> Table:
+    """Return the metrics of every class and arm besides quantiles and goodput."""
+    defined = {it["name"]: it for it in found["definitions"]}
     level = confidence(found)
     return Table(
-        name="cpu",
+        name="measures",
         caption=(
-            "Broker CPU per answered request: mean over sessions, compared with "
-            f"{found['baseline']}."
+            f"Further metrics: mean over sessions, compared with {found['baseline']}."
         ),
         columns=(
             *heads(found, *_PLACE),
-            number("CPU [µs]", "value"),
-            ends(f"{level} CI of CPU", "low", "high"),
+            text("metric", "label"),
+            text("unit"),
+            number("value"),
+            ends(f"{level} CI of value", "low", "high"),
             *ratio_columns(found),
             p(),
             verdict(),
             count("requests", "n"),
         ),
-        rows=tuple(found["costs"]),
+        rows=tuple(
+            {
+                **row,
+                "label": defined[row["metric"]]["label"],
+                "unit": defined[row["metric"]]["unit"],
+            }
+            for row in found["measures"]
+        ),
+    )
+
+
+def definitions_table(found: Results) -> Table:
+    """Return the definition of every metric."""
+    return Table(
+        name="definitions",
+        caption=(
+            "Metrics by class and arm. A request without a good answer has an infinite "
+            "latency, slowdown and wait. Attainment and goodput count answers within "
+            "slo_ms, and all where a class has none."
+        ),
+        columns=(
+            text("metric", "name"),
+            text("unit"),
+            text("better"),
+            text("formula"),
+            text("source"),
+            text("where", "condition"),
+        ),
+        rows=tuple(found["definitions"]),
     )
 
 
@@ -539,6 +570,11 @@ _LATEX: Final = {
     "−": r"$-$",
     "×": r"$\times$",
     "–": "--",
+    "…": r"\ldots{}",
+    "⌈": r"$\lceil$",
+    "⌉": r"$\rceil$",
+    "Σ": r"$\Sigma$",
+    "²": "$^2$",
     THIN_SPACE: r"\,",
 }
 

@@ -10,9 +10,11 @@ from matplotlib.figure import Figure
 
 from spark_analysis.report.content.schema import Results
 from spark_analysis.report.content.summary import Summary
+from spark_analysis.report.content.tables import metric_label
 from spark_analysis.report.figures.factor_effects import effects
 from spark_analysis.report.figures.incident_timeline import timelines
 from spark_analysis.report.figures.latency import exceedance_curves
+from spark_analysis.report.figures.load_curves import load_curves, load_factor
 from spark_analysis.report.figures.overview import overview
 from spark_analysis.report.figures.phase_bars import stacked
 from spark_analysis.report.figures.queue_length import queue_length
@@ -54,6 +56,10 @@ def _first(found: Results) -> Iterator[Plot]:
             section=FIRST,
             draw=partial(timelines, found),
         )
+    factor = load_factor(found)
+    if factor is not None:
+        yield from _curves(found, factor)
+        return
     if not summary.rivals:
         return
     if not summary.swept:
@@ -90,6 +96,22 @@ def _first(found: Results) -> Iterator[Plot]:
         section=FIRST,
         draw=partial(by_level, found),
     )
+
+
+def _curves(found: Results, factor: str) -> Iterator[Plot]:
+    """Yield latency and attainment over the load, world by world."""
+    label = metric_label(found, found["primary"]["metric"])
+    for world in (it["world"] for it in found["worlds"]):
+        yield Plot(
+            name=f"curves-{world}",
+            title=f"Latency and SLO attainment by {factor} ({world})",
+            caption=(
+                f"{label}, and share of good answers, with their intervals. Grey rule: "
+                f"slo_share = {found['slo_share']:g}."
+            ),
+            section=FIRST,
+            draw=partial(load_curves, found, world, factor),
+        )
 
 
 def _places(found: Results) -> list[tuple[str, str]]:

@@ -1,0 +1,109 @@
+"""Latency and attainment over the load: one row of panels per class, a line per arm.
+
+Drawn for a sweep of one factor whose levels are numbers. Bands are the intervals of the
+values; the line breaks where a value was refused or is infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from spark_analysis.report.content.schema import Results, Row
+from spark_analysis.report.content.tables import metric_label
+from spark_analysis.report.figures.style import (
+    MUTED,
+    colour,
+    dash,
+    legend,
+    marker,
+    new_figure,
+    plain_log_axis,
+)
+
+_ATTAINMENT = "attainment"
+
+
+def load_factor(found: Results) -> str | None:
+    """Return the only factor that varies, if its levels are numbers."""
+    factors: dict[str, set[str]] = {}
+    for point in found["points"]:
+        for factor, level in point["levels"].items():
+            factors.setdefault(factor, set()).add(level)
+    varied = [name for name, levels in factors.items() if len(levels) > 1]
+    if len(varied) != 1 or not all(map(_is_number, factors[varied[0]])):
+        return None
+    return varied[0]
+
+
+def load_curves(found: Results, world: str, factor: str) -> Figure:
+    """Draw the primary latency metric, and the share of good answers, over a factor."""
+    metric = found["primary"]["metric"]
+    classes = [it["name"] for it in found["classes"]]
+    classes = [it for it in classes if any(r["class"] == it for r in found["rows"])]
+    figure = new_figure(0.7 + 2.3 * len(classes))
+    axes = figure.subplots(len(classes), 2, sharex=True, squeeze=False)
+    for (left, right), name in zip(axes, classes, strict=True):
+        _panel(left, found, _of(found["rows"], world, name, metric), factor)
+        _panel(right, found, _of(found["measures"], world, name, _ATTAINMENT), factor)
+        left.set_yscale("log")
+        left.set_ylabel(f"{name}: {metric_label(found, metric)} [ms]")
+        right.set_ylabel("share of good answers")
+        right.axhline(found["slo_share"], color=MUTED, linewidth=0.8)
+        right.set_ylim(-0.02, 1.02)
+        plain_log_axis(left, "y")
+    for axis in axes[-1]:
+        axis.set_xlabel(factor)
+    legend(figure, axes[0, 0], [arm["name"] for arm in found["arms"]])
+    return figure
+
+
+def _panel(axis: Axes, found: Results, rows: Sequence[Row], factor: str) -> None:
+    """Draw a line and its band for each arm."""
+    levels = {it["point"]: float(it["levels"][factor]) for it in found["points"]}
+    for arm in found["arms"]:
+        name = arm["name"]
+        if name == found["again"]:
+            continue
+        mine = sorted(
+            (row for row in rows if row["arm"] == name),
+            key=lambda row: levels[row["point"]],
+        )
+        x = [levels[row["point"]] for row in mine]
+        axis.plot(
+            x,
+            _numbers(row["value"] for row in mine),
+            color=colour(found, name),
+            linestyle=dash(found, name),
+            linewidth=1.3,
+            marker=marker(found, name),
+            markersize=4,
+            label=name,
+        )
+        axis.fill_between(
+            x,
+            _numbers(row["low"] for row in mine),
+            _numbers(row["high"] for row in mine),
+            color=colour(found, name),
+            alpha=0.15,
+            linewidth=0,
+        )
+
+
+def _of(rows: Iterable[Row], world: str, class_name: str, metric: str) -> list[Row]:
+    wanted = world, class_name, metric
+    return [it for it in rows if (it["world"], it["class"], it["metric"]) == wanted]
+
+
+def _numbers(values: Iterable[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
