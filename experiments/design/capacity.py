@@ -81,9 +81,10 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
     """Return an experiment with rates as it is once its trace is stretched.
 
     The load is stretched (rates, bursts, lengths, the drain, slow clients, the times of
-    faults, the limit of lateness), promises are not (time-outs, SLOs). Of a broker's
-    keys the quantum is stretched, where the experiment states it: requests that come
-    during one wait for its end, and their number is to be the same everywhere.
+    faults and of recovery, the limit of lateness), promises are not (time-outs, SLOs).
+    Of a broker's keys the quantum is stretched, where the experiment states it:
+    requests that come during one wait for its end, and their number is to be the same
+    everywhere.
     """
     if factor == 1.0:
         return experiment
@@ -93,7 +94,7 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
         warmup_s=workload.warmup_s * factor,
         traffic=tuple(_slowed(entry, factor) for entry in workload.traffic),
     )
-    limits = experiment.limits
+    limits, analysis = experiment.limits, experiment.analysis
     patient = limits.changed(
         drain_s=limits.drain_s * factor,
         lateness_p99_ms=limits.lateness_p99_ms * factor,
@@ -101,6 +102,9 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
     return experiment.changed(
         workload=longer,
         limits=patient,
+        analysis=analysis.changed(
+            recovery_s=tuple((a * factor, b * factor) for a, b in analysis.recovery_s)
+        ),
         faults=stretched(experiment.faults, factor),
         broker=_longer_quantum(experiment.broker, factor),
         live=_longer_quantum(experiment.live, factor),

@@ -27,8 +27,8 @@ from experiments.design.config_errors import ExperimentError, first_error
 from experiments.design.faults import Fault, ScaleLoad, conflict, refusal
 from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sessions import Sessions
-from experiments.design.sweep import Sweep
-from experiments.design.values import Mean, Name, Seconds, Section
+from experiments.design.sweep import Bisection, Sweep
+from experiments.design.values import Mean, Name, Rate, Seconds, Section
 from experiments.design.workload import Workload
 from experiments.design.world_config import (
     WORLDS,
@@ -47,6 +47,7 @@ NO_KEYS: Mapping[str, str | int | float | bool] = MappingProxyType({})
 
 
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
+WindowMs: TypeAlias = Annotated[float, Field(ge=1e-3, le=1e9, allow_inf_nan=False)]
 
 
 class Header(Section):
@@ -112,6 +113,11 @@ class Analysis(Section):
     ``compare`` are pairs of arms to be compared with each other; with the baseline all
     arms are. Two worlds agree on a ratio if it is the same to within ``margin_worlds``.
     A quantile with fewer effective exceedances than ``exceedances_shown`` is refused.
+    The objective of a class is met if a share of ``slo_share`` of its requests gets a
+    good answer within ``slo_ms``. With ``fairness_window_ms`` fairness between the
+    flows of a class is measured, in windows of this width. ``recovery_s`` are intervals
+    that follow bursts, in each of which recovery is measured. Both are in nominal time,
+    as the load is.
     """
 
     quantiles: Annotated[tuple[Share, ...], Field(min_length=1)] = (
@@ -126,6 +132,9 @@ class Analysis(Section):
     margin_worlds: Mean = 0.25
     exceedances_shown: Annotated[int, Field(ge=1)] = 10
     compare: tuple[tuple[Name, Name], ...] = ()
+    slo_share: Share = 0.99
+    fairness_window_ms: WindowMs | None = None
+    recovery_s: tuple[tuple[Rate, Seconds], ...] = ()
 
 
 class Experiment(Section):
@@ -179,6 +188,8 @@ class Experiment(Section):
         self._check_sessions()
         self._check_cluster()
         self._check_trace()
+        _check_recovery(self.analysis, self.workload)
+        self._check_bisection()
         for arm in self.arms:
             if fault := misfit(arm.model.settings(self.model), arm.scheduler):
                 raise ValueError(f"arm {arm.name!r}: model: {fault}")
@@ -251,6 +262,27 @@ class Experiment(Section):
                     f"faults[{number}]: a trace cannot arrive faster; name traffic "
                     "with arrivals of its own"
                 )
+
+    def _check_bisection(self) -> None:
+        """Refuse a bisection in a measured world, or without an objective."""
+        sweep, world = self.sweep, self.experiment.world
+        if not isinstance(sweep, Bisection):
+            return
+        if not WORLDS[world].computed:
+            raise ValueError(
+                f"sweep.design: the {world} world measures the machine; a bisection is "
+                "for the model and virtual worlds"
+            )
+        objectives = {
+            entry.reported_class: entry.slo_ms
+            for entry in self.workload.traffic
+            if entry.slo_ms is not None
+        }
+        if sweep.request_class not in objectives:
+            raise ValueError(
+                f"sweep.class: {sweep.request_class!r} is no class with a slo_ms; "
+                f"there is {', '.join(objectives) or 'none'}"
+            )
 
     @property
     def blocks(self) -> int:
@@ -420,6 +452,23 @@ def _check_factors(arms: Iterable[Arm]) -> None:
                 f"arms {seen[made_of]!r} and {arm.name!r} have the same factors"
             )
         seen[made_of] = arm.name
+
+
+def _check_recovery(analysis: Analysis, workload: Workload) -> None:
+    """Refuse intervals outside the window, overlapping ones, and none to recover."""
+    if not analysis.recovery_s:
+        return
+    if all(entry.slo_ms is None for entry in workload.traffic):
+        raise ValueError("analysis.recovery_s: no traffic has a slo_ms to recover to")
+    before_s = workload.warmup_s
+    for start_s, end_s in analysis.recovery_s:
+        if not before_s <= start_s < end_s <= workload.duration_s:
+            raise ValueError(
+                f"analysis.recovery_s: {start_s} to {end_s}, expected ascending "
+                f"intervals between warmup_s = {workload.warmup_s} and "
+                f"duration_s = {workload.duration_s}"
+            )
+        before_s = end_s
 
 
 def _check_costs(nominal: Calibration | None, workload: Workload) -> None:

@@ -22,7 +22,13 @@ from typing import Any
 from experiments.design.capacity import drawable, on_machine, stretch
 from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
-from experiments.design.sweep import Change, Listed, point_name
+from experiments.design.sweep import (
+    Bisection,
+    Change,
+    Listed,
+    level_name,
+    point_name,
+)
 
 # The sections that a level may change.
 _OPEN = ("workload", "arms", "broker", "limits", "virtual", "model", "nominal")
@@ -135,6 +141,14 @@ def _combinations(
     """Yield the levels of each point, and the changes that they are."""
     sweep = experiment.sweep
     assert sweep is not None
+    if isinstance(sweep, Bisection):
+        for level in sweep.levels:
+            change = Change(scale=dict.fromkeys(sweep.scale, level))
+            yield (
+                {sweep.factor: level_name(level)},
+                [_Step(where="sweep", change=change)],
+            )
+        return
     if isinstance(sweep, Listed):
         for number, listed in enumerate(sweep.points):
             step = _Step(where=f"sweep.points[{number}]", change=listed)

@@ -2,7 +2,8 @@
 
 A *factor* is varied, a *level* is one of its values and lists the keys of the file that
 it sets or scales, and a *point* is one combination of levels. Every arm runs at every
-point. A full factorial design crosses all levels; a listed one names its points.
+point. A full factorial design crosses all levels; a listed one names its points; a
+bisection adds levels of the load where an arm stops to meet an objective.
 
 Keys are dotted paths of the file, entries of arrays by their name:
 ``workload.traffic.produce.arrivals.load``. ``set`` replaces the value; ``scale``
@@ -96,7 +97,36 @@ class Listed(Section):
         return self
 
 
-Sweep: TypeAlias = Annotated[Factorial | Listed, Field(discriminator="design")]
+class Bisection(Section):
+    """One factor, the load, in levels that multiply the numbers of ``scale``.
+
+    After the stated ``levels`` have run, bisection adds levels: for each arm the middle
+    between the last level up to which ``class`` meets its objective and the next, until
+    the distance of the stated ones is halved ``steps`` times. Every arm runs at every
+    level.
+    """
+
+    design: Literal["bisection"]
+    factor: Name = "load"
+    request_class: Annotated[Name, Field(alias="class")]
+    levels: Annotated[tuple[Mean, ...], Field(min_length=2)]
+    scale: Annotated[tuple[str, ...], Field(min_length=1)]
+    steps: Annotated[int, Field(ge=0, le=20)] = 3
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _refuse_twice("levels", map(level_name, self.levels))
+        return self
+
+
+Sweep: TypeAlias = Annotated[
+    Factorial | Listed | Bisection, Field(discriminator="design")
+]
+
+
+def level_name(level: float) -> str:
+    """Return the name of a level of a bisection: six digits."""
+    return f"{level:.6g}"
 
 
 def point_name(levels: Mapping[str, str]) -> str:

@@ -14,10 +14,12 @@ from experiments.design.calibration import Calibration
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
+from experiments.design.sweep import Bisection
 from experiments.design.trace_windows import check_windows
 from experiments.design.world_config import WORLDS
 from experiments.load.size import refuse_oversize
 from experiments.records.environment import code, environment, memory_bytes, now
+from experiments.running.bisection import continued, refined
 from experiments.running.calibrate import SESSIONS, calibrate
 from experiments.running.executor import Executor
 from experiments.running.progress import ProgressBar, Watcher
@@ -122,6 +124,8 @@ def run_experiment(
 ) -> list[Missing]:
     """Run an experiment; return the trials that have no run that counts.
 
+    A bisection of the load goes on until no arm has a level to add.
+
     ``executor`` is ``sequential``, ``local`` or ``spark``, by default ``local`` where
     the world allows it; ``connect`` is needed for ``spark``.
 
@@ -129,7 +133,16 @@ def run_experiment(
     """
     world = make_world(experiment.experiment.world, watcher.tick)
     chosen = executor_for(world, executor, workers, connect)
-    return run(experiment, directory, world, chosen, watcher, resume=resume)
+    sweep = experiment.sweep
+    if not isinstance(sweep, Bisection):
+        return run(experiment, directory, world, chosen, watcher, resume=resume)
+    if resume:
+        experiment = continued(experiment, directory)
+    missing = run(experiment, directory, world, chosen, watcher, resume=resume)
+    while (finer := refined(experiment, directory, sweep)) != experiment:
+        experiment = finer
+        missing = run(experiment, directory, world, chosen, watcher, resume=True)
+    return missing
 
 
 def executor_for(

@@ -121,10 +121,47 @@ def refusal(content: dict[str, Any]) -> str:
             {"kind": "bursts", "rate_per_s": 1.0, "every_s": 1.0, "on_s": 2.0},
             "workload.traffic[0].arrivals: on_s = 2.0 is longer than every_s",
         ),
+        ("analysis.slo_share", 1.0, "analysis.slo_share: found 1.0, expected less"),
+        (
+            "analysis.fairness_window_ms",
+            0,
+            "analysis.fairness_window_ms: found 0, expected greater than or equal",
+        ),
+        (
+            "analysis.recovery_s",
+            [[0.5]],
+            "analysis.recovery_s[0][1]: this key is missing",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_path(path: str, value: Any, message: str) -> None:
     assert refusal(changed(path, value)).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "found"),
+    [
+        ([[0.0, 0.5]], "0.0 to 0.5"),
+        ([[0.6, 0.5]], "0.6 to 0.5"),
+        ([[0.5, 9.0]], "0.5 to 9.0"),
+        ([[0.5, 0.8], [0.7, 0.9]], "0.7 to 0.9"),
+    ],
+)
+def test_intervals_of_recovery_ascend_in_the_window(
+    intervals: list[list[float]], found: str
+) -> None:
+    content = changed("analysis", {"recovery_s": intervals})
+    content["workload"]["warmup_s"] = 0.1
+    content["workload"]["traffic"][0]["slo_ms"] = 5.0
+    message = refusal(content)
+    assert message.startswith(f"the file: analysis.recovery_s: {found}, expected")
+
+
+def test_recovery_needs_an_objective() -> None:
+    content = changed("analysis", {"recovery_s": [[0.2, 0.5]]})
+    for entry in content["workload"]["traffic"]:
+        entry.pop("slo_ms", None)
+    assert "analysis.recovery_s: no traffic has a slo_ms" in refusal(content)
 
 
 def test_a_missing_key_is_named() -> None:

@@ -51,8 +51,11 @@ def small(config: Path) -> Experiment:
         for name in ("duration_s", "warmup_s"):
             if name in workload:
                 workload[name] *= scale
-    for factor in content.get("sweep", {}).get("factors", ()):
+    sweep = content.get("sweep", {})
+    for factor in sweep.get("factors", ()):
         del factor["levels"][2:]
+    if sweep.get("design") == "bisection":
+        sweep |= {"levels": [0.5, 1.2], "steps": 1}
     return with_trace(parse(content), config)
 
 
