@@ -34,6 +34,12 @@ from broker.client.failures import check
 from broker.client.network_client import Connect, connect_tcp
 from broker.client.partitions import by_topic
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+)
+from broker.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from broker.protocol.messages.describe_cluster import DescribeClusterRequest
 from broker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -273,6 +279,15 @@ class KafkaAdmin(AdminChanges):
     ) -> Sequence[DescribedGroup]:
         """Return groups of one coordinator; each has an error code of its own."""
         request = DescribeGroupsRequest(groups=list(groups))
+        return (await self._at(coordinator_id, request)).groups
+
+    async def describe_consumer_groups(
+        self, coordinator_id: int, groups: Iterable[str]
+    ) -> Sequence[DescribedConsumerGroup]:
+        """Return groups of KIP-848 of one coordinator, each with an error code."""
+        request = ConsumerGroupDescribeRequest(
+            group_ids=list(groups), include_authorized_operations=False
+        )
         return (await self._at(coordinator_id, request)).groups
 
     async def committed(

@@ -57,6 +57,7 @@ SPOKEN_BY_ADMINS: Final[Versions] = MappingProxyType(
         **SPOKEN,
         ApiKey.LIST_GROUPS: (0, 5),
         ApiKey.DESCRIBE_GROUPS: (0, 6),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
         ApiKey.DESCRIBE_CONFIGS: (1, 4),
         ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
         ApiKey.DESCRIBE_QUORUM: (0, 2),
