@@ -64,6 +64,7 @@ class Console:
         self._environment = environment()
         self._turns = trio.CapacityLimiter(_AT_ONCE)
         self._style = (TEMPLATES / "console.css").read_text(encoding="utf-8")
+        self._icon = (TEMPLATES / "icon.svg").read_text(encoding="utf-8")
 
     def app(self, hosts: frozenset[str] | None = LOOPBACK_NAMES) -> ASGIApp:
         """Return the application, which answers requests for ``hosts``, or for any."""
@@ -71,6 +72,7 @@ class Console:
         routes = [
             Route("/", self._inside(self._home)),
             Route("/console.css", self._stylesheet),
+            Route("/icon.svg", self._picture),
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/logout", self._logout, methods=["POST"]),
             Route(change, self._inside(self._change), methods=["GET", "POST"]),
@@ -86,6 +88,9 @@ class Console:
 
     async def _stylesheet(self, request: Request) -> Response:
         return Response(self._style, media_type="text/css")
+
+    async def _picture(self, request: Request) -> Response:
+        return Response(self._icon, media_type="image/svg+xml")
 
     async def _missing(self, request: Request, _: Exception) -> Response:
         return self._problem(request, _NOT_FOUND, "there is no such page")
@@ -220,7 +225,7 @@ class Console:
             "change": change,
             "outcome": outcome,
             "refused": refused,
-            "back": action.page if action.page in _LISTS else "cluster",
+            "section": _SECTIONS.get(action.page, action.page),
         }
         status = _BAD_REQUEST if refused else 200
         return self._render("change", request, number, status, content)
@@ -277,7 +282,7 @@ class Console:
             offered=self._offered(name, number, query),
             token=self._sessions.token(session),
             has_logout=self._sessions.has_login and name != "login",
-            **content,
+            **{"section": _SECTIONS.get(name, name), **content},
         )
         response = HTMLResponse(text, status_code=status)
         if self._allow_changes or self._sessions.has_login:
@@ -303,8 +308,10 @@ class Console:
         ]
 
 
-# Pages that show without a query.
-_LISTS: Final = ("cluster", "topics", "groups", "requests", "reassignments")
+# The page of the navigation that a page belongs to, if it is not one itself.
+_SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {"broker": "cluster", "topic": "topics", "records": "topics", "group": "groups"}
+)
 _SILENT: Final = f"the cluster has not answered within {LIMIT_S:.0f} s"
 
 

@@ -37,7 +37,10 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.list_groups import ListedGroup
 from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.topic_partition import TopicPartition
+from doorkeeper.web_console.disk_history import PERIOD_S as DISKS_PERIOD_S
+from doorkeeper.web_console.disk_history import DiskHistory
 from doorkeeper.web_console.lag_history import GROUPS_MAX, PERIOD_S, LagHistory
+from doorkeeper.web_console.record_rates import PARTITIONS_MAX, Reading, RecordRates
 from doorkeeper.web_console.request_watch import BrokerRequests, RequestWatch
 
 _T = TypeVar("_T")
@@ -191,6 +194,8 @@ class ClusterView:
         self.admin = admin
         self._connect = connect
         self.history = LagHistory()
+        self.rates = RecordRates()
+        self.disk_history = DiskHistory()
         self._cluster = Kept(admin.describe_cluster, _KEPT_S)
         self._topics = Kept(self._ask_topics, _KEPT_S, _partitions)
         self._disks = Kept(self._ask_disks, _DISKS_KEPT_S, lambda it: it.replicas)
@@ -322,10 +327,15 @@ class ClusterView:
         )
 
     async def keep_history(self) -> None:
-        """Record the lag of all groups again and again, until cancelled.
+        """Record rates, lags and the space of disks, until cancelled.
 
         A sample that the cluster does not answer within a period is missing.
         """
+        async with trio.open_nursery() as nursery:
+            for keep in (self._keep_lags, self._keep_rates, self._keep_disks):
+                nursery.start_soon(keep)
+
+    async def _keep_lags(self) -> None:
         while True:
             began_s = trio.current_time()
             with suppress(KafkaError):
@@ -344,6 +354,37 @@ class ClusterView:
             self.history.record(began_s, lags.by_group)
             return lags.rows * _ROW_S
         return 0.0
+
+    async def _keep_rates(self) -> None:
+        while True:
+            began_s = trio.current_time()
+            with suppress(KafkaError):
+                self.rates.record(await self._ends())
+            await trio.sleep_until(began_s + PERIOD_S)
+
+    async def _ends(self) -> dict[TopicPartition, Reading]:
+        """Read end offsets, with rests."""
+        topics = await self.topics()
+        partitions = [
+            TopicPartition(name, it.partition_index)
+            for name, topic in topics.items()
+            for it in topic.partitions
+        ]
+        found: dict[TopicPartition, Reading] = {}
+        for asked in _pieces(partitions[:PARTITIONS_MAX], _PARTITIONS_PER_REQUEST):
+            now_s = trio.current_time()
+            with trio.move_on_after(PERIOD_S):
+                ends = await self.offsets(asked, LATEST)
+                found |= {it: Reading(now_s, end) for it, end in ends.items()}
+            await trio.sleep(len(asked) * _ROW_S)
+        return found
+
+    async def _keep_disks(self) -> None:
+        while True:
+            began_s = trio.current_time()
+            with trio.move_on_after(PERIOD_S), suppress(KafkaError):
+                self.disk_history.record(began_s, (await self.disks()).directories)
+            await trio.sleep_until(began_s + DISKS_PERIOD_S)
 
     # ---- asking ---------------------------------------------------------------------
 

@@ -15,10 +15,8 @@ import trio
 
 from broker.client.admin import LATEST
 from broker.client.admin_changes import BROKER, TOPIC
-from broker.client.consumer.consumer_protocol import decode_assignment
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.describe_configs import DescribeConfigsResourceResult
-from broker.protocol.messages.describe_groups import DescribedGroup
 from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.topic_partition import TopicPartition
 from doorkeeper.web_console.cluster_view import (
@@ -29,6 +27,7 @@ from doorkeeper.web_console.cluster_view import (
     summary,
     total_lag,
 )
+from doorkeeper.web_console.group_members import Membership, membership
 from doorkeeper.web_console.lag_history import chart
 from doorkeeper.web_console.newest_records import PARTITIONS_MAX, newest_records
 from doorkeeper.web_console.reassignment import throttles
@@ -44,6 +43,7 @@ _GROUP_ROWS: Final = 25
 _BROKER_ROWS: Final = 25
 _RECORDS: Final = 50
 _HEADERS_SHOWN: Final = 20
+_HOT_ROWS: Final = 10
 # Kafka's DescribeConfigsResponse.ConfigSource.
 SOURCES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -108,7 +108,9 @@ async def cluster_page(view: ClusterView, query: Query) -> Content:
         "under_replicated": sum(it.under_replicated for it in rows),
         "leaders": Counter(it.leader_id for it in partitions),
         "replicas": Counter(node for it in partitions for node in it.replica_nodes),
+        "in_sync": Counter(node for it in partitions for node in it.isr_nodes),
         "directories": page_of(disks.directories, query),
+        "days_left": view.disk_history.days_left,
         "failed": disks.failed,
         "ages": _ages(view, "brokers", "topics", "disks"),
     }
@@ -131,6 +133,7 @@ async def broker_page(view: ClusterView, query: Query) -> Content:
         "broker": found[0],
         "directories": [it for it in disks.directories if it.broker_id == number],
         "ages": _ages(view, "brokers", "disks"),
+        "days_left": view.disk_history.days_left,
         **await _configs(view, BROKER, str(number), query),
     }
 
@@ -153,7 +156,7 @@ async def _configs(view: ClusterView, kind: int, name: str, query: Query) -> Con
 
 
 async def topics_page(view: ClusterView, query: Query) -> Content:
-    """All topics, by name or size, or those in trouble."""
+    """All topics, by name, size or rate, or those in trouble; the hot partitions."""
     disks = await view.disks()
     wanted, only = query.get("like", ""), query.get("only", "")
     rows = [
@@ -163,10 +166,14 @@ async def topics_page(view: ClusterView, query: Query) -> Content:
     ]
     if query.get("sort") == "size":
         rows.sort(key=lambda it: disks.of_topic(it.name), reverse=True)
+    elif query.get("sort") == "rate":
+        rows.sort(key=lambda it: view.rates.of_topic(it.name) or 0, reverse=True)
     page = page_of(rows, query)
     return {
         "topics": page,
         "sizes": {it.name: disks.of_topic(it.name) for it in page.rows},
+        "rates": view.rates,
+        "hottest": view.rates.hottest(_HOT_ROWS),
         "failed": disks.failed,
         "like": wanted,
         "only": only,
@@ -204,6 +211,7 @@ async def topic_page(view: ClusterView, query: Query) -> Content:
         "partitions": page,
         "sizes": {it: max(by.values(), default=-1) for it, by in sizes.items()},
         "ends": await view.offsets(places, LATEST, [topic]),
+        "rates": view.rates,
         "places": TopicPartition,
         "failed": disks.failed,
         "ages": _ages(view, "disks"),
@@ -282,21 +290,19 @@ async def group_page(view: ClusterView, query: Query) -> Content:
     group = None if name is None else (await view.groups()).by_name.get(name)
     if name is None or group is None:
         raise NoSuchPage("there is no such group")
-    described, problem = await _described(view, name, group)
-    owners, unreadable = _owners(described)
+    described, problem = await _membership(view, name, group)
+    members = () if described is None else described.members
+    owners = {place: it.member_id for it in members for place in it.partitions or ()}
     committed = await view.committed(group.coordinator_id, name)
     partitions = sorted(committed.keys() | owners.keys())
     ends = await view.offsets(partitions, LATEST)
     lags = [_lag(it, committed.get(it), ends.get(it), owners) for it in partitions]
-    members = [] if described is None else described.members
     return {
         "name": name,
         "group": group,
         "described": described,
         "problem": problem,
         "members": page_of(members, query),
-        "assigned": Counter(owners.values()),
-        "unreadable": unreadable,
         "lags": page_of(lags, query),
         "total": total_lag(committed, ends),
         "chart": chart(
@@ -316,34 +322,14 @@ def _lag(
     return LagRow(partition, committed, end, lag, owners.get(partition, ""))
 
 
-async def _described(
+async def _membership(
     view: ClusterView, name: str, group: Group
-) -> tuple[DescribedGroup | None, str | None]:
+) -> tuple[Membership | None, str | None]:
     """Return a group's description, or the reason why there is none."""
     try:
-        (found,) = await view.admin.describe_groups(group.coordinator_id, [name])
+        return await membership(view.admin, name, group), None
     except KafkaError as error:
         return None, reason(error)
-    if found.error_code is not ErrorCode.none:
-        return None, found.error_message or found.error_code.name
-    return found, None
-
-
-def _owners(
-    group: DescribedGroup | None,
-) -> tuple[dict[TopicPartition, str], set[str]]:
-    """Return the member of each partition, and members whose bytes are not readable."""
-    owners: dict[TopicPartition, str] = {}
-    unreadable = set()
-    if group is not None and group.protocol_type == "consumer":
-        for it in group.members:
-            try:
-                assigned = decode_assignment(it.member_assignment)
-            except KafkaError:
-                unreadable.add(it.member_id)
-            else:
-                owners |= dict.fromkeys(assigned, it.member_id)
-    return owners, unreadable
 
 
 # ---- requests -----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ _INVISIBLE: Final = re.compile(
 # Hexadecimal takes three characters for a byte.
 _CHARACTERS_MAX: Final = 4 * SHOWN_BYTES
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DAYS_MAX: Final = 999
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -74,6 +76,30 @@ def instant(timestamp_ms: int) -> str:
     return found.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
 
 
+def rate(per_s: float | None) -> str:
+    """Return a rate for a reader.
+
+    >>> [rate(it) for it in (None, 0, 2.04, 1234.5)]
+    ['unknown', '0.0', '2.0', '1234']
+    """
+    if per_s is None:
+        return "unknown"
+    return f"{per_s:.1f}" if per_s < 100 else f"{per_s:.0f}"
+
+
+def days(number: float | None) -> str:
+    """Return a time in days for a reader.
+
+    >>> [days(it) for it in (None, 0.26, 41.6, 5_000, math.inf)]
+    ['unknown', '0.3', '42', 'over 999', 'not filling']
+    """
+    if number is None:
+        return "unknown"
+    if number > _DAYS_MAX:
+        return "not filling" if math.isinf(number) else f"over {_DAYS_MAX}"
+    return f"{number:.1f}" if number < 10 else f"{number:.0f}"
+
+
 def link(path: str, query: Mapping[str, object] = MappingProxyType({})) -> Exact:
     """Return a link with encoded names; those that are None are left out.
 
@@ -96,6 +122,6 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"size": size, "instant": instant}
+    found.filters |= {"size": size, "instant": instant, "rate": rate, "days": days}
     found.globals["link"] = link
     return found

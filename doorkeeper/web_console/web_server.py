@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from doorkeeper.web_console.login import LENGTH_MIN, Password
 PASSWORD_VARIABLE: Final = "DOORKEEPER_CONSOLE_PASSWORD"
 _BACKLOG: Final = 100
 _GRACE_S: Final = 3.0
+_HEAD_BYTES_MAX: Final = 256 << 10
 # Of the clients: a broker that is away is given up within the limit of a page.
 _CLIENT_SETTINGS: Final[Mapping[str, object]] = {
     "client.id": "doorkeeper-console",
@@ -128,24 +129,27 @@ async def _run(
         console = Console(views, allow_changes=allow_changes, password=password)
         is_loopback = ipaddress.ip_address(host).is_loopback
         app: Any = console.app(LOOPBACK_NAMES | {shown} if is_loopback else None)
-        await _serve(
-            app, listener, lambda: report(f"console on http://{shown}:{port}/")
-        )
+
+        async def stopped() -> None:
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                report(f"console on http://{shown}:{port}/")
+                async for _ in signals:
+                    break
+
+        await serve_app(app, listener, stopped)
 
 
-async def _serve(
-    app: ASGIFramework, listener: socket.socket, ready: Callable[[], object]
+async def serve_app(
+    app: ASGIFramework,
+    listener: socket.socket,
+    stopped: Callable[[], Awaitable[None]],
 ) -> None:
+    """Answer the browsers that connect to ``listener`` until ``stopped`` returns."""
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]
     config.include_server_header = False
     config.loglevel = "ERROR"
     config.graceful_timeout = _GRACE_S
-
-    async def stopped() -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            ready()
-            async for _ in signals:
-                break
-
+    # A form's preview is a GET, and its fields may be lists of topics.
+    config.h11_max_incomplete_size = _HEAD_BYTES_MAX
     await serve(app, config, shutdown_trigger=stopped, mode="asgi")

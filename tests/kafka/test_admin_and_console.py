@@ -23,9 +23,10 @@ from broker.client.network_client import connect_tcp
 from broker.protocol.topic_partition import TopicPartition
 from tests.client.interoperation import compare_admins, write_with_ours
 from tests.kafka.apache_kafka import ApacheKafka
-from tests.kafka.java_tools import VERSIONS, KafkaPrograms
+from tests.kafka.java_tools import NEWEST, VERSIONS, KafkaPrograms
 from tests.web_console.asgi_client import carry_out, get
 from tests.web_console.consoles import console_of
+from tests.web_console.test_console_process import check_member_of_kip_848
 
 pytestmark = pytest.mark.kafka
 
@@ -101,6 +102,16 @@ def test_the_console_shows_apache_kafka(bootstrap: str) -> None:
         assert "No reassignment is in progress" in moves.words
 
     trio.run(main)
+
+
+def test_the_console_shows_members_of_kip_848(
+    programs_of: Callable[[str], KafkaPrograms], tmp_path: Path
+) -> None:
+    started = ApacheKafka(programs_of(NEWEST), tmp_path)
+    try:
+        check_member_of_kip_848(started.bootstrap)
+    finally:
+        started.kill()
 
 
 # ---- changes, and the same by Kafka's programs --------------------------------------

@@ -28,12 +28,14 @@ async def console_of(
     keep_history: bool = False,
     allow_changes: bool = False,
     password: str | None = None,
+    prepare: Callable[[ClusterView], None] = lambda view: None,
     **settings: Any,
 ) -> AsyncIterator[ASGIApp]:
     """Yield the application for one cluster."""
     opened = open_admin(bootstrap, connect=connect, rng=random.Random(5), **settings)
     async with opened as admin:
         view = ClusterView(bootstrap, admin, connect)
+        prepare(view)
         async with background(*([view.keep_history] if keep_history else [])):
             kept = None if password is None else Password(password)
             console = Console([view], allow_changes=allow_changes, password=kept)
@@ -42,7 +44,9 @@ async def console_of(
 
 @asynccontextmanager
 async def console_of_fake(
-    text: Callable[[str], str] = lambda name: name, topics: int = 1, **settings: Any
+    text: Callable[[str], str] = lambda name: name,
+    topics: int = 1,
+    **settings: Any,
 ) -> AsyncIterator[tuple[ASGIApp, FakeKafka]]:
     """Yield the application over a broker that answers from a table."""
     async with trio.open_nursery() as nursery:

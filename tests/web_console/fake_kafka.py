@@ -23,6 +23,15 @@ from broker.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from broker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from broker.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    Member,
+    TopicPartitions,
+)
+from broker.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from broker.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
@@ -103,7 +112,7 @@ from tests.broker.log.witness import batch
 
 METRICS_PORT = 9404
 NONE, REFUSED = ErrorCode.none, ErrorCode.policy_violation
-END = 7
+RECORDS = 7
 VERSIONS = {
     ApiKey.FETCH: (4, 12),
     ApiKey.LIST_OFFSETS: (1, 7),
@@ -115,9 +124,10 @@ VERSIONS = {
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.DESCRIBE_CLUSTER: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
 }
-# Changes, which it refuses.
+# Changes, which it refuses unless told otherwise.
 CHANGING = {
     ApiKey.OFFSET_COMMIT: (5, 8),
     ApiKey.CREATE_TOPICS: (4, 7),
@@ -151,6 +161,12 @@ class FakeKafka:
         self.committed = 1
         # The error of every end offset.
         self.offsets_error = NONE
+        # The error of every change; NONE lets it succeed.
+        self.verdict = REFUSED
+        self.brokers = 1
+        self.end = RECORDS
+        self.committed_offset = 3
+        self.usable_bytes = 1 << 28
         # Configs of the broker that Kafka's do not have.
         self.own_configs: dict[str, str | None] = {
             "doorkeeper.scheduler": text("scheduler"),
@@ -213,14 +229,16 @@ class FakeKafka:
         return ApiVersionsResponse(error_code=NONE, api_keys=keys)
 
     def _describe_cluster(self, request: Any) -> Any:
-        broker = DescribeClusterBroker(
-            broker_id=0, host=self._text("host"), port=1, rack=self._text("rack")
-        )
+        host, rack = self._text("host"), self._text("rack")
+        brokers = [
+            DescribeClusterBroker(broker_id=it, host=host, port=1, rack=rack)
+            for it in range(self.brokers)
+        ]
         return DescribeClusterResponse(
             error_code=NONE,
             cluster_id=self._text("cluster"),
             controller_id=0,
-            brokers=[broker],
+            brokers=brokers,
         )
 
     def _metadata(self, request: Any) -> Any:
@@ -239,11 +257,13 @@ class FakeKafka:
             for it in self.topics
             if request.topics is None or it in {asked.name for asked in request.topics}
         ]
-        broker = MetadataResponseBroker(
-            node_id=0, host=self._text("host"), port=1, rack=self._text("rack")
-        )
+        host, rack = self._text("host"), self._text("rack")
+        brokers = [
+            MetadataResponseBroker(node_id=it, host=host, port=1, rack=rack)
+            for it in range(self.brokers)
+        ]
         return MetadataResponse(
-            brokers=[broker],
+            brokers=brokers,
             cluster_id=self._text("cluster"),
             controller_id=0,
             topics=topics,
@@ -313,7 +333,7 @@ class FakeKafka:
                 DescribeLogDirsTopic(name=it, partitions=rows) for it in self.topics
             ],
             total_bytes=1 << 30,
-            usable_bytes=1 << 28,
+            usable_bytes=self.usable_bytes,
         )
         return DescribeLogDirsResponse(results=[directory])
 
@@ -351,9 +371,38 @@ class FakeKafka:
         )
         return DescribeGroupsResponse(groups=[group])
 
+    def _consumer_group_describe(self, request: Any) -> Any:
+        place = TopicPartitions(
+            topic_id=None, topic_name=self.topics[0], partitions=[0, 1]
+        )
+        assigned = Assignment(topic_partitions=[place])
+        member = Member(
+            member_id=self._text("member"),
+            instance_id=self._text("instance"),
+            member_epoch=5,
+            client_id=self._text("client"),
+            client_host=self._text("address"),
+            subscribed_topic_names=[self.topics[0]],
+            assignment=assigned,
+            target_assignment=assigned,
+        )
+        group = DescribedConsumerGroup(
+            error_code=NONE,
+            group_id=request.group_ids[0],
+            group_state=self._text("state"),
+            group_epoch=5,
+            assignment_epoch=5,
+            assignor_name=self._text("assignor"),
+            members=[member],
+        )
+        return ConsumerGroupDescribeResponse(groups=[group])
+
     def _offset_fetch(self, request: Any) -> Any:
         row = OffsetFetchResponsePartition(
-            partition_index=0, committed_offset=3, metadata=None, error_code=NONE
+            partition_index=0,
+            committed_offset=self.committed_offset,
+            metadata=None,
+            error_code=NONE,
         )
         topics = [
             OffsetFetchResponseTopic(name=it, partitions=[row])
@@ -369,7 +418,7 @@ class FakeKafka:
                     ListOffsetsPartitionResponse(
                         partition_index=it.partition_index,
                         error_code=self.offsets_error,
-                        offset=0 if it.timestamp == -2 else END,
+                        offset=0 if it.timestamp == -2 else self.end,
                     )
                     for it in topic.partitions
                 ],
@@ -382,14 +431,16 @@ class FakeKafka:
         (topic,) = request.topics
         (asked,) = topic.partitions
         records = batch(
-            [self._text(f"value {it}").encode() for it in range(END)],
-            keys=[self._text("record key").encode()] * END,
+            [self._text(f"value {it}").encode() for it in range(RECORDS)],
+            keys=[self._text("record key").encode()] * RECORDS,
             headers=[(self._text("header"), self._text("header value").encode())],
         )
+        # The last of them is just before the end.
+        records = (self.end - RECORDS).to_bytes(8, "big", signed=True) + records[8:]
         row = PartitionData(
             partition_index=asked.partition,
             error_code=NONE,
-            high_watermark=END,
+            high_watermark=self.end,
             aborted_transactions=None,
             records=records,
         )
@@ -397,12 +448,15 @@ class FakeKafka:
             responses=[FetchableTopicResponse(topic=topic.topic, partitions=[row])]
         )
 
-    # ---- changes, all refused -------------------------------------------------------
+    # ---- changes --------------------------------------------------------------------
+
+    def _message(self) -> str | None:
+        return None if self.verdict is NONE else self._text("message")
 
     def _create_topics(self, request: Any) -> Any:
         rows = [
             CreatableTopicResult(
-                name=it.name, error_code=REFUSED, error_message=self._text("message")
+                name=it.name, error_code=self.verdict, error_message=self._message()
             )
             for it in request.topics
         ]
@@ -411,7 +465,7 @@ class FakeKafka:
     def _delete_topics(self, request: Any) -> Any:
         rows = [
             DeletableTopicResult(
-                name=it, error_code=REFUSED, error_message=self._text("message")
+                name=it, error_code=self.verdict, error_message=self._message()
             )
             for it in request.topic_names
         ]
@@ -420,7 +474,7 @@ class FakeKafka:
     def _create_partitions(self, request: Any) -> Any:
         rows = [
             CreatePartitionsTopicResult(
-                name=it.name, error_code=REFUSED, error_message=self._text("message")
+                name=it.name, error_code=self.verdict, error_message=self._message()
             )
             for it in request.topics
         ]
@@ -429,8 +483,8 @@ class FakeKafka:
     def _incremental_alter_configs(self, request: Any) -> Any:
         rows = [
             AlterConfigsResourceResponse(
-                error_code=REFUSED,
-                error_message=self._text("message"),
+                error_code=self.verdict,
+                error_message=self._message(),
                 resource_type=it.resource_type,
                 resource_name=it.resource_name,
             )
@@ -440,14 +494,14 @@ class FakeKafka:
 
     def _elect_leaders(self, request: Any) -> Any:
         row = PartitionResult(
-            partition_id=0, error_code=REFUSED, error_message=self._text("message")
+            partition_id=0, error_code=self.verdict, error_message=self._message()
         )
         found = ReplicaElectionResult(topic=self.topics[0], partition_result=[row])
         return ElectLeadersResponse(replica_election_results=[found])
 
     def _alter_partition_reassignments(self, request: Any) -> Any:
         row = ReassignablePartitionResponse(
-            partition_index=0, error_code=REFUSED, error_message=self._text("message")
+            partition_index=0, error_code=self.verdict, error_message=self._message()
         )
         found = ReassignableTopicResponse(name=self.topics[0], partitions=[row])
         return AlterPartitionReassignmentsResponse(
@@ -470,7 +524,7 @@ class FakeKafka:
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(
-                        partition_index=it.partition_index, error_code=REFUSED
+                        partition_index=it.partition_index, error_code=self.verdict
                     )
                     for it in topic.partitions
                 ],

@@ -68,6 +68,25 @@ async def test_hostile_text_changes_no_element(
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
+async def test_hostile_text_of_a_group_of_kip_848_changes_no_element(
+    kind: str, autojump_clock: object
+) -> None:
+    shapes = []
+    for added in ("x" * len(HOSTILE[kind]), HOSTILE[kind]):
+
+        def text(name: str, added: str = added) -> str:
+            return "consumer" if name == "type" else name + added
+
+        async with console_of_fake(text) as (app, kafka):
+            target = addresses(kafka.topics[0], text("group"))["group"]
+            found = await get(app, target)
+            assert found.status == 200
+            assert ApiKey.CONSUMER_GROUP_DESCRIBE in kafka.calls
+            shapes.append(found.page.shape)
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
 async def test_a_link_leads_to_the_topic_and_the_group_that_it_names(
     kind: str, autojump_clock: object
 ) -> None:

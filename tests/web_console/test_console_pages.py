@@ -98,7 +98,7 @@ def test_a_topic_shows_its_partitions_sizes_and_configs() -> None:
         )
         assert row[4] == str(len(VALUES))
         size = members.partition(members.leader("t"), "t").log.size_bytes
-        assert row[5] == f"{size} B"
+        assert row[6] == f"{size} B"
         assert found.facts["Size of all replicas"] == f"{3 * size} B"
         configs = {it[0]: it[1:] for it in found.rows if len(it) == 3}
         assert configs["retention.ms"] == ["77", "topic"]

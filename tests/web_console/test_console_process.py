@@ -15,11 +15,16 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
+import trio
 from click.testing import CliRunner
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from broker.client.network_client import connect_tcp
 from doorkeeper import cli, extras
 from tests.live.broker_process import BrokerProcess
-from tests.web_console.asgi_client import ParsedPage
+from tests.web_console.asgi_client import ParsedPage, get
+from tests.web_console.consoles import console_of as in_process
 
 pytestmark = pytest.mark.live
 DOORKEEPER = str(Path(sys.executable).parent / "doorkeeper")
@@ -90,6 +95,43 @@ def test_requests_of_a_running_broker_are_shown(tmp_path: Path) -> None:
     assert before[2] == "none"
     assert float(after[2]) > 0
     assert float(after[4]) > 0
+
+
+def check_member_of_kip_848(bootstrap: str) -> None:
+    """Check that a page shows a member of librdkafka's, and its two partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("read", 2)])["read"].result(30)
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "new",
+        "group.protocol": "consumer",
+        "group.instance.id": "instance",
+        "client.id": "client",
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe(["read"])
+    while len(consumer.assignment()) < 2:
+        consumer.poll(0.1)
+
+    async def main() -> ParsedPage:
+        async with in_process(bootstrap, connect_tcp) as app:
+            return (await get(app, "/clusters/0/group?name=new")).page
+
+    found = trio.run(main)
+    consumer.close()
+    assert (found.facts["State"], found.facts["Members"]) == ("Stable", "1")
+    (member,) = (it for it in found.rows if it[1] == "client")
+    assert member[3:] == ["instance", "2"]
+    owners = {it[1]: it[5] for it in found.rows if it[0] == "read"}
+    assert owners == dict.fromkeys("01", member[0])
+
+
+def test_a_member_of_kip_848_is_shown(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    try:
+        check_member_of_kip_848(broker.bootstrap)
+    finally:
+        broker.close()
 
 
 @pytest.mark.parametrize(
