@@ -48,7 +48,7 @@ COUNT ?= 60
 SECONDS ?= 60
 CYCLES ?= 200
 
-.PHONY: setup compare aa compare-kafka kafka-reader witness predict out-of-sample incident results experiments dose validate-statistics test test-slow test-install search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days exactly-once neighbours paper claims clean
+.PHONY: setup compare aa compare-kafka kafka-reader witness predict out-of-sample incident results experiments dose validate-statistics test test-slow test-install search test-kafka kafka-tools browser screenshots check bench bench-before fuzz mutants soak bad-days exactly-once neighbours paper claims clean
 
 setup: $(STAMP)
 
@@ -180,6 +180,18 @@ kafka-tools: $(KAFKA_JARS) $(SPARK_KAFKA_JAR) $(KAFKA_AGENT) $(STREAMS_JAR) $(FL
 	@$(MVN_COPY) --file $< -Dkafka.version=$(subst kafka-,,$(notdir $(@D))) \
 	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
 	    || echo "$(notdir $(@D)) cannot be fetched (mvn, network): its tests are skipped"
+
+# Debian's Chromium, for tests of the console; never a failure.
+browser:
+	@command -v chromium >/dev/null || { \
+	    test "$$(id -u)" = 0 && timeout 300 apt-get -qq update \
+	        && DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -y install --no-install-recommends \
+	            chromium fonts-liberation >/dev/null; } \
+	    || echo "chromium cannot be installed (root, apt-get, network): tests of the console in it are skipped"
+
+# The pictures of docs/console.md: three brokers in virtual time, shown by Chromium.
+screenshots: $(STAMP) browser
+	$(BIN)/python -m tests.web_console.screenshots docs/console
 
 # The agent that gives Apache Kafka another request queue.
 $(KAFKA_AGENT): $(wildcard $(KAFKA_AGENT_SOURCE)/*) | $(KAFKA_JARS)

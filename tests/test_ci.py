@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 CI = Path(__file__).parents[1] / ".ci" / "run"
-ALWAYS = ["check", "kafka-tools", "test", "test-kafka"]
+ALWAYS = ["check", "kafka-tools", "browser", "test", "test-kafka"]
 
 
 def _run(directory: Path, gone_s: int, failing: str = "") -> tuple[int, list[str], str]:

@@ -629,6 +629,21 @@ async def test_apis_that_are_not_served_are_reported(autojump_clock: object) -> 
 # ---- hostile text -------------------------------------------------------------------
 
 
+def hostile_values(action: str, added: str) -> dict[str, str]:
+    """Return values for a form, with ``added`` after each that is a text."""
+    values = {
+        key: value
+        if key in ("partitions", "count", "id", "kind", "to", "weights", "ageing")
+        else value + added
+        for key, value in FILLED[action].items()
+    }
+    values.pop("delete", None)
+    if "plan" in values:
+        row = {"topic": f"topic{added}", "partition": 0, "replicas": [0]}
+        values["plan"] = json.dumps({"partitions": [row]})
+    return values
+
+
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_hostile_text_in_forms_previews_and_outcomes_changes_no_element(
@@ -641,16 +656,7 @@ async def test_hostile_text_in_forms_previews_and_outcomes_changes_no_element(
         def text(name: str, tail: str = tail) -> str:
             return "Empty" if name == "state" else name + tail
 
-        values = {
-            key: value
-            if key in ("partitions", "count", "id", "kind", "to", "weights", "ageing")
-            else value + tail
-            for key, value in FILLED[action].items()
-        }
-        values.pop("delete", None)
-        if "plan" in values:
-            row = {"topic": text("topic"), "partition": 0, "replicas": [0]}
-            values["plan"] = json.dumps({"partitions": [row]})
+        values = hostile_values(action, tail)
         async with console_of_fake(text, allow_changes=True) as (app, kafka):
             kafka.is_moving = action != "reassign"
             shown = await get(app, preview(action, values))
