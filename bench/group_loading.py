@@ -30,11 +30,11 @@ from bench import clients
 from bench.brokers import Running, directory, doorkeeper, on_the_load_cpu
 from bench.row import BenchRow, paired
 from bench.small_requests import TOPIC, check_produced, produce_frame
-from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC
 from broker.disk.files import RealStorage
 from broker.disk.log_dirs import LogDirs
-from broker.groups.state.messages import OffsetCommit
-from broker.groups.state.records import OffsetKey, offset_record
+from broker.groups.state.group_messages import OffsetCommit
+from broker.groups.state.group_records import OffsetKey, offset_record
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.periodic_task import CallsHere
@@ -44,9 +44,9 @@ from broker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from broker.protocol.schemas.composing import ControllerRequests
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
+from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrPartitionState
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request
 

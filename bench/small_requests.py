@@ -24,10 +24,10 @@ from broker.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from experiments.load.exchange import NEVER, Schedule
+from experiments.load.load_requests import HEAD_BYTES, encode
 from experiments.load.openloop import OpenLoop
-from experiments.load.requests import HEAD_BYTES, encode
 
 TOPIC = "bench"
 # Whom acks wait for: the leader, or all replicas in sync.

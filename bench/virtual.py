@@ -19,7 +19,7 @@ from bench.row import BenchRow, in_turn
 from experiments.design.config import Experiment, parse
 from experiments.load import trace
 from experiments.load.trace import Trace
-from experiments.worlds.virtual.world import make
+from experiments.worlds.virtual.virtual_world import make
 from experiments.worlds.world import MachineTrial, RunFiles
 
 _REQUESTS: Final = 10_000

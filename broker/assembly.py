@@ -24,9 +24,9 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
-from broker.coordination.coordinator import Coordinator
+from broker.coordination.coordinator_roles import Coordinator
 from broker.coordination.embedded import embedded_coordinator
-from broker.coordination.registry import Registry
+from broker.coordination.embedded_registry import Registry
 from broker.disk.identity import draw_uuid, known_broker_id
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage

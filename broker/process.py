@@ -28,7 +28,7 @@ import trio
 
 from broker.application import Application
 from broker.assembly import assemble, numbered
-from broker.client.background import background
+from broker.client.background_tasks import background
 from broker.client.network_client import Connect, connect_tcp
 from broker.config import (
     DOORKEEPER_LOG_FORMAT,
@@ -39,8 +39,8 @@ from broker.config import (
     Listener,
 )
 from broker.disk.files import RealStorage
+from broker.handling.api_registry import load_schemas
 from broker.handling.kafka_apis import KafkaApis
-from broker.handling.registry import load_schemas
 from broker.network import settings as network_settings
 from broker.network.epoll import TcpNetwork
 from broker.node.call_shell import CallThreads, call_in_thread

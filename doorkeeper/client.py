@@ -1,8 +1,8 @@
 """The names of the Trio client that a program needs; docs/trio-client.md shows how."""
 
 from broker.client.admin import KafkaAdmin, open_admin
-from broker.client.consumer.commits import GroupMetadata
 from broker.client.consumer.consumer import KafkaConsumer, open_consumer
+from broker.client.consumer.consumer_commits import GroupMetadata
 from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.client.consumer.rebalance_listener import RebalanceListener
 from broker.client.producer.producer import KafkaProducer, open_producer

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import broker.apis
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 
 PAGE = Path(__file__).parents[1] / "SKIPPED.md"

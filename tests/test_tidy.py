@@ -23,6 +23,7 @@ SOURCES = sorted(
     path for package in PACKAGES for path in (ROOT / package).rglob("*.py")
 )
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+GENERATED = ("broker", "protocol", "messages")
 
 # Who may know of these libraries at all.
 ALLOWED_IMPORTS = {
@@ -96,7 +97,7 @@ PURE = (
     "broker/cluster/metadata_cache.py",
     "broker/cluster/partition.py",
     "broker/cluster/topic_configs.py",
-    "broker/cluster/topics.py",
+    "broker/cluster/cluster_topics.py",
     "broker/controller/*.py",
     "broker/coordination/adoption.py",
     "broker/coordination/commands.py",
@@ -106,7 +107,7 @@ PURE = (
     "broker/protocol/schemas/composing.py",
     "broker/zookeeper/connect_string.py",
     "broker/zookeeper/jute.py",
-    "broker/zookeeper/messages.py",
+    "broker/zookeeper/zookeeper_messages.py",
     "broker/zookeeper/watches.py",
     "broker/zookeeper/in_memory/zookeeper_journal.py",
     "broker/zookeeper/in_memory/service.py",
@@ -311,6 +312,19 @@ MAY_TELL_SPEEDS = (
     # Linux' timer slack.
     "experiments/load/openloop.py",
 )
+
+
+def test_modules_of_a_package_have_different_names():
+    """Generated messages are named after the handlers of their API."""
+    seen: dict[tuple[str, str], Path] = {}
+    again = []
+    for path in (it.relative_to(ROOT) for it in SOURCES):
+        if path.stem.startswith("__") or path.parts[:3] == GENERATED:
+            continue
+        other = seen.setdefault((path.parts[0], path.name), path)
+        if other is not path:
+            again.append(f"{other} and {path}")
+    assert not again
 
 
 def test_no_comment_claims_a_speed():

@@ -18,7 +18,7 @@ from typing import Final
 from broker.apis.common.access import on_transaction
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
-from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -24,7 +24,7 @@ from typing import Final
 from broker.apis.common.access import CLUSTER_ACTION
 from broker.apis.common.answer import NO_ID
 from broker.apis.common.api import Api
-from broker.controller.alter_partition import IsrProposal, Judgement
+from broker.controller.isr_proposals import IsrProposal, Judgement
 from broker.controller.leadership import Leadership
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey

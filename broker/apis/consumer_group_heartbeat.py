@@ -30,8 +30,11 @@ from broker.apis.common.group_common import answer_to, require_consumer_groups
 from broker.apis.common.log_steps import preemptibly
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.groups.consumer.assignors import ASSIGNORS
+from broker.groups.consumer.consumer_group_messages import (
+    ConsumerHeartbeat,
+    HeartbeatAnswer,
+)
 from broker.groups.consumer.members import STATIC_LEAVING_EPOCH
-from broker.groups.consumer.messages import ConsumerHeartbeat, HeartbeatAnswer
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

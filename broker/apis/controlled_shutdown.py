@@ -23,7 +23,7 @@ from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.controlled_shutdown import (
+from broker.protocol.schemas.controlled_shutdown_schema import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     RemainingPartition,

@@ -24,7 +24,7 @@ from broker.apis.common.answer import NO_ERROR, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.placement import Assignment, check_replicas, place
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.config.bounds import PARTITIONS_MAX
+from broker.config.key_bounds import PARTITIONS_MAX
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

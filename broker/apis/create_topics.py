@@ -47,8 +47,8 @@ from broker.apis.common.topic_creation import check_new_name
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.topic_configs import check_topic_configs
 from broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
-from broker.config.bounds import PARTITIONS_MAX
-from broker.coordination.coordinator import BrokerRack, NewTopic
+from broker.config.key_bounds import PARTITIONS_MAX
+from broker.coordination.coordinator_roles import BrokerRack, NewTopic
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -23,10 +23,10 @@ from typing import Final
 from broker.apis.common.access import Check, check_topic, in_handler
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.waiting import wait_in
+from broker.apis.common.parked_handlers import wait_in
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.delayed.delete_records import DelayedDeleteRecords, Outcome
-from broker.cluster.topics import INTERNAL_TOPICS
+from broker.cluster.cluster_topics import INTERNAL_TOPICS
+from broker.cluster.delayed.delayed_delete_records import DelayedDeleteRecords, Outcome
 from broker.log.trimming import delete_records_before
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey

@@ -20,7 +20,7 @@ from typing import Final
 from broker.apis.common.access import Check, check_topic, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.topics import check_name
+from broker.cluster.cluster_topics import check_name
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

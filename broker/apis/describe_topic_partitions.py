@@ -24,8 +24,8 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct, in_order
 from broker.apis.common.partition_row import partition_row
 from broker.authorization.acls import AclOperation, ResourceType
+from broker.cluster.cluster_topics import INTERNAL_TOPICS, check_name
 from broker.cluster.metadata_cache import MetadataView, TopicMetadata
-from broker.cluster.topics import INTERNAL_TOPICS, check_name
 from broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey

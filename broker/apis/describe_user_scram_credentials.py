@@ -19,7 +19,7 @@ from typing import Final
 from broker.apis.common.access import on_cluster
 from broker.apis.common.api import Api
 from broker.authorization.acls import AclOperation
-from broker.coordination.coordinator import Configs
+from broker.coordination.coordinator_roles import Configs
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode

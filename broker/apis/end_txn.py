@@ -31,7 +31,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 from broker.transactions.transaction import ProducerIdAndEpoch
 from broker.transactions.transaction_coordinator import ProducerAnswer
 

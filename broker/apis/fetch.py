@@ -47,14 +47,14 @@ from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.fetch_targets import forgotten, targets, uses_ids
 from broker.apis.common.log_steps import preemptibly
-from broker.apis.common.waiting import wait_in
+from broker.apis.common.parked_handlers import wait_in
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.delayed.fetch import DelayedFetch, Wanted
+from broker.cluster.delayed.delayed_fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
 from broker.cluster.partition import Partition
 from broker.config import FETCH_MAX_BYTES
 from broker.disk.storage import FileSlice
-from broker.log.reading import aborted_in
+from broker.log.log_reading import aborted_in
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Piece

@@ -21,7 +21,7 @@ from broker.apis.common.access import Check, check, in_handler
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.topic_creation import auto_create
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -24,7 +24,7 @@ from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.authorization.acls import AclOperation
-from broker.groups.state.messages import GroupProtocol, JoinAnswer, JoinRequest
+from broker.groups.state.group_messages import GroupProtocol, JoinAnswer, JoinRequest
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode

@@ -33,7 +33,7 @@ from broker.cluster.replica_commands import states_of
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )

@@ -19,7 +19,7 @@ from typing import Final
 from broker.apis.common.access import on_group
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.authorization.acls import AclOperation
-from broker.groups.state.messages import LeftMember, MemberIdentity
+from broker.groups.state.group_messages import LeftMember, MemberIdentity
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -48,8 +48,8 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.partition_row import partition_row
 from broker.apis.common.topic_creation import auto_create
 from broker.authorization.acls import AclOperation, ResourceType
+from broker.cluster.cluster_topics import INTERNAL_TOPICS, check_name
 from broker.cluster.metadata_cache import NO_CONTROLLER, MetadataView, TopicMetadata
-from broker.cluster.topics import INTERNAL_TOPICS, check_name
 from broker.config import AUTO_CREATE_TOPICS_ENABLE
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey

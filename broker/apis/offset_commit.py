@@ -28,7 +28,7 @@ from broker.apis.common.answer import NO_ID, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.groups.commits import CommitRequest, Position
+from broker.groups.committed_offsets import CommitRequest, Position
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

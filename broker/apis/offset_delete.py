@@ -20,7 +20,7 @@ from broker.apis.common.access import Check, allowed_on_topic, on_group
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to, by_topic
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.groups.commits import OFFSETS_PER_STEP
+from broker.groups.committed_offsets import OFFSETS_PER_STEP
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -31,7 +31,7 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import in_order
 from broker.apis.common.group_common import by_topic
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.groups.commits import OFFSETS_PER_STEP, FetchedOffset
+from broker.groups.committed_offsets import OFFSETS_PER_STEP, FetchedOffset
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

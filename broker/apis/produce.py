@@ -45,6 +45,7 @@ from broker.apis.common.access import (
 from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.log_steps import preemptibly
+from broker.apis.common.parked_handlers import wait_in
 from broker.apis.common.verification import (
     TRY_AGAIN,
     Sending,
@@ -52,12 +53,11 @@ from broker.apis.common.verification import (
     Verified,
     verified_or_retried,
 )
-from broker.apis.common.waiting import wait_in
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.delayed.produce import DelayedProduce
+from broker.cluster.cluster_topics import INTERNAL_TOPICS
+from broker.cluster.delayed.delayed_produce import DelayedProduce
 from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
-from broker.cluster.topics import INTERNAL_TOPICS
 from broker.log.steps import in_one_step
 from broker.log.transactions import VerificationGuard
 from broker.node.broker import Broker

@@ -29,7 +29,7 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.message import Versioned
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaRequest,
     StopReplicaResponse,
 )

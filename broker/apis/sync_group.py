@@ -20,7 +20,7 @@ from broker.apis.common.access import on_group
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.authorization.acls import AclOperation
-from broker.groups.state.messages import SyncAnswer, SyncRequest
+from broker.groups.state.group_messages import SyncAnswer, SyncRequest
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode

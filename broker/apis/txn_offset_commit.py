@@ -31,8 +31,8 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
 from broker.apis.common.verification import Sending, TransactionSupport, verified
 from broker.authorization.acls import AclOperation, ResourceType
-from broker.cluster.topics import GROUP_METADATA_TOPIC
-from broker.groups.commits import Position, TransactionalCommit
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC
+from broker.groups.committed_offsets import Position, TransactionalCommit
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

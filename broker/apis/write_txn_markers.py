@@ -28,7 +28,7 @@ from typing import Final
 
 from broker.apis.common.access import CLUSTER_ACTION
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.waiting import parked_for_client
+from broker.apis.common.parked_handlers import parked_for_client
 from broker.config import REQUEST_TIMEOUT_MS
 from broker.node.broker import Broker
 from broker.node.transaction_markers import EndedTransaction

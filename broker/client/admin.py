@@ -26,13 +26,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from broker.client.admin_changes import BROKER, AdminChanges
 from broker.client.admin_routing import BrokerDescription
-from broker.client.background import background
+from broker.client.background_tasks import background
+from broker.client.client_config import COMMON, read_settings
 from broker.client.client_login import logged_in
 from broker.client.client_tls import secured
-from broker.client.config import COMMON, read_settings
-from broker.client.failures import check
 from broker.client.network_client import Connect, connect_tcp
 from broker.client.partitions import by_topic
+from broker.client.retriable_errors import check
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 from broker.client.admin_routing import AdminRouting
-from broker.client.failures import check
 from broker.client.partitions import by_topic
+from broker.client.retriable_errors import check
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, TypeVar
 
 import trio
 
-from broker.client.config import ClientConfig, parse_bootstrap
-from broker.client.failures import disconnected
+from broker.client.client_config import ClientConfig, parse_bootstrap
 from broker.client.network_client import Address, Connect, NetworkClient
+from broker.client.retriable_errors import disconnected
 from broker.client.versions import SPOKEN_BY_ADMINS
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.message import AnyRequest, AnyResponse

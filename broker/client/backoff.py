@@ -9,7 +9,11 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.client_config import (
+    RETRY_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+    ClientConfig,
+)
 
 _FACTOR: Final = 2.0
 _JITTER: Final = 0.2

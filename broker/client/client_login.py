@@ -8,20 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from broker.client.client_sasl import (
-    BearerLogin,
-    Login,
-    PlainLogin,
-    ScramLogin,
-    authenticated,
-)
-from broker.client.config import (
+from broker.client.client_config import (
     CLIENT_ID,
     SASL_JAAS_CONFIG,
     SASL_MECHANISM,
     SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL,
     SECURITY_PROTOCOL,
     ClientConfig,
+)
+from broker.client.client_sasl import (
+    BearerLogin,
+    Login,
+    PlainLogin,
+    ScramLogin,
+    authenticated,
 )
 from broker.client.network_client import Connect
 from broker.protocol.errors import ConfigError

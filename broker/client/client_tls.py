@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import trio
 
-from broker.client.config import SECURITY_PROTOCOL, ClientConfig
+from broker.client.client_config import SECURITY_PROTOCOL, ClientConfig
 from broker.client.connection import Stream
 from broker.client.network_client import Connect
 from broker.protocol.errors import ConfigError

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
-from broker.client.failures import disconnected
+from broker.client.retriable_errors import disconnected
 from broker.client.signals import Signal
 from broker.client.versions import (
     HANDSHAKE,

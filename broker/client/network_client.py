@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import trio
 
 from broker.client.backoff import Backoff
-from broker.client.config import (
+from broker.client.client_config import (
     CLIENT_ID,
     CONNECTION_SETUP_TIMEOUT_MS,
     RECONNECT_BACKOFF_MAX_MS,
@@ -23,7 +23,7 @@ from broker.client.config import (
     ClientConfig,
 )
 from broker.client.connection import Body, Connection, Done, R, Stream, Written
-from broker.client.failures import disconnected, timed_out
+from broker.client.retriable_errors import disconnected, timed_out
 from broker.client.signals import Changes
 from broker.client.versions import NO_LIMITS, SPOKEN, FinalizedFeatures, Versions
 from broker.protocol.api_keys import ApiKey

@@ -22,8 +22,8 @@ from broker.config import (
     BrokerConfig,
     Key,
 )
-from broker.config.bounds import CONSUMER_BOUNDS
-from broker.groups.state.config import ConsumerSettings
+from broker.config.key_bounds import CONSUMER_BOUNDS
+from broker.groups.state.group_settings import ConsumerSettings
 from broker.protocol.errors import ErrorCode, KafkaError
 
 _SESSION: Final = "consumer.session.timeout.ms"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from broker.cluster.replica_manager import ReplicaManager
-from broker.disk.failures import LogUnavailable
+from broker.disk.disk_failures import LogUnavailable
 from broker.log.upkeep.directory_names import NAME_MAX, future_name
 from broker.log.upkeep.manager import LogManager
 from broker.protocol.errors import ErrorCode, KafkaError

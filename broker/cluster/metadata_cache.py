@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.log.steps import Steps, run
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,

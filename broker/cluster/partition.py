@@ -26,11 +26,11 @@ from broker.cluster.flush_barrier import FlushBarrier
 from broker.cluster.follower import Follower, SyncRules
 from broker.disk.storage import FileSlice
 from broker.log.log import Appended, Log
-from broker.log.reading import read
+from broker.log.log_reading import read
 from broker.log.transactions import VerificationGuard
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
+from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrPartitionState
 from broker.protocol.sentinels import NO_EPOCH, NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import CurrentLeader, EpochEnd

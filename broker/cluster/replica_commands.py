@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
+from broker.cluster.cluster_topics import check_name
 from broker.cluster.follower import NO_OTHERS
 from broker.cluster.partition import Partition
 from broker.cluster.replica_commands import (
@@ -36,19 +37,18 @@ from broker.cluster.replica_parts import (
     NoFetchers,
     NoIsrChanges,
 )
-from broker.cluster.topics import check_name
-from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.disk_failures import LogStorageError, LogUnavailable
 from broker.log.log import Log
 from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,

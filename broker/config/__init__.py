@@ -5,18 +5,18 @@
 and are all re-exported here.
 """
 
-from broker.config.admission import *  # noqa: F403 - each module's keys, and only they
-from broker.config.authorization import *  # noqa: F403 - as above
+from broker.config.admission_keys import *  # noqa: F403 - each module's keys, and only they
+from broker.config.authorization_keys import *  # noqa: F403 - as above
 from broker.config.broker_config import KEYS as KEYS
 from broker.config.broker_config import BrokerConfig as BrokerConfig
 from broker.config.broker_config import find_key as find_key
-from broker.config.cluster import *  # noqa: F403 - as above
-from broker.config.doorkeeper import *  # noqa: F403 - as above
+from broker.config.cluster_keys import *  # noqa: F403 - as above
+from broker.config.doorkeeper_keys import *  # noqa: F403 - as above
 from broker.config.listeners import Listener as Listener
-from broker.config.network import *  # noqa: F403 - as above
+from broker.config.network_keys import *  # noqa: F403 - as above
 from broker.config.properties import parse_properties as parse_properties
-from broker.config.sasl import *  # noqa: F403 - as above
-from broker.config.storage import *  # noqa: F403 - as above
+from broker.config.sasl_listener_keys import *  # noqa: F403 - as above
+from broker.config.storage_keys import *  # noqa: F403 - as above
 from broker.protocol.config_key import ConfigType as ConfigType
 from broker.protocol.config_key import Key as Key
 from broker.tls.keys import *  # noqa: F403 - as above

@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig, find_key
-from broker.config.network import (
+from broker.config.network_keys import (
     MAX_CONNECTION_CREATION_RATE,
     MAX_CONNECTIONS,
     NUM_NETWORK_THREADS,
 )
-from broker.config.tls import ALTERABLE_TLS
+from broker.config.tls_keys import ALTERABLE_TLS
 from broker.protocol.errors import ConfigError
 
 _NAMES: Final = """

@@ -23,23 +23,23 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from broker.config import (
-    admission,
-    authorization,
-    cluster,
-    doorkeeper,
-    network,
-    sasl,
-    security,
-    storage,
+    admission_keys,
+    authorization_keys,
+    cluster_keys,
+    doorkeeper_keys,
+    network_keys,
+    sasl_listener_keys,
+    security_keys,
+    storage_keys,
 )
-from broker.config.bounds import check_bounds
-from broker.config.cluster import BROKER_ID, NODE_ID
-from broker.config.doorkeeper import (
+from broker.config.cluster_keys import BROKER_ID, NODE_ID
+from broker.config.doorkeeper_keys import (
     DOORKEEPER_CONTROLLER_LISTENERS,
     DOORKEEPER_KAFKA_DEFAULTS,
     DOORKEEPER_UNKNOWN_CONFIGS,
 )
 from broker.config.former_defaults import FORMER_DEFAULTS
+from broker.config.key_bounds import check_bounds
 from broker.config.keys_without_effect import INERT
 from broker.config.listeners import (
     Listener,
@@ -47,7 +47,7 @@ from broker.config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from broker.config.network import (
+from broker.config.network_keys import (
     ADVERTISED_LISTENERS,
     CONTROL_PLANE_LISTENER_NAME,
     CONTROLLER_LISTENER_NAMES,
@@ -61,9 +61,9 @@ from broker.config.network import (
     SECURITY_INTER_BROKER_PROTOCOL,
 )
 from broker.config.properties import read_properties
-from broker.config.sasl import OF_A_MECHANISM, SASL_OF_A_LISTENER
 from broker.config.sasl_checks import check_sasl
-from broker.config.storage import (
+from broker.config.sasl_listener_keys import OF_A_MECHANISM, SASL_OF_A_LISTENER
+from broker.config.storage_keys import (
     LOG_DIR,
     LOG_DIRS,
     LOG_RETENTION_HOURS,
@@ -116,17 +116,17 @@ SAME_SETTING: Final[tuple[tuple[Key[Any], ...], ...]] = (
 
 def _keys() -> Iterator[Key[Any]]:
     for module in (
-        network,
-        storage,
-        cluster,
-        doorkeeper,
-        admission,
-        authorization,
-        sasl,
+        network_keys,
+        storage_keys,
+        cluster_keys,
+        doorkeeper_keys,
+        admission_keys,
+        authorization_keys,
+        sasl_listener_keys,
         tls_keys,
     ):
         yield from (item for item in vars(module).values() if isinstance(item, Key))
-    yield from (*INERT, *security.KEYS)
+    yield from (*INERT, *security_keys.KEYS)
 
 
 KEYS: Final[Mapping[str, Key[Any]]] = MappingProxyType(

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from broker.config.cluster import (
+from broker.config.cluster_keys import (
     ASSIGNOR_CLASSES,
     GROUP_CONSUMER_ASSIGNORS,
     GROUP_CONSUMER_MIGRATION_POLICY,
 )
-from broker.config.storage import (
+from broker.config.storage_keys import (
     LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     NUM_RECOVERY_THREADS_PER_DATA_DIR,
 )

@@ -3,7 +3,7 @@
 A stock ``server.properties``, ZooKeeper or KRaft flavoured, may hold them. They are
 known so that a misspelt key is still an error; `BrokerConfig.without_effect` names
 those that a file sets, for the log at start-up. Their values are not parsed. Keys that
-promise security are not among them: see `broker.config.security`.
+promise security are not among them: see `broker.config.security_keys`.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from broker.config.cluster import ZOOKEEPER_CONNECT
+from broker.config.cluster_keys import ZOOKEEPER_CONNECT
 from broker.config.listeners import Listener
-from broker.config.sasl import (
+from broker.config.sasl_listener_keys import (
     LOGIN_MODULES,
     OAUTHBEARER,
     PLAIN,

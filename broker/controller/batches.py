@@ -22,9 +22,9 @@ from broker.protocol.schemas.composing import (
     live_leaders,
     metadata_of,
 )
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
-from broker.protocol.schemas.stop_replica import StopReplicaPartitionState
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrPartitionState
+from broker.protocol.schemas.stop_replica_schema import StopReplicaPartitionState
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
 )

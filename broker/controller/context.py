@@ -14,7 +14,7 @@ from broker.controller.assignment import (
 from broker.controller.decisions import Decisions, pausing, scan
 from broker.controller.leadership import Leadership
 from broker.controller.states import PartitionState, ReplicaState
-from broker.protocol.schemas.update_metadata import UpdateMetadataEndpoint
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataEndpoint
 from broker.protocol.sentinels import EPOCH_DURING_DELETE, NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
 

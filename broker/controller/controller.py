@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from broker.controller.alter_partition import IsrJudge, IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.batches import RequestBatch
 from broker.controller.broker_changes import Brokers
@@ -43,17 +42,18 @@ from broker.controller.decisions import (
 )
 from broker.controller.deletion import TopicDeletions
 from broker.controller.elections import Elections, ElectionType
+from broker.controller.isr_proposals import IsrJudge, IsrProposal, Judgement
 from broker.controller.leadership import Leadership
 from broker.controller.partition_reassignment import Reassignments, Targets
 from broker.controller.partition_states import Election, PartitionStateMachine
 from broker.controller.replica_states import ReplicaStateMachine
 from broker.controller.states import PartitionState, ReplicaState
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaRequest,
     StopReplicaResponse,
 )

@@ -36,9 +36,9 @@ from typing import Final, TypeAlias, TypeVar
 
 from broker.controller.assignment import TopicAssignment
 from broker.controller.leadership import Leadership
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
-from broker.protocol.schemas.stop_replica import StopReplicaRequest
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrRequest
+from broker.protocol.schemas.stop_replica_schema import StopReplicaRequest
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
 
 _R = TypeVar("_R")

@@ -22,9 +22,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.cluster.topics import INTERNAL_TOPICS, Topic, check_name
+from broker.cluster.cluster_topics import INTERNAL_TOPICS, Topic, check_name
 from broker.coordination.cluster_state import ClusterState, Deletion
-from broker.coordination.coordinator import FoundLog
+from broker.coordination.coordinator_roles import FoundLog
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
 

@@ -20,7 +20,7 @@ from broker.authorization.acl_text import (
     write_pattern,
 )
 from broker.authorization.acls import AclEntry, ResourcePattern
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 
 VERSION: Final = 3
 # Its ``deleting`` knows no ids, and it has no generation.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 from broker.coordination.cluster_state import Deletion
-from broker.coordination.coordinator import CoordinatedBroker
+from broker.coordination.coordinator_roles import CoordinatedBroker
 from broker.log.steps import Steps, run
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.composing import (
@@ -19,15 +19,15 @@ from broker.protocol.schemas.composing import (
     during_delete,
     metadata_of,
 )
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.sentinels import EPOCH_DURING_DELETE
 from broker.protocol.topic_partition import TopicPartition
 from planes.slices import STEP_ITEMS

@@ -21,18 +21,18 @@ from typing import Final
 from uuid import UUID
 
 from broker.cluster.blocking import Blocking, call_here
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 from broker.coordination.adoption import reconcile
 from broker.coordination.cluster_state import Change
 from broker.coordination.commands import SoleReplicas
-from broker.coordination.coordinator import (
+from broker.coordination.coordinator_roles import (
     Configs,
     CoordinatedBroker,
     Coordinator,
     FoundLog,
 )
 from broker.coordination.embedded_admin import EmbeddedAdmin
-from broker.coordination.registry import Registry
+from broker.coordination.embedded_registry import Registry
 from broker.coordination.registry_writes import RegistryWrites
 from broker.coordination.single_node import SingleNodeController, SingleNodeMembership
 from broker.disk.identity import kafka_uuid

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from broker.authorization.acls import AclEntry, ResourcePattern
 from broker.cluster.blocking import in_turns
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import SoleReplicas
-from broker.coordination.coordinator import (
+from broker.coordination.coordinator_roles import (
     AlterAcls,
     Configs,
     NewTopic,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from broker.cluster.blocking import Blocking, carried_out
 from broker.coordination.cluster_state import Change, ClusterState
-from broker.coordination.registry import Registry
+from broker.coordination.embedded_registry import Registry
 from broker.coordination.turns import Turns
 from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from uuid import UUID
 
-from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.elections import ElectionType
-from broker.coordination.coordinator import BrokerRack, CoordinatedBroker, Quorum
+from broker.controller.isr_proposals import IsrProposal, Judgement
+from broker.coordination.coordinator_roles import BrokerRack, CoordinatedBroker, Quorum
 from broker.observation.metric import PIECE, Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER

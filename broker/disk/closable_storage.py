@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.disk_failures import LogStorageError, LogUnavailable
 from broker.disk.storage import File, Storage, Volume
 
 

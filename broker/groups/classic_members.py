@@ -14,21 +14,24 @@ from dataclasses import replace
 from uuid import UUID
 
 from broker.groups.consumer.consumer_group import ConsumerGroup
+from broker.groups.consumer.consumer_group_messages import HeartbeatAnswer
 from broker.groups.consumer.members import (
     LEAVING_EPOCH,
     ClassicProtocols,
     ConsumerMember,
     MemberState,
 )
-from broker.groups.consumer.messages import HeartbeatAnswer
-from broker.groups.consumer.topics import ClusterTopics
+from broker.groups.consumer.subscribed_topics import ClusterTopics
 from broker.groups.consumer_heartbeats import Heartbeats, as_replacement
 from broker.groups.group_shards import GroupShards
 from broker.groups.migration import Migration
 from broker.groups.rebalance import TimerKey, TimerKind
-from broker.groups.state.consumer_protocol import Subscription, read_subscription
+from broker.groups.state.classic_consumer_messages import (
+    Subscription,
+    read_subscription,
+)
 from broker.groups.state.group import join_refusal
-from broker.groups.state.messages import (
+from broker.groups.state.group_messages import (
     CONSUMER_PROTOCOL_TYPE,
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
@@ -40,8 +43,8 @@ from broker.groups.state.messages import (
 )
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.shards.effects import NS_PER_MS, Effects
+from broker.shards.parked_answer import Waiting
 from broker.shards.timers import Timers
-from broker.shards.waiting import Waiting
 
 
 class ClassicMembers:

@@ -28,6 +28,10 @@ from broker.groups.consumer.assignors import (
     Subscriber,
 )
 from broker.groups.consumer.consumer_group import ConsumerGroup
+from broker.groups.consumer.consumer_group_messages import (
+    ConsumerHeartbeat,
+    HeartbeatAnswer,
+)
 from broker.groups.consumer.consumer_records import (
     Kind,
     ResolvedRegex,
@@ -49,22 +53,21 @@ from broker.groups.consumer.members import (
     Held,
     MemberState,
 )
-from broker.groups.consumer.messages import ConsumerHeartbeat, HeartbeatAnswer
 from broker.groups.consumer.reconciliation import Owned, reconciled
-from broker.groups.consumer.topics import ClusterTopics, KnownTopic
+from broker.groups.consumer.subscribed_topics import ClusterTopics, KnownTopic
 from broker.groups.group_shards import GroupShards
 from broker.groups.migration import Migration
 from broker.groups.rebalance import TimerKey, TimerKind
 from broker.groups.state.any_group import AnyGroup
-from broker.groups.state.config import ConsumerSettings, OwnSettings
 from broker.groups.state.group import Group
+from broker.groups.state.group_settings import ConsumerSettings, OwnSettings
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.patterns import full_matcher
 from broker.shards.effects import NS_PER_MS, Effects, Instant, Record
+from broker.shards.parked_answer import Waiting
 from broker.shards.shard import InSteps
 from broker.shards.timers import Timers
-from broker.shards.waiting import Waiting
 
 logger = getLogger(__name__)
 

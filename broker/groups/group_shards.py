@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.groups.state.any_group import AnyGroup
-from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group
+from broker.groups.state.group_settings import GroupConfig
 from broker.protocol.errors import ErrorCode
 from broker.shards.effects import Effects, Instant, Record, Write
 from broker.shards.shard_log import ShardLog

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
 from broker.groups.state.group import Group, join_refusal
-from broker.groups.state.messages import (
+from broker.groups.state.group_messages import (
     UNKNOWN_MEMBER_ID,
     GroupProtocol,
     JoinAnswer,
@@ -26,7 +26,7 @@ from broker.groups.state.snapshot import group_metadata_record
 from broker.groups.state.transitions import Action, Event, GroupState
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.shards.effects import NS_PER_MS, Effects, Instant, Write
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 
 JoinWaiting = Waiting[JoinAnswer]
 

@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
 from broker.groups.state.group import Group
-from broker.groups.state.messages import (
+from broker.groups.state.group_messages import (
     UNKNOWN_MEMBER_ID,
     LeftMember,
     MemberIdentity,
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.state.records import MEMBERS_PER_STEP
+from broker.groups.state.group_records import MEMBERS_PER_STEP
 from broker.groups.state.transitions import Action, Event, GroupState
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.shards.effects import Effects, Instant
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 
 
 class Membership:

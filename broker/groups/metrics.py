@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from broker.groups.coordinator import GroupCoordinator, GroupStatistics
+from broker.groups.group_coordinator import GroupCoordinator, GroupStatistics
 from broker.observation.metric import Metric
 from broker.protocol.topic_partition import TopicPartition
 

@@ -25,16 +25,16 @@ from broker.groups.consumer.consumer_records import (
     target_record,
 )
 from broker.groups.consumer.members import ClassicProtocols, ConsumerMember, Held
-from broker.groups.consumer.topics import ClusterTopics
+from broker.groups.consumer.subscribed_topics import ClusterTopics
 from broker.groups.group_shards import GroupShards
 from broker.groups.rebalance import Rebalance
-from broker.groups.state.consumer_protocol import (
+from broker.groups.state.classic_consumer_messages import (
     assignment_bytes,
     read_assignment,
     read_subscription,
 )
 from broker.groups.state.group import Group, join_refusal
-from broker.groups.state.messages import CONSUMER_PROTOCOL_TYPE, SyncAnswer
+from broker.groups.state.group_messages import CONSUMER_PROTOCOL_TYPE, SyncAnswer
 from broker.groups.state.roster import Member, Roster
 from broker.groups.state.snapshot import group_metadata_record
 from broker.groups.state.transitions import GroupState

@@ -8,24 +8,24 @@ from dataclasses import replace
 from logging import getLogger
 from typing import NamedTuple
 
-from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group, join_refusal
-from broker.groups.state.messages import (
+from broker.groups.state.group_messages import (
     UNKNOWN_MEMBER_ID,
     GroupProtocol,
     JoinAnswer,
     JoinedMember,
     SyncAnswer,
 )
-from broker.groups.state.records import MEMBERS_PER_STEP
+from broker.groups.state.group_records import MEMBERS_PER_STEP
+from broker.groups.state.group_settings import GroupConfig
 from broker.groups.state.roster import Member, metadata_of
 from broker.groups.state.snapshot import group_metadata_record
 from broker.groups.state.transitions import Action, Event, GroupState
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode
 from broker.shards.effects import NS_PER_MS, Answered, Effects, Instant, Write
+from broker.shards.parked_answer import Waiting
 from broker.shards.timers import Timers
-from broker.shards.waiting import Waiting
 
 logger = getLogger(__name__)
 

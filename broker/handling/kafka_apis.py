@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
-from broker.apis.common.waiting import ConnectionGone
+from broker.apis.common.parked_handlers import ConnectionGone
 from broker.cluster.replica_metrics import quota_metrics, replica_metrics
 from broker.config import Listener
 from broker.groups.metrics import group_lag_metrics, group_metrics
+from broker.handling.api_registry import APIS
 from broker.handling.error_answer import error_answer, refuse, whole_error
 from broker.handling.handler_failures import Failures
-from broker.handling.registry import APIS
 from broker.node.background import duty_metrics
 from broker.node.broker import Broker
 from broker.node.log_dir_metrics import log_dir_metrics

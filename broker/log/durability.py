@@ -16,7 +16,7 @@ from posixpath import basename, dirname
 from typing import Final, NamedTuple
 
 from broker.disk.closable_storage import ClosableStorage
-from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.disk_failures import LogStorageError, LogUnavailable
 from broker.disk.storage import File, Storage, join
 from broker.log.epochs import LeaderEpochs
 from broker.log.flush_times import FlushTimes

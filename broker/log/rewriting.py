@@ -26,8 +26,8 @@ from broker.protocol.records.batch import (
     with_log_append_time,
     with_max_timestamp,
 )
+from broker.protocol.records.batch_records import as_long, heads_in_steps
 from broker.protocol.records.codecs import CODECS, Packer, unpacked
-from broker.protocol.records.records import as_long, heads_in_steps
 from broker.protocol.records.validation import contents_of
 
 LOG_APPEND_TIME: Final = "LogAppendTime"

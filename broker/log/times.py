@@ -14,7 +14,7 @@ from broker.log.operation import in_steps
 from broker.log.segments.segment import Segment
 from broker.log.segments.timestamps import newest_in
 from broker.log.steps import Steps
-from broker.protocol.records.records import heads_in_steps
+from broker.protocol.records.batch_records import heads_in_steps
 
 
 class TimestampOffset(NamedTuple):

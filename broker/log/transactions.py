@@ -24,7 +24,7 @@ from broker.log.steps import Steps
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from broker.protocol.records.records import iter_records, new_batch
+from broker.protocol.records.batch_records import iter_records, new_batch
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from logging import getLogger
 
 from broker.config import BrokerConfig, Listener
-from broker.config.tls import client_auth, listener_tls
+from broker.config.tls_keys import client_auth, listener_tls
 from broker.network.tls_connection import TlsConnection
 from broker.network.transport import Connection
 from broker.observation.logs import fields

@@ -12,7 +12,7 @@ from logging import getLogger
 
 from broker.cluster.config_overrides import ConfigSource, Synonym
 from broker.config import BrokerConfig
-from broker.coordination.coordinator import AdminManager
+from broker.coordination.coordinator_roles import AdminManager
 from broker.node.hosts import Hosts
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError

@@ -16,6 +16,7 @@ from uuid import UUID
 from broker.authorization.acls import ResourcePattern
 from broker.client.network_client import Connect
 from broker.cluster.blocking import Blocking, call_here, carried_out
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.cluster.config_overrides import DescribedConfig
 from broker.cluster.fetch_sessions import FetchSessions
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
@@ -23,7 +24,6 @@ from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.replication_quota import replication_quotas
 from broker.cluster.topic_configs import describe_topic_configs
 from broker.cluster.topic_settings import TopicSettings
-from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.config import (
     BROKER_RACK,
     DOORKEEPER_CLIENT_QUOTAS,
@@ -36,7 +36,7 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
-from broker.coordination.coordinator import Coordinator
+from broker.coordination.coordinator_roles import Coordinator
 from broker.coordination.resource_paths import GROUPS, resource_path
 from broker.disk.directory_locks import DirectoryLocks
 from broker.disk.identity import claim, draw_uuid
@@ -69,12 +69,15 @@ from broker.node.transaction_coordination import (
 from broker.node.transaction_markers import TransactionMarkers
 from broker.node.transaction_verification import VerifyTransaction
 from broker.protocol.errors import ErrorCode, LogDirsLost
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.stop_replica import StopReplicaRequest, StopReplicaResponse
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.stop_replica_schema import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.sentinels import NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import CurrentLeader

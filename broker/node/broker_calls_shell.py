@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from broker.client.config import COMMON, read_settings
+from broker.client.client_config import COMMON, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
 from broker.client.versions import SPOKEN_BETWEEN_BROKERS

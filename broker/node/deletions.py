@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from broker.cluster.blocking import Blocking, carried_out
-from broker.cluster.topics import GROUP_METADATA_TOPIC
-from broker.groups.coordinator import GroupCoordinator
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC
+from broker.groups.group_coordinator import GroupCoordinator
 from broker.log.flushing import flush
 from broker.log.log import Log
 from broker.log.steps import run

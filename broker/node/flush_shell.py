@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import trio
 
 from broker.cluster.blocking import Blocking
-from broker.disk.failures import LogUnavailable
+from broker.disk.disk_failures import LogUnavailable
 from broker.log.durability import Syncs
 from broker.log.flushing import due_syncs, flushed
 from broker.log.log import Log

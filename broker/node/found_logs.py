@@ -8,7 +8,7 @@ from logging import getLogger
 
 from broker.config import BrokerConfig
 from broker.coordination.adoption import PRODUCER_ID_GIVEN_BELOW
-from broker.coordination.coordinator import FoundLog
+from broker.coordination.coordinator_roles import FoundLog
 from broker.disk.checkpoints import MalformedCheckpoint
 from broker.log.steps import run
 from broker.log.upkeep.manager import LogManager

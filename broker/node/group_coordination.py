@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC
 from broker.cluster.group_configs import consumer_settings
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
-from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.config import (
     ASSIGNOR_CLASSES,
     GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
@@ -34,9 +34,13 @@ from broker.config import (
     OFFSETS_TOPIC_COMPRESSION_CODEC,
     BrokerConfig,
 )
-from broker.groups.consumer.topics import ClusterTopics
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.config import ConsumerSettings, GroupConfig, MigrationPolicy
+from broker.groups.consumer.subscribed_topics import ClusterTopics
+from broker.groups.group_coordinator import GroupCoordinator
+from broker.groups.state.group_settings import (
+    ConsumerSettings,
+    GroupConfig,
+    MigrationPolicy,
+)
 from broker.node.background import PlaneDuty
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes

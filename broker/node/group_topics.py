@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from broker.cluster.metadata_cache import MetadataCache, TopicMetadata
+from broker.groups.consumer.subscribed_topics import KnownTopic
 from broker.groups.consumer.topic_hashes import topic_hash
-from broker.groups.consumer.topics import KnownTopic
 
 
 class GroupTopics:

@@ -40,7 +40,7 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.config.sasl_checks import jaas_key
-from broker.coordination.coordinator import AdminManager, Configs
+from broker.coordination.coordinator_roles import AdminManager, Configs
 from broker.protocol.errors import ConfigError
 from broker.protocol.sasl.scram import (
     ITERATIONS_MIN,

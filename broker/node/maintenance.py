@@ -32,7 +32,7 @@ from broker.config import (
     REPLICA_FETCH_BACKOFF_MS,
     BrokerConfig,
 )
-from broker.coordination.coordinator import Coordinator
+from broker.coordination.coordinator_roles import Coordinator
 from broker.log.log import Log
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.steps import Steps

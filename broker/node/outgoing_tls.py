@@ -8,7 +8,7 @@ from logging import getLogger
 from broker.client.client_tls import over_tls
 from broker.client.network_client import Connect
 from broker.config import BrokerConfig, Listener
-from broker.config.tls import listener_tls
+from broker.config.tls_keys import listener_tls
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
 from broker.tls.contexts import client_context

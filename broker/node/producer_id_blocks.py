@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.coordination.coordinator import AdminManager
+from broker.coordination.coordinator_roles import AdminManager
 from broker.coordination.turns import Turns
 
 

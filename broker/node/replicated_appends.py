@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker.cluster.delayed.produce import DelayedProduce
+from broker.cluster.delayed.delayed_produce import DelayedProduce
 from broker.cluster.delayed.required import Required
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager

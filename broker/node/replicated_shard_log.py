@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.replica_manager import ReplicaManager
 from broker.log.log import Appended
-from broker.log.reading import read
+from broker.log.log_reading import read
 from broker.log.transactions import VerificationGuard, marker_of
 from broker.node.flush_shell import QueuedFlushes
 from broker.node.replicated_appends import ReplicatedAppends
@@ -35,7 +35,7 @@ from broker.protocol.records.batch import (
     corrupt,
     parse_header,
 )
-from broker.protocol.records.records import (
+from broker.protocol.records.batch_records import (
     KeyValue,
     new_batch,
     plain_records,

@@ -9,7 +9,7 @@ from functools import partial
 
 import trio
 
-from broker.client.config import COMMON, read_settings
+from broker.client.client_config import COMMON, read_settings
 from broker.client.connection import Stream
 from broker.client.network_client import Connect, NetworkClient
 from broker.cluster.blocking import Blocking

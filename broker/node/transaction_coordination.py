@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from broker.cluster.cluster_topics import TRANSACTION_STATE_TOPIC
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
-from broker.cluster.topics import TRANSACTION_STATE_TOPIC
 from broker.config import (
     REQUEST_TIMEOUT_MS,
     TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS,
@@ -39,8 +39,8 @@ from broker.protocol.records import codecs
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.classifier import GROUP
 from broker.requests.internal_tasks import Submit
+from broker.shards.parked_answer import Waiting
 from broker.shards.shards import Clock
-from broker.shards.waiting import Waiting
 from broker.transactions.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch
 from broker.transactions.transaction_config import TransactionConfig
 from broker.transactions.transaction_coordinator import TransactionCoordinator

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
-from broker.cluster.topics import GROUP_METADATA_TOPIC
-from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_coordinator import GroupCoordinator
 from broker.log.log import Appended
 from broker.log.transactions import Marker, marker_batch
 from broker.node.flush_shell import QueuedFlushes

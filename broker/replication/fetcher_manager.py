@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import trio
 
-from broker.client.config import COMMON, ClientConfig, read_settings
+from broker.client.client_config import COMMON, ClientConfig, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
 from broker.cluster.blocking import Blocking, carried_out

@@ -34,7 +34,7 @@ from broker.config import (
     REPLICA_FETCH_WAIT_MAX_MS,
     BrokerConfig,
 )
-from broker.disk.failures import LogUnavailable
+from broker.disk.disk_failures import LogUnavailable
 from broker.log.producers import Producers
 from broker.log.steps import InSteps
 from broker.log.trimming import (

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from broker.authorization.authorizer import Authorizer
-from broker.config.doorkeeper import DOORKEEPER_CLASS_LEVELS, REQUEST_CLASSES
+from broker.config.doorkeeper_keys import DOORKEEPER_CLASS_LEVELS, REQUEST_CLASSES
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.header import RequestHeader
 from broker.requests.entitlement import Role, may_claim_role

@@ -24,7 +24,7 @@ from broker.config import (
     Listener,
 )
 from broker.protocol.errors import ConfigError
-from broker.requests.admission import admission
+from broker.requests.admission_rule import admission
 from planes import Block, PlaneCore
 from planes.lending import Lending
 from schedulers import BadSetting, Scheduler, SchedulerConfig

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from broker.protocol.errors import ErrorCode
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.shards.effects import Answered, Effects, Instant, Write
-from broker.shards.partitioner import partition_for
+from broker.shards.group_partition import partition_for
 from broker.shards.shard import Shard
 from broker.shards.shard_log import ShardLog, coordinator_error
 

@@ -25,11 +25,11 @@ from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import NS_PER_MS, Effects, Instant, Write
+from broker.shards.parked_answer import Waiting
 from broker.shards.shard import Shard
 from broker.shards.shard_log import ShardLog
 from broker.shards.shards import Clock, Shards
 from broker.shards.timers import Timers
-from broker.shards.waiting import Waiting
 from broker.transactions.markers import Ending, Markers
 from broker.transactions.transaction import (
     NO_EPOCH,

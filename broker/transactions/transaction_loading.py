@@ -13,9 +13,9 @@ from typing import Final
 
 from broker.observation.logs import fields
 from broker.shards.effects import Effects
-from broker.shards.loading import Loading
 from broker.shards.record_fields import UnreadableRecord
 from broker.shards.shard import Shard, Steps
+from broker.shards.shard_loading import Loading
 from broker.shards.shards import Shards
 from broker.transactions.transaction import Transaction
 from broker.transactions.transaction_records import read_name, read_value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.zookeeper import messages
-from broker.zookeeper.messages import OK, OpCode, Request
+from broker.zookeeper import zookeeper_messages as messages
 from broker.zookeeper.znodes import EventKind, NoNode, WatchEvent
+from broker.zookeeper.zookeeper_messages import OK, OpCode, Request
 
 # A request that sets watches again names paths of about so many bytes: the rest of the
 # bound on its frame holds their sizes.

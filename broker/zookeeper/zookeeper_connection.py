@@ -19,7 +19,9 @@ from broker.client.connection import Stream
 from broker.client.signals import Signal
 from broker.protocol.errors import MalformedFrame
 from broker.zookeeper.jute import ANSWER_BYTES_MAX, Frames, Reader, framed, packed_int
-from broker.zookeeper.messages import (
+from broker.zookeeper.watches import Watches
+from broker.zookeeper.znodes import ConnectionLoss, WatchEvent
+from broker.zookeeper.zookeeper_messages import (
     EVENT_XID,
     OK,
     PING_XID,
@@ -29,8 +31,6 @@ from broker.zookeeper.messages import (
     read_event,
     read_greeting,
 )
-from broker.zookeeper.watches import Watches
-from broker.zookeeper.znodes import ConnectionLoss, WatchEvent
 
 # As Java's client: silence is noticed while there is time to find another server, and
 # a ping gets a second chance before that.

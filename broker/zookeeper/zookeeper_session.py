@@ -21,9 +21,8 @@ import trio
 from broker.client.backoff import Backoff
 from broker.client.network_client import Connect, reach
 from broker.protocol.errors import MalformedFrame
-from broker.zookeeper import connect_string, messages
+from broker.zookeeper import connect_string, zookeeper_messages
 from broker.zookeeper.jute import REQUEST_BYTES_MAX
-from broker.zookeeper.messages import BAD_ARGUMENTS, OK, Greeting, OpFailed, Request
 from broker.zookeeper.watches import Watches
 from broker.zookeeper.znodes import (
     Create,
@@ -41,6 +40,13 @@ from broker.zookeeper.znodes import (
     Znode,
 )
 from broker.zookeeper.zookeeper_connection import BROKEN, Call, Connection
+from broker.zookeeper.zookeeper_messages import (
+    BAD_ARGUMENTS,
+    OK,
+    Greeting,
+    OpFailed,
+    Request,
+)
 
 T = TypeVar("T")
 
@@ -97,26 +103,26 @@ class ZooKeeperSession:
     ) -> str:
         """Create a znode; return its path."""
         op = Create(self._where.outside(path), data, ephemeral, sequential)
-        return self._where.inside(await self._ask(path, messages.create(op)))
+        return self._where.inside(await self._ask(path, zookeeper_messages.create(op)))
 
     async def get(self, path: str, *, watch: bool = False) -> Znode:
         """Return a znode's data and stat."""
-        request = messages.get(self._where.outside(path), watch=watch)
+        request = zookeeper_messages.get(self._where.outside(path), watch=watch)
         return await self._ask(path, request)
 
     async def set(self, path: str, data: bytes, *, version: int = -1) -> Stat:
         """Replace a znode's data."""
         op = SetData(self._where.outside(path), data, version)
-        return await self._ask(path, messages.set_data(op))
+        return await self._ask(path, zookeeper_messages.set_data(op))
 
     async def delete(self, path: str, *, version: int = -1) -> None:
         """Delete a znode."""
         op = Delete(self._where.outside(path), version)
-        await self._ask(path, messages.delete(op))
+        await self._ask(path, zookeeper_messages.delete(op))
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """Return a znode's stat, if it exists."""
-        request = messages.exists(self._where.outside(path), watch=watch)
+        request = zookeeper_messages.exists(self._where.outside(path), watch=watch)
         try:
             return await self._ask(path, request)
         except NoNode:
@@ -124,7 +130,7 @@ class ZooKeeperSession:
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...]:
         """Return the names of a znode's children, sorted."""
-        request = messages.children(self._where.outside(path), watch=watch)
+        request = zookeeper_messages.children(self._where.outside(path), watch=watch)
         names = await self._ask(path, request)
         return tuple(sorted(names))
 
@@ -132,10 +138,10 @@ class ZooKeeperSession:
         """Carry out all operations, or none."""
         outside = [replace(op, path=self._where.outside(op.path)) for op in ops]
         path = ops[0].path if ops else "/"
-        results = await self._ask(path, messages.multi(outside))
+        results = await self._ask(path, zookeeper_messages.multi(outside))
         if isinstance(results, OpFailed):
             failed = ops[results.op]
-            raise messages.error_of(results.code, failed.path, op=results.op)
+            raise zookeeper_messages.error_of(results.code, failed.path, op=results.op)
         return tuple(
             self._where.inside(result) if isinstance(result, str) else result
             for result in results
@@ -147,7 +153,7 @@ class ZooKeeperSession:
         for count in range(1, len(names) + 1):
             path = "/" + "/".join(names[:count])
             try:
-                await self._ask(path, messages.create(Create(path)))
+                await self._ask(path, zookeeper_messages.create(Create(path)))
             except NodeExists:
                 continue
 
@@ -155,7 +161,7 @@ class ZooKeeperSession:
         """End the session; one that cannot say so is left to expire."""
         self._over = True
         if self._connection is not None:
-            farewell = Call(messages.close_session())
+            farewell = Call(zookeeper_messages.close_session())
             self._connection.submit(farewell)
             with trio.move_on_after(self._timeout_ms / 1000):
                 await farewell.done.wait()
@@ -166,7 +172,7 @@ class ZooKeeperSession:
             raise SessionExpired(path)
         if len(request.body) + _HEADER_BYTES > REQUEST_BYTES_MAX:
             # A server would hang up, and again when it is tried again.
-            raise messages.error_of(BAD_ARGUMENTS, path)
+            raise zookeeper_messages.error_of(BAD_ARGUMENTS, path)
         call = Call(request)
         if self._connection is None:
             self._unsent.append(call)
@@ -177,7 +183,7 @@ class ZooKeeperSession:
         finally:
             call.abandoned = True
         if call.code != OK:
-            raise messages.error_of(call.code, path)
+            raise zookeeper_messages.error_of(call.code, path)
         answer: T = call.answer
         return answer
 
@@ -232,7 +238,7 @@ class ZooKeeperSession:
             await connection.aclose()
 
     def _greeting(self) -> bytes:
-        return messages.connect_request(
+        return zookeeper_messages.connect_request(
             self._last_zxid, self._timeout_ms, self.session_id, self._password
         )
 

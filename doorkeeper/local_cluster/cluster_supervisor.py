@@ -32,7 +32,7 @@ from doorkeeper.local_cluster.cluster_settings import (
     shared_settings,
 )
 from doorkeeper.local_cluster.console_child import console_command, expect_free_port
-from experiments.load import requests
+from experiments.load import load_requests as requests
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
 from experiments.processes.java import TERMINATED

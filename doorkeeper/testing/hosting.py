@@ -22,7 +22,7 @@ from broker.client.connection import Stream
 from broker.client.consumer.consumer_record import ConsumerRecord, FetchedBatches
 from broker.client.network_client import connect_tcp
 from broker.cluster.partition import Partition
-from broker.handling.registry import load_schemas
+from broker.handling.api_registry import load_schemas
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.create_topics import (

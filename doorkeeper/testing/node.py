@@ -25,7 +25,7 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.config.sasl_checks import jaas_key
-from broker.config.tls import listener_tls
+from broker.config.tls_keys import listener_tls
 from broker.disk.files import RealStorage
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from broker.apis.common.log_steps import preemptibly
-from broker.apis.common.waiting import ConnectionGone, parked_for_client
+from broker.apis.common.parked_handlers import ConnectionGone, parked_for_client
 from broker.apis.metadata import API as METADATA
+from broker.handling.api_registry import APIS
 from broker.handling.error_answer import error_answer
 from broker.handling.kafka_apis import KafkaApis
-from broker.handling.registry import APIS
 from broker.handling.wrapped_apis import WrappedApis
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey

@@ -31,8 +31,8 @@ from broker.client.admin import (
     KafkaAdmin,
     by_leader,
 )
-from broker.client.failures import STALE_METADATA
 from broker.client.network_client import Connect, connect_tcp
+from broker.client.retriable_errors import STALE_METADATA
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.list_groups import ListedGroup
 from broker.protocol.messages.metadata import MetadataResponseTopic

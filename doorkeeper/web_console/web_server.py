@@ -17,7 +17,7 @@ from hypercorn.trio import serve
 from hypercorn.typing import ASGIFramework
 
 from broker.client.admin import open_admin
-from broker.client.background import background
+from broker.client.background_tasks import background
 from broker.observation.logs import TextFormatter
 from broker.protocol.errors import ConfigError
 from doorkeeper.web_console.app import Console

@@ -35,12 +35,12 @@ from broker.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from experiments.cluster.attempt_log import AttemptLog, Try
 from experiments.cluster.broker_connection import BrokerConnection
 from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
 from experiments.design.cluster_config import Cluster
-from experiments.load import requests
+from experiments.load import load_requests as requests
 from experiments.load.closed_loop import RETRIABLE
 from experiments.load.frames import topic_of
 from experiments.load.senders import Sender

@@ -15,10 +15,10 @@ from broker.protocol.messages.fetch import (
     PartitionData,
 )
 from broker.protocol.records.batch import split_batches
-from broker.protocol.records.records import iter_records
+from broker.protocol.records.batch_records import iter_records
 from experiments.cluster.broker_connection import BrokerConnection
 from experiments.cluster.cluster_under_test import Address, ClusterUnderTest
-from experiments.load import requests
+from experiments.load import load_requests as requests
 
 _CLIENT_ID = "reader"
 # Set-up and reading have no number that a record keeps.

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from broker.config.doorkeeper import DOORKEEPER_CLIENT_QUOTAS
+from broker.config.doorkeeper_keys import DOORKEEPER_CLIENT_QUOTAS
 from experiments.design.calibration import Calibration
 from experiments.design.cluster_config import Cluster, lacking
 from experiments.design.config_errors import ExperimentError, first_error

@@ -25,7 +25,7 @@ from typing import (
 from pydantic import Field, create_model, model_validator
 
 from broker.apis.common.api import Api
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.requests.classifier import CONTROL
 from experiments.design.request_shapes import SHAPES, RequestShape
 from experiments.design.values import Section

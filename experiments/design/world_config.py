@@ -33,11 +33,15 @@ class WorldEntry:
 
 WORLDS: Final[Mapping[str, WorldEntry]] = MappingProxyType(
     {
-        "live": WorldEntry(module="experiments.worlds.live.world", computed=False),
-        "virtual": WorldEntry(module="experiments.worlds.virtual.world", computed=True),
-        "model": WorldEntry(module="experiments.worlds.model.world", computed=True),
+        "live": WorldEntry(module="experiments.worlds.live.live_world", computed=False),
+        "virtual": WorldEntry(
+            module="experiments.worlds.virtual.virtual_world", computed=True
+        ),
+        "model": WorldEntry(
+            module="experiments.worlds.model.model_world", computed=True
+        ),
         "kafka": WorldEntry(
-            module="experiments.worlds.kafka.world",
+            module="experiments.worlds.kafka.kafka_world",
             computed=False,
             rows=False,
         ),

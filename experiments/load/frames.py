@@ -18,12 +18,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from experiments.design.request_shapes import MetadataShape, Occasion, ProduceShape
 from experiments.design.requests import Request
 from experiments.design.workload import Traffic, Workload
-from experiments.load import requests
-from experiments.load.requests import HEAD_BYTES, SetupRequest
+from experiments.load import load_requests as requests
+from experiments.load.load_requests import HEAD_BYTES, SetupRequest
 from experiments.load.senders import Sender, senders
 
 # Above every epoch that a broker's own controller will have reached at start-up.

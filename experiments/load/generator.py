@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 
 from experiments.design.workload import Workload
 from experiments.load import frames
+from experiments.load.load_requests import SetupRequest, error_of
 from experiments.load.openloop import connected
-from experiments.load.requests import SetupRequest, error_of
 from experiments.load.senders import senders
 
 Address = tuple[str, int]

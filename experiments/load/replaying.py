@@ -15,7 +15,7 @@ from experiments.design.config import Experiment
 from experiments.load import frames
 from experiments.load.closed_loop import RETRIABLE, rules_of
 from experiments.load.exchange import Observed, Schedule
-from experiments.load.requests import error_of
+from experiments.load.load_requests import error_of
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 

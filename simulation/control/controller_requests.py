@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 from broker.protocol.schemas.composing import (
     ControllerRequests,
     by_topic,
     metadata_of,
 )
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
 )
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,

@@ -22,7 +22,7 @@ from uuid import UUID
 import trio
 
 from broker.client.signals import Signal
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 from broker.config import DOORKEEPER_CONTROLLER_LISTENERS, BrokerConfig
 from broker.coordination.features import NO_FEATURES, FinalizedFeatures
 from broker.disk.log_dirs import LogDirs

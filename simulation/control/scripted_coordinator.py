@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from broker.authorization.acls import AclEntry, ResourcePattern
-from broker.cluster.topics import Topic
-from broker.coordination.coordinator import (
+from broker.cluster.cluster_topics import Topic
+from broker.coordination.coordinator_roles import (
     AlterAcls,
     BrokerRack,
     Configs,

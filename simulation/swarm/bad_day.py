@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 
 import trio
 
-from broker.cluster.topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.config import TRANSACTION_STATE_LOG_NUM_PARTITIONS
 from broker.coordination.features import NO_FEATURES, FinalizedFeatures
 from broker.protocol.topic_partition import TopicPartition

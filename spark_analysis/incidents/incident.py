@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spark_analysis.incidents.measures import Measure
+from spark_analysis.incidents.incident_measures import Measure
 from spark_analysis.incidents.overload import Overload
 from spark_analysis.judging.cells import Word
 from spark_analysis.judging.contrast import Contrast

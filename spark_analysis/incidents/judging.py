@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spark_analysis.incidents.incident import Incident, IncidentCell, Timeline
-from spark_analysis.incidents.measures import (
+from spark_analysis.incidents.incident_measures import (
     Measure,
     measures_of,
     of_mark,

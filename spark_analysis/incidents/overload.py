@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-from spark_analysis.incidents.measures import of_backlog
+from spark_analysis.incidents.incident_measures import of_backlog
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.load import aggregates
 

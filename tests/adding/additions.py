@@ -77,7 +77,7 @@ ADDITIONS = (
                 "experiments/design/request_shapes.py",
                 "from broker.protocol.messages.unregister_broker import (\n"
                 "    UnregisterBrokerRequest,\n)\n",
-                "from broker.protocol.schemas.leader_and_isr import",
+                "from broker.protocol.schemas.leader_and_isr_schema import",
             ),
             Line(
                 "experiments/design/request_shapes.py",
@@ -115,20 +115,26 @@ ADDITIONS = (
         files=("planes/admission/halved.py",),
         lines=(
             Line(
-                "broker/config/admission.py", '"halved",\n    ', '"codel",\n    "dead'
+                "broker/config/admission_keys.py",
+                '"halved",\n    ',
+                '"codel",\n    "dead',
             ),
             Line(
-                "broker/requests/admission.py",
+                "broker/requests/admission_rule.py",
                 "from planes.admission.halved import Halved\n",
                 "from planes.admission.token_bucket",
             ),
             Line(
-                "broker/requests/admission.py",
+                "broker/requests/admission_rule.py",
                 "def _halved(config: BrokerConfig) -> Admission:\n"
                 "    return Halved(capacity=config[QUEUED_MAX_REQUESTS])\n\n\n",
                 "def _codel(",
             ),
-            Line("broker/requests/admission.py", '"halved": _halved,\n', '"codel": _'),
+            Line(
+                "broker/requests/admission_rule.py",
+                '"halved": _halved,\n',
+                '"codel": _',
+            ),
         ),
     ),
     Addition(

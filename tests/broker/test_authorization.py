@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from broker.config import BrokerConfig
 from broker.handling import handler_failures, kafka_apis
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode
 from broker.protocol.principal import ANONYMOUS

@@ -8,7 +8,7 @@ import sys
 import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.schemas.later_versions import LATER_VERSIONS
 from broker.protocol.wire.codec import encode_request, request_type, response_type
@@ -104,7 +104,7 @@ def test_a_start_reads_all_message_schemas_and_runs_none() -> None:
         "ran = [name for name in sys.modules if name.startswith('kio.schema.')]\n"
         "assert not [name for name in ran if name.endswith(('request', 'response'))]\n"
         "kio_modules._code_of = None\n"
-        "from broker.handling.registry import APIS\n"
+        "from broker.handling.api_registry import APIS\n"
         "from broker.protocol.wire.codec import request_type, response_type\n"
         "for key, api in APIS.items():\n"
         "    for version in range(api.versions[0], api.versions[1] + 1):\n"

@@ -18,7 +18,7 @@ from broker.client.admin import (
     open_admin,
 )
 from broker.client.admin_changes import BROKER, TOPIC
-from broker.client.consumer.commits import OffsetAndMetadata
+from broker.client.consumer.consumer_commits import OffsetAndMetadata
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.delete_topics import (

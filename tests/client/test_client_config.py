@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.client.config import parse_bootstrap
+from broker.client.client_config import parse_bootstrap
 from broker.client.consumer.consumer_config import (
     ENABLE_AUTO_COMMIT,
     PARTITION_ASSIGNMENT_STRATEGY,

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.auto_commit import AutoCommit
-from broker.client.consumer.commits import Commits, OffsetAndMetadata
+from broker.client.consumer.consumer_commits import Commits, OffsetAndMetadata
 from broker.client.consumer.consumer_config import consumer_config
 from broker.client.consumer.group_member import GroupMember
 from broker.client.consumer.subscription_state import SubscriptionState
-from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.find_coordinator import (

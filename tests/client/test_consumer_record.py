@@ -22,7 +22,7 @@ from broker.protocol.records.batch import (
     seal,
     with_log_append_time,
 )
-from broker.protocol.records.records import build_batch, record_body
+from broker.protocol.records.batch_records import build_batch, record_body
 from broker.protocol.topic_partition import TopicPartition
 from tests.broker.apis.requests import START_MS, batch
 

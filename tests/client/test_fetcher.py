@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from broker.client.client_metadata import Leader, Metadata
 from broker.client.consumer.consumer_config import consumer_config
 from broker.client.consumer.fetcher import Fetcher
 from broker.client.consumer.subscription_state import SubscriptionState
-from broker.client.metadata import Leader, Metadata
 from broker.client.network_client import Address, NetworkClient
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.fetch import (

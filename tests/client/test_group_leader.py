@@ -8,6 +8,7 @@ from typing import cast
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -15,7 +16,6 @@ from broker.client.consumer.consumer_protocol import (
 )
 from broker.client.consumer.group_leader import GroupLeader
 from broker.client.consumer.group_member import Joined, Subscribed
-from broker.client.metadata import Metadata
 from broker.client.signals import Changes
 
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import trio
 
+from broker.client.client_metadata import Leader, Metadata
 from broker.client.consumer.consumer_config import consumer_config
 from broker.client.consumer.offset_calls import OffsetAndTimestamp, OffsetCalls
-from broker.client.metadata import Leader, Metadata
 from broker.client.network_client import Address, NetworkClient
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.list_offsets import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Body, Connection, Done
-from broker.client.consumer.commits import GroupMetadata
+from broker.client.consumer.consumer_commits import GroupMetadata
 from broker.client.producer.producer import KafkaProducer
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -13,7 +13,7 @@ from bench.brokers import Running
 from bench.row import paired
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.hot import ProducePartition, encode_produce_response
-from experiments.load import requests
+from experiments.load import load_requests as requests
 from experiments.worlds.kafka import apache_kafka
 
 

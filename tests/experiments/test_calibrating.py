@@ -26,7 +26,7 @@ from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
 from experiments.running.calibrate import SESSIONS, calibrate
 from experiments.worlds.episodic_world import Conditions, Episode
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT, NOMINAL_US
 from tests.experiments.unwatched import Unwatched

@@ -25,8 +25,8 @@ from experiments.running.executors.sequential import Sequential
 from experiments.running.executors.spark import attempt_there
 from experiments.running.trials import Failure, Outcome, TrialFailed, Work
 from experiments.running.unit_runner import attempt
-from experiments.worlds.model.world import Model
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.model.model_world import Model
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import World
 from tests.experiments.small_sweep import built, config_file
 from tests.experiments.spark_cluster import cluster

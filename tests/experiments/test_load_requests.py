@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from broker.apis.common.api import Api
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from broker.protocol.wire import codec
 from broker.protocol.wire.header import parse_request_header
 from experiments.design.request_shapes import (

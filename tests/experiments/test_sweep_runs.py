@@ -15,7 +15,7 @@ from experiments.design.config_errors import ExperimentError
 from experiments.design.points import planned_points
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.worlds.model.world import Model
+from experiments.worlds.model.model_world import Model
 from tests.experiments.load_and_share import CONTROL, PRODUCE, Content, content, listed
 from tests.experiments.unwatched import Unwatched
 

@@ -381,7 +381,7 @@ def test_produce_connections_cover_every_partition_of_the_topic() -> None:
 
 @pytest.mark.parametrize("api", LOADS)
 def test_the_broker_gives_requests_the_class_they_are_reported_under(api: str) -> None:
-    from broker.handling.registry import APIS
+    from broker.handling.api_registry import APIS
     from broker.protocol.wire.header import parse_request_header
     from broker.requests.classifier import Classifier
     from broker.requests.entitlement import CONTROLLER

@@ -20,8 +20,8 @@ from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
 from experiments.load import trace
 from experiments.running.launching import run_experiment
-from experiments.worlds.model.world import Model
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.model.model_world import Model
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles
 from schedulers import POLICIES
 from tests.experiments.unwatched import Unwatched

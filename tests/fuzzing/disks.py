@@ -14,14 +14,14 @@ from contextlib import suppress
 
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import join, read_whole
-from broker.groups.state.messages import OffsetCommit
-from broker.groups.state.records import OffsetKey, offset_record
+from broker.groups.state.group_messages import OffsetCommit
+from broker.groups.state.group_records import OffsetKey, offset_record
 from broker.log import flushing
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep import recovery
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.records.records import new_batch
-from broker.shards.partitioner import partition_for
+from broker.protocol.records.batch_records import new_batch
+from broker.shards.group_partition import partition_for
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import SECONDS_30, START_MS, new_topic
 from tests.fuzzing.drawn import either, one_in

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from tests.fuzzing.drawn import either, one_in
 from tests.fuzzing.extremes import Body, Words

@@ -20,8 +20,8 @@ import trio
 from broker.assembly import assemble
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
+from broker.handling.api_registry import APIS
 from broker.handling.kafka_apis import KafkaApis
-from broker.handling.registry import APIS
 from broker.log.steps import run
 from broker.log.upkeep import rounds
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.log.log import Log
 from broker.protocol.records.batch import split_batches
-from broker.protocol.records.records import iter_records
+from broker.protocol.records.batch_records import iter_records
 from tests.broker.log.witness import decoded, everything
 from tests.fuzzing.known import Broken
 

@@ -14,9 +14,9 @@ import trio
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
-from broker.protocol.schemas.stop_replica import StopReplicaRequest
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrRequest
+from broker.protocol.schemas.stop_replica_schema import StopReplicaRequest
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.wire.codec import decode_response, encode_request
 from simulation.virtual_time.apis import receive_frame
 from simulation.virtual_time.determinism import VirtualClock, run_virtual

@@ -12,7 +12,7 @@ from broker.assembly import assemble
 from broker.disk.memory import MemoryStorage
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from simulation.virtual_time.determinism import VirtualClock, run_virtual
 from tests.broker.apis.requests import (
     SECONDS_30,

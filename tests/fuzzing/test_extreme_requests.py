@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire import codec

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.log.steps import BlockingCall
 from broker.log.upkeep.periodic_task import CallsHere, Done
 from broker.protocol.api_keys import ApiKey

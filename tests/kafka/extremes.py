@@ -20,8 +20,8 @@ from uuid import UUID
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 from broker.protocol.records.batch import CODEC_MASK, check_framing
-from broker.protocol.wire.bounds import Walk, bounds_check
 from broker.protocol.wire.codec import decode, decode_response, request_type
+from broker.protocol.wire.frame_bounds import Walk, bounds_check
 from broker.protocol.wire.header import RequestHeader, parse_request_header
 from tests.fuzzing.extremes import Words
 from tests.fuzzing.frames import Sent, request_of

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.client.background import background
+from broker.client.background_tasks import background
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import read_controller
 from broker.coordination.zookeeper.layout.topic_records import read_leadership

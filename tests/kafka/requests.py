@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from typing import Any, Final
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.requests import SECONDS_30, fetch_fields, new_topic

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from broker.groups.consumer.consumer_group import ConsumerGroup
-from broker.groups.reading import read_groups
+from broker.groups.group_reading import read_groups
 from broker.groups.state.any_group import AnyGroup
 from broker.protocol.records.batch import split_batches
-from broker.protocol.records.records import read_records
+from broker.protocol.records.batch_records import read_records
 from broker.shards.effects import Instant
 from broker.shards.shard import Shard
 from tests.kafka.apache_kafka import ApacheKafka

@@ -21,7 +21,7 @@ from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.recovery import open_log
 from broker.protocol.records.batch import CODEC_MASK, split_batches
-from broker.protocol.records.records import read_records
+from broker.protocol.records.batch_records import read_records
 from tests.broker.log.witness import found_at
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import VERSIONS, KafkaPrograms

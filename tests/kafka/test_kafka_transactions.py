@@ -24,7 +24,7 @@ from broker.log.steps import run
 from broker.log.upkeep.cleaner import compaction
 from broker.log.upkeep.recovery import open_log
 from broker.protocol.records.batch import parse_header
-from broker.protocol.records.records import iter_records
+from broker.protocol.records.batch_records import iter_records
 from broker.transactions.transaction import TransactionValue
 from broker.transactions.transaction_records import (
     read_name,

@@ -17,7 +17,7 @@ from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep.cleaner import compaction
 from broker.log.upkeep.recovery import open_log
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from tests.broker.log.witness import decoded, everything, found_at
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import KafkaPrograms

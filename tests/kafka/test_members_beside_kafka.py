@@ -33,7 +33,7 @@ from broker.coordination.zookeeper.layout.topic_records import (
     write_topic,
 )
 from broker.protocol.topic_partition import TopicPartition
-from broker.shards.partitioner import partition_for
+from broker.shards.group_partition import partition_for
 from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from experiments.worlds.kafka import apache_kafka
 from tests.kafka.invented import KEPT_UP, in_time, keeping_up

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from broker.groups.reading import read_groups
+from broker.groups.group_reading import read_groups
 from broker.groups.state.group import Group
-from broker.groups.state.records import (
+from broker.groups.state.group_records import (
     GroupKey,
     OffsetKey,
     read_group,
@@ -21,7 +21,7 @@ from broker.groups.state.records import (
     read_offset,
 )
 from broker.protocol.records.batch import split_batches
-from broker.protocol.records.records import read_records
+from broker.protocol.records.batch_records import read_records
 from broker.shards.effects import Instant
 from broker.shards.shard import Shard
 from tests.kafka.apache_kafka import ApacheKafka

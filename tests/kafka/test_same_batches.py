@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.protocol.records.batch_records import record_body, write_varint
 from broker.protocol.records.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from broker.protocol.records.records import record_body, write_varint
 from tests.broker.log.crafted import batch_of, record
 from tests.kafka.conftest import Both, same_answers
 from tests.kafka.peer import Peer

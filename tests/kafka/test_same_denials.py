@@ -25,7 +25,7 @@ from broker.authorization.acls import (
     PermissionType,
     ResourceType,
 )
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.requests import (

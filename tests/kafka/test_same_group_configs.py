@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from tests.kafka.conftest import SETTINGS, Both, beside_kafka, same_answers
 from tests.kafka.java_tools import NEWEST, KafkaPrograms

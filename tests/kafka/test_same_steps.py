@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from tests.broker.apis.requests import batch, fetch_fields, produce_fields
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from tests.kafka.conftest import Both
 from tests.kafka.requests import versions

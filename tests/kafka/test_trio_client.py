@@ -11,8 +11,8 @@ import trio
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.client.consumer.commits import GroupMetadata
 from broker.client.consumer.consumer import open_consumer
+from broker.client.consumer.consumer_commits import GroupMetadata
 from broker.client.producer.producer import open_producer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition

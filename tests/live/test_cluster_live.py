@@ -17,7 +17,7 @@ from experiments.cluster.watched_decisions import Decisions
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.live.disk import small_disk
-from experiments.worlds.live.world import Live
+from experiments.worlds.live.live_world import Live
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult, WorldError
 
 pytestmark = pytest.mark.live

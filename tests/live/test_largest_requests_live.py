@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from tests.fuzzing.frames import OF_CLIENTS
 from tests.fuzzing.largest import Largest, largest

@@ -33,7 +33,7 @@ from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMP
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
 from experiments.running.runner import plan
-from experiments.worlds.live.world import Live
+from experiments.worlds.live.live_world import Live
 from experiments.worlds.world import RunFiles, RunResult
 from tests.experiments.unwatched import Unwatched
 

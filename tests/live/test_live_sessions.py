@@ -17,7 +17,7 @@ from experiments.design.config import parse
 from experiments.records.recording import STAMPS
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.worlds.live.world import Live
+from experiments.worlds.live.live_world import Live
 from tests.experiments.unwatched import Unwatched
 from tests.live.test_live_experiment import CONFIG
 

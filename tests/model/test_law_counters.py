@@ -5,8 +5,8 @@ import pytest
 
 from experiments.design.config import parse
 from experiments.load import trace
-from experiments.worlds.model.world import Model
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.model.model_world import Model
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles
 from planes.laws import LAWS
 from schedulers import POLICIES

@@ -10,8 +10,8 @@ import pytest
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA
+from experiments.worlds.model.model_world import Model
 from experiments.worlds.model.task import ModelTask
-from experiments.worlds.model.world import Model
 from experiments.worlds.world import MachineTrial, RunFiles
 from planes import Task
 

@@ -14,8 +14,8 @@ import pytest
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.theory import MG1, MMc, share_by_weight
-from experiments.worlds.model.world import Model
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.model.model_world import Model
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles
 
 BLOCKS = 8

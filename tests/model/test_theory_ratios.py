@@ -14,7 +14,7 @@ from experiments.design.points import planned_points
 from experiments.theory.latency_ratios import ratios, write
 from experiments.theory.measure import TrialMeasures, replay
 from experiments.theory.predict import MEAN_LATENCY, theory
-from experiments.worlds.model.world import Model
+from experiments.worlds.model.model_world import Model
 from tests.model.test_theory_of_experiments import (
     GOLDEN,
     SET_A,

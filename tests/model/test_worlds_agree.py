@@ -26,8 +26,8 @@ from experiments.load.trace import generate
 from experiments.theory.compare import interval
 from experiments.theory.measure import measures_of
 from experiments.theory.predict import MEAN_WAIT, theory
-from experiments.worlds.model.world import Model
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.model.model_world import Model
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles
 from planes import Block, PlaneCore, Task
 from planes.dispatcher import Dispatcher

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import trio
 
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC
 from broker.cluster.partition import Partition
-from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.protocol.topic_partition import TopicPartition
 from simulation.clients.client_context import ClientContext
 from simulation.cluster import LATENCY_NS, Cluster

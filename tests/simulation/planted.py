@@ -29,7 +29,7 @@ from broker.log.steps import Steps
 from broker.node.broker import Broker
 from broker.node.replicated_shard_log import ReplicatedShardLog
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.replication.replica_fetcher import ReplicaFetcher
 from broker.zookeeper.in_memory.watch_table import WatchTable
 from broker.zookeeper.znodes import WatchEvent

@@ -12,13 +12,13 @@ from typing import Final
 import pytest
 
 from broker.cluster.partition import Partition
-from broker.groups import commits
-from broker.groups.commits import Commits, FetchedOffset, Outcomes
+from broker.groups import committed_offsets as commits
+from broker.groups.committed_offsets import Commits, FetchedOffset, Outcomes
 from broker.groups.consumer.consumer_group import ConsumerGroup
 from broker.groups.membership import Membership
 from broker.groups.state.any_group import AnyGroup
-from broker.groups.state.messages import OffsetCommit
-from broker.log import reading
+from broker.groups.state.group_messages import OffsetCommit
+from broker.log import log_reading as reading
 from broker.log.producers import Producers, ProducerState
 from broker.log.segments.transaction_index import AbortedTransaction
 from broker.log.transactions import Marker
@@ -26,8 +26,8 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import InTransaction
+from broker.shards.parked_answer import Waiting
 from broker.shards.shard import Shard
-from broker.shards.waiting import Waiting
 from broker.transactions.markers import Ending, MarkerRow, Markers
 from broker.transactions.transaction import (
     ProducerIdAndEpoch,

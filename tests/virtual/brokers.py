@@ -13,7 +13,7 @@ import trio
 from broker.cluster.partition import Partition
 from broker.config import BrokerConfig
 from broker.handling.kafka_apis import KafkaApis
-from broker.log.reading import read
+from broker.log.log_reading import read
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import encode_request

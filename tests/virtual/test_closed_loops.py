@@ -18,8 +18,8 @@ import pytest
 from experiments.design.config import Experiment, parse
 from experiments.design.config_file import load
 from experiments.load import trace
-from experiments.worlds.model.world import Model
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.model.model_world import Model
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles, World
 
 ROOT = Path(__file__).parents[2]

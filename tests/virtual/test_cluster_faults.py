@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from experiments.design.config import parse
 from experiments.load import trace
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles
 
 OK, NETWORK, STORAGE = 0, 13, 56

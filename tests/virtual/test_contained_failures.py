@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from broker.handling import kafka_apis
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from planes.lock import TaskLock

@@ -21,7 +21,7 @@ import trio
 from broker.assembly import assemble
 from broker.disk.memory import Faults, MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
-from broker.log.reading import read
+from broker.log.log_reading import read
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from simulation.virtual_time.apis import START_MS

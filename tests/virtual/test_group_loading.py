@@ -13,12 +13,12 @@ import pytest
 import trio
 
 from broker.cluster.partition import ALL_REPLICAS
-from broker.groups.state.messages import OffsetCommit
-from broker.groups.state.records import OffsetKey, offset_record
+from broker.groups.state.group_messages import OffsetCommit
+from broker.groups.state.group_records import OffsetKey, offset_record
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.records.batch_records import new_batch
 from broker.protocol.records.codecs import NONE, ZSTD
-from broker.protocol.records.records import new_batch
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import encode_request
 from schedulers.registry import POLICIES

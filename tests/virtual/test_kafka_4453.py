@@ -18,7 +18,7 @@ import pytest
 from experiments.design.capacity import drawable
 from experiments.design.config import parse
 from experiments.load import trace
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles
 
 FILE = Path("experiments/configs/kafka-4453.toml")

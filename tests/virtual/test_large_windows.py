@@ -13,7 +13,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import codecs
 from broker.protocol.records.batch import HEADER_SIZE
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from tests.broker.apis.requests import START_MS, produce_fields
 from tests.broker.log.witness import altered
 from tests.virtual.kafka import SETTINGS, ask, create_topic, kafka

@@ -17,7 +17,7 @@ from experiments.design.capacity import in_rates
 from experiments.design.config import Experiment
 from experiments.design.workload import ConstantService
 from experiments.load import trace
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles
 
 QUICKSTART = Path(__file__).parents[2] / "experiments" / "configs" / "quickstart.toml"

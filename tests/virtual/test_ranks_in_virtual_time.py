@@ -7,7 +7,7 @@ go on as what it is: neither at the rank of who completed it, nor at that one's 
 import pytest
 import trio
 
-from broker.cluster.delayed.fetch import DelayedFetch
+from broker.cluster.delayed.delayed_fetch import DelayedFetch
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.codec import encode_request
 from broker.requests.purgatory import PIECE

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from broker.assembly import assemble, numbered
-from broker.client.config import parse_bootstrap
+from broker.client.client_config import parse_bootstrap
 from broker.config import BrokerConfig, Listener
 from broker.coordination.zookeeper.layout.broker_records import (
     BrokerRecord,

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from broker.protocol.wire.codec import encode_request
 from planes.upkeep import HOUSEKEEPING
 from schedulers.registry import POLICIES

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.design.config import Experiment, parse
 from experiments.load import trace
-from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 

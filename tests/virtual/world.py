@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 
 from broker.config import BrokerConfig
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.node.hosts import Hosts, look_up_here
 from broker.quotas.address_rates import AddressRates
 from planes.slices import preempt

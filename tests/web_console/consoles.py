@@ -11,7 +11,7 @@ import trio
 from starlette.types import ASGIApp
 
 from broker.client.admin import open_admin
-from broker.client.background import background
+from broker.client.background_tasks import background
 from broker.client.network_client import Connect
 from doorkeeper.web_console.app import Console
 from doorkeeper.web_console.cluster_view import ClusterView

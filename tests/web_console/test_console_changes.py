@@ -15,7 +15,7 @@ import pytest
 import trio
 from starlette.types import ASGIApp
 
-from broker.client.consumer.commits import OffsetAndMetadata
+from broker.client.consumer.consumer_commits import OffsetAndMetadata
 from broker.config import DOORKEEPER_PRIORITY_AGEING_MS, DOORKEEPER_WFQ_WEIGHTS
 from broker.node.broker import Broker
 from broker.protocol.topic_partition import TopicPartition

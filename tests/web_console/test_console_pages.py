@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
-from broker.client.consumer.commits import OffsetAndMetadata
+from broker.client.consumer.consumer_commits import OffsetAndMetadata
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition

@@ -14,7 +14,7 @@ from broker.authorization.acls import (
     ResourcePattern,
     ResourceType,
 )
-from broker.coordination.coordinator import AlterAcls
+from broker.coordination.coordinator_roles import AlterAcls
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
 

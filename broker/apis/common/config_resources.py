@@ -18,13 +18,13 @@ from broker.cluster.client_metrics_configs import (
     CLIENT_METRICS_KEYS,
     check_client_metrics_configs,
 )
+from broker.cluster.cluster_topics import check_name
 from broker.cluster.config_overrides import ConfigSource, OverrideKey
 from broker.cluster.group_configs import GROUP_KEYS, check_group_configs
 from broker.cluster.topic_configs import TOPIC_KEYS, check_topic_configs
-from broker.cluster.topics import check_name
 from broker.config import BrokerConfig
 from broker.config.alterable import check_threads, is_alterable, is_of_one_broker
-from broker.config.tls import check_altered_stores
+from broker.config.tls_keys import check_altered_stores
 from broker.coordination.resource_paths import CLIENT_METRICS, GROUPS, resource_path
 from broker.node.broker import Broker
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 from broker.apis.common.access import operations
-from broker.apis.common.waiting import parked_for_client
+from broker.apis.common.parked_handlers import parked_for_client
 from broker.authorization.acls import ResourceType
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.request import Request
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 from planes.slices import in_steps, parked, preempt
 
 T = TypeVar("T")

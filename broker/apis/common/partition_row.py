@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.cluster.metadata_cache import MetadataView
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.metadata import MetadataResponsePartition
-from broker.protocol.schemas.update_metadata import UpdateMetadataPartitionState
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataPartitionState
 from broker.protocol.sentinels import NO_LEADER
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from broker.coordination.coordinator import BrokerRack
+from broker.coordination.coordinator_roles import BrokerRack
 from broker.protocol.errors import ErrorCode, KafkaError
 
 Assignment = tuple[tuple[int, ...], ...]

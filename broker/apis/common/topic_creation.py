@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.apis.common.placement import place
-from broker.cluster.topics import (
+from broker.cluster.cluster_topics import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
     check_collision,
@@ -22,7 +22,7 @@ from broker.config import (
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
     TRANSACTION_STATE_LOG_SEGMENT_BYTES,
 )
-from broker.coordination.coordinator import NewTopic
+from broker.coordination.coordinator_roles import NewTopic
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.requests.request import Request

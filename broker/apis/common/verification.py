@@ -12,7 +12,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.apis.common.waiting import pause
+from broker.apis.common.parked_handlers import pause
 from broker.config import (
     ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS,
     ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS,

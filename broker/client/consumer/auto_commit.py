@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker.client.config import ClientConfig
-from broker.client.consumer.commits import Commits, OffsetAndMetadata
+from broker.client.client_config import ClientConfig
+from broker.client.consumer.consumer_commits import Commits, OffsetAndMetadata
 from broker.client.consumer.consumer_config import (
     AUTO_COMMIT_INTERVAL_MS,
     ENABLE_AUTO_COMMIT,

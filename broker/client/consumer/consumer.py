@@ -22,15 +22,20 @@ from typing import Any, Final
 
 import trio
 
-from broker.client.background import background
-from broker.client.client_login import logged_in
-from broker.client.client_tls import secured
-from broker.client.config import (
+from broker.client.background_tasks import background
+from broker.client.client_config import (
     ClientConfig,
     parse_bootstrap,
 )
+from broker.client.client_login import logged_in
+from broker.client.client_metadata import Metadata
+from broker.client.client_tls import secured
 from broker.client.consumer.auto_commit import AutoCommit, returned
-from broker.client.consumer.commits import Commits, GroupMetadata, OffsetAndMetadata
+from broker.client.consumer.consumer_commits import (
+    Commits,
+    GroupMetadata,
+    OffsetAndMetadata,
+)
 from broker.client.consumer.consumer_config import (
     ALLOW_AUTO_CREATE_TOPICS,
     DEFAULT_API_TIMEOUT_MS,
@@ -53,9 +58,8 @@ from broker.client.consumer.subscription_state import (
     LATEST,
     SubscriptionState,
 )
-from broker.client.failures import timed_out
-from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
+from broker.client.retriable_errors import timed_out
 from broker.client.signals import Changes
 from broker.protocol.errors import ConfigError
 from broker.protocol.topic_partition import TopicPartition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.client.config import COMMON, ClientConfig, read_settings
+from broker.client.client_config import COMMON, ClientConfig, read_settings
 from broker.protocol.config_key import (
     Key,
     boolean,

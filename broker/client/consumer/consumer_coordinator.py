@@ -23,7 +23,8 @@ from typing import Final
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import ClientConfig
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.auto_commit import AutoCommit
 from broker.client.consumer.client_assignors import COOPERATIVE
 from broker.client.consumer.consumer_config import (
@@ -45,8 +46,7 @@ from broker.client.consumer.group_membership import (
     called,
 )
 from broker.client.consumer.subscription_state import SubscriptionState
-from broker.client.failures import is_retriable
-from broker.client.metadata import Metadata
+from broker.client.retriable_errors import is_retriable
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 

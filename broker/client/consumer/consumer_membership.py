@@ -26,7 +26,8 @@ from uuid import UUID
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import ClientConfig
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.auto_commit import AutoCommit
 from broker.client.consumer.coordinated_member import NO_GENERATION
 from broker.client.consumer.epoch_member import ByTopicId, EpochMember
@@ -37,8 +38,7 @@ from broker.client.consumer.group_membership import (
     called,
 )
 from broker.client.consumer.subscription_state import SubscriptionState
-from broker.client.failures import is_retriable
-from broker.client.metadata import Metadata
+from broker.client.retriable_errors import is_retriable
 from broker.client.signals import Signal
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.consumer_group_heartbeat import (

@@ -23,8 +23,8 @@ from broker.protocol.records.batch import (
     BatchHeader,
     split_batches,
 )
+from broker.protocol.records.batch_records import read_varint
 from broker.protocol.records.codecs import decompress
-from broker.protocol.records.records import read_varint
 from broker.protocol.topic_partition import TopicPartition
 
 _ABORT: Final = b"\0\0"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from broker.client.config import ClientConfig
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.consumer_config import GROUP_ID, GROUP_INSTANCE_ID
-from broker.client.failures import COORDINATOR_MOVED, check
-from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
+from broker.client.retriable_errors import COORDINATOR_MOVED, check
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from broker.protocol.messages.message import AnyRequest, AnyResponse

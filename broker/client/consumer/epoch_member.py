@@ -14,13 +14,13 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.client.config import ClientConfig
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.consumer_config import (
     GROUP_REMOTE_ASSIGNOR,
     MAX_POLL_INTERVAL_MS,
 )
 from broker.client.consumer.coordinated_member import NO_GENERATION, CoordinatedMember
-from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient
 from broker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -19,10 +19,11 @@ from typing import NamedTuple
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import (
+from broker.client.client_config import (
     REQUEST_TIMEOUT_MS,
     ClientConfig,
 )
+from broker.client.client_metadata import Leader, Metadata
 from broker.client.consumer.consumer_config import (
     FETCH_MAX_BYTES,
     FETCH_MAX_WAIT_MS,
@@ -32,9 +33,8 @@ from broker.client.consumer.consumer_config import (
 )
 from broker.client.consumer.consumer_record import AbortedTransaction, FetchedBatches
 from broker.client.consumer.subscription_state import PartitionState, SubscriptionState
-from broker.client.failures import STALE_METADATA, is_retriable
-from broker.client.metadata import Leader, Metadata
 from broker.client.network_client import NetworkClient
+from broker.client.retriable_errors import STALE_METADATA, is_retriable
 from broker.client.signals import Signal
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.fetch import (

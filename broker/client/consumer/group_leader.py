@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.client.client_metadata import Metadata, counts_of
 from broker.client.consumer.client_assignors import assign
 from broker.client.consumer.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
 from broker.client.consumer.group_member import Joined
-from broker.client.metadata import Metadata, counts_of
 
 
 class GroupLeader:

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from broker.client.config import ClientConfig
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.consumer_config import (
     MAX_POLL_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
 )
 from broker.client.consumer.coordinated_member import NO_GENERATION, CoordinatedMember
-from broker.client.failures import check
-from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient
+from broker.client.retriable_errors import check
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.heartbeat import HeartbeatRequest
 from broker.protocol.messages.join_group import (

@@ -15,13 +15,13 @@ from typing import Generic, TypeVar
 
 import trio
 
-from broker.client.config import ClientConfig
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.auto_commit import AutoCommit
 from broker.client.consumer.consumer_config import MAX_POLL_INTERVAL_MS
 from broker.client.consumer.coordinated_member import NO_GENERATION, CoordinatedMember
 from broker.client.consumer.rebalance_listener import RebalanceListener, SilentListener
 from broker.client.consumer.subscription_state import SubscriptionState
-from broker.client.metadata import Metadata
 from broker.client.signals import Changes
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition

@@ -13,14 +13,19 @@ from typing import NamedTuple
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import ClientConfig
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
 from broker.client.consumer.consumer_config import (
     DEFAULT_API_TIMEOUT_MS,
     ISOLATION_LEVEL,
 )
-from broker.client.failures import STALE_METADATA, check, is_retriable, timed_out
-from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
+from broker.client.retriable_errors import (
+    STALE_METADATA,
+    check,
+    is_retriable,
+    timed_out,
+)
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.list_offsets import (
     ListOffsetsPartition,

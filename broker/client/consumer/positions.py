@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import ClientConfig
-from broker.client.consumer.commits import Commits
+from broker.client.client_config import ClientConfig
+from broker.client.consumer.consumer_commits import Commits
 from broker.client.consumer.consumer_config import AUTO_OFFSET_RESET
 from broker.client.consumer.offset_calls import OffsetCalls
 from broker.client.consumer.subscription_state import (
@@ -24,7 +24,7 @@ from broker.client.consumer.subscription_state import (
     PartitionState,
     SubscriptionState,
 )
-from broker.client.failures import is_retriable
+from broker.client.retriable_errors import is_retriable
 from broker.client.signals import Signal
 from broker.protocol.errors import ErrorCode, KafkaError
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from broker.client.failures import timed_out
 from broker.client.producer.buffer_pool import BufferPool
 from broker.client.producer.producer_batch import (
     ANONYMOUS,
@@ -21,6 +20,7 @@ from broker.client.producer.producer_batch import (
     Receipt,
 )
 from broker.client.producer.sequences import Sequences
+from broker.client.retriable_errors import timed_out
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import trio
 
-from broker.client.failures import timed_out
+from broker.client.retriable_errors import timed_out
 
 
 class _Waiter(NamedTuple):

@@ -23,13 +23,12 @@ from typing import Any, Final
 
 import trio
 
-from broker.client.background import background
+from broker.client.background_tasks import background
+from broker.client.client_config import ClientConfig, parse_bootstrap
 from broker.client.client_login import logged_in
+from broker.client.client_metadata import Metadata
 from broker.client.client_tls import secured
-from broker.client.config import ClientConfig, parse_bootstrap
-from broker.client.consumer.commits import GroupMetadata, OffsetAndMetadata
-from broker.client.failures import disconnected
-from broker.client.metadata import Metadata
+from broker.client.consumer.consumer_commits import GroupMetadata, OffsetAndMetadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
 from broker.client.producer.accumulator import RecordAccumulator
 from broker.client.producer.buffer_pool import BufferPool
@@ -50,6 +49,7 @@ from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.producer_transactions import Transactions
 from broker.client.producer.sender import Sender
 from broker.client.producer.sequences import Sequences
+from broker.client.retriable_errors import disconnected
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 

@@ -21,8 +21,8 @@ from broker.protocol.records.batch import (
     BatchHeader,
     seal,
 )
+from broker.protocol.records.batch_records import write_varint
 from broker.protocol.records.codecs import compress
-from broker.protocol.records.records import write_varint
 from broker.protocol.topic_partition import TopicPartition
 
 NO_OFFSET: Final = -1

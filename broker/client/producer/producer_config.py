@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.client.config import (
+from broker.client.client_config import (
     COMMON,
     REQUEST_TIMEOUT_MS,
     ClientConfig,

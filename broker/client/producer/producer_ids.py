@@ -14,12 +14,12 @@ from datetime import timedelta
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import ClientConfig
-from broker.client.failures import is_retriable
-from broker.client.metadata import Metadata
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
 from broker.client.network_client import NetworkClient
 from broker.client.producer.producer_batch import Identity
 from broker.client.producer.sequences import Sequences
+from broker.client.retriable_errors import is_retriable
 from broker.client.signals import Signal
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.init_producer_id import InitProducerIdRequest

@@ -31,10 +31,9 @@ from typing import Final, TypeVar
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import ClientConfig
-from broker.client.consumer.commits import GroupMetadata, OffsetAndMetadata
-from broker.client.failures import COORDINATOR_MOVED, check, is_retriable
-from broker.client.metadata import Metadata
+from broker.client.client_config import ClientConfig
+from broker.client.client_metadata import Metadata
+from broker.client.consumer.consumer_commits import GroupMetadata, OffsetAndMetadata
 from broker.client.network_client import Address, NetworkClient
 from broker.client.partitions import by_topic
 from broker.client.producer.accumulator import RecordAccumulator
@@ -45,6 +44,7 @@ from broker.client.producer.producer_config import (
     TRANSACTIONAL_ID,
 )
 from broker.client.producer.sequences import Sequences
+from broker.client.retriable_errors import COORDINATOR_MOVED, check, is_retriable
 from broker.client.signals import Signal
 from broker.client.versions import FIRST_PROTOCOL, NO_LIMITS, TRANSACTION_VERSION
 from broker.protocol.api_keys import ApiKey

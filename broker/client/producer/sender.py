@@ -16,12 +16,11 @@ from typing import Final
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import (
+from broker.client.client_config import (
     REQUEST_TIMEOUT_MS,
     ClientConfig,
 )
-from broker.client.failures import STALE_METADATA, is_retriable
-from broker.client.metadata import Metadata
+from broker.client.client_metadata import Metadata
 from broker.client.network_client import NetworkClient, Node
 from broker.client.producer.accumulator import PartitionQueue, RecordAccumulator
 from broker.client.producer.producer_batch import NO_OFFSET, ProducerBatch
@@ -37,6 +36,7 @@ from broker.client.producer.producer_config import (
 from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.producer_transactions import Transactions
 from broker.client.producer.sequences import Sequences
+from broker.client.retriable_errors import STALE_METADATA, is_retriable
 from broker.client.signals import Signal
 from broker.client.versions import NO_LIMITS
 from broker.protocol.api_keys import ApiKey

@@ -18,20 +18,20 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from broker.client.config import COMMON, read_settings
+from broker.client.client_config import COMMON, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
 from broker.controller.decisions import PAUSE_ITEMS, ControllerRequest
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import KafkaError
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrResponse,
 )
 from broker.protocol.schemas.merging import merging
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaResponse,
 )
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataResponse,
 )
 

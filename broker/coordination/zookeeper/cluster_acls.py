@@ -22,7 +22,7 @@ from broker.authorization.acls import (
     PermissionType,
     ResourcePattern,
 )
-from broker.coordination.coordinator import AlterAcls
+from broker.coordination.coordinator_roles import AlterAcls
 from broker.coordination.zookeeper.layout.acl_records import (
     CHANGES,
     PERSISTENT,

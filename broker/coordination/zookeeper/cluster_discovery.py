@@ -13,8 +13,8 @@ from uuid import UUID
 
 import trio
 
-from broker.client.background import background
-from broker.cluster.topics import INTERNAL_TOPICS
+from broker.client.background_tasks import background
+from broker.cluster.cluster_topics import INTERNAL_TOPICS
 from broker.config import (
     RESERVED_BROKER_MAX_ID,
     ZOOKEEPER_CONNECT,

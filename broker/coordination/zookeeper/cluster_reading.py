@@ -22,7 +22,7 @@ from broker.coordination.zookeeper.layout.topic_records import (
 )
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.logs import fields
-from broker.protocol.schemas.update_metadata import UpdateMetadataEndpoint
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataEndpoint
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.znodes import Znode
 

@@ -13,13 +13,13 @@ from uuid import UUID
 
 import trio
 
-from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.controller import KafkaController
 from broker.controller.decisions import Decisions
 from broker.controller.elections import ElectionType
+from broker.controller.isr_proposals import IsrProposal, Judgement
 from broker.coordination.controller_events import ControllerState
-from broker.coordination.coordinator import Quorum
+from broker.coordination.coordinator_roles import Quorum
 from broker.coordination.zookeeper.governing import Governing
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.known_topics import known_leader

@@ -55,8 +55,8 @@ from broker.coordination.zookeeper.layout.topic_records import (
 )
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
-from broker.protocol.schemas.stop_replica import StopReplicaRequest
+from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrRequest
+from broker.protocol.schemas.stop_replica_schema import StopReplicaRequest
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.znodes import SessionExpired
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
+from broker.cluster.cluster_topics import Topic
 from broker.cluster.metadata_cache import MetadataCache
-from broker.cluster.topics import Topic
 from broker.protocol.sentinels import NO_EPOCH, NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 

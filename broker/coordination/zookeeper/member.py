@@ -25,7 +25,7 @@ from broker.config import (
 from broker.controller.controller import ControllerConfig, KafkaController
 from broker.coordination.controller_events import ControllerMeters, ControllerState
 from broker.coordination.controller_metrics import controller_metrics, event_metrics
-from broker.coordination.coordinator import CoordinatedBroker
+from broker.coordination.coordinator_roles import CoordinatedBroker
 from broker.coordination.zookeeper.channels import Answered, ControllerChannels
 from broker.coordination.zookeeper.cluster_acls import ClusterAcls
 from broker.coordination.zookeeper.configs import ClusterConfigs, broker_entity

@@ -16,16 +16,16 @@ from uuid import UUID
 
 from broker.client.network_client import Connect
 from broker.config import BrokerConfig
-from broker.coordination.coordinator import (
+from broker.coordination.coordinator_roles import (
     Coordinator,
 )
-from broker.coordination.zookeeper.admin import ZooKeeperAdmin
 from broker.coordination.zookeeper.cluster_discovery import join
 from broker.coordination.zookeeper.controller_api import ZooKeeperController
 from broker.coordination.zookeeper.handler_tasks import HandlerTasks
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.session_loop import SessionLoop
+from broker.coordination.zookeeper.zookeeper_admin import ZooKeeperAdmin
 from broker.coordination.zookeeper.zookeeper_membership import ZooKeeperMembership
 from broker.observation.supervisor import Supervisor
 from broker.zookeeper.zookeeper_session import ZooKeeperSession

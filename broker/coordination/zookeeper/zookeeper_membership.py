@@ -18,16 +18,16 @@ import trio
 from broker.client.network_client import Connect
 from broker.cluster.metadata_cache import NO_CONTROLLER
 from broker.config import CONTROLLED_SHUTDOWN_ENABLE, BrokerConfig
-from broker.coordination.coordinator import (
+from broker.coordination.coordinator_roles import (
     BrokerRack,
     CoordinatedBroker,
 )
 from broker.coordination.zookeeper.cluster_discovery import Cluster
-from broker.coordination.zookeeper.controlled_shutdown import hand_over
 from broker.coordination.zookeeper.election import latest_epoch
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.session_loop import SessionLoop
+from broker.coordination.zookeeper.shutdown_request import hand_over
 from broker.observation.metric import Metric
 from broker.protocol.errors import KafkaError
 from broker.protocol.sentinels import NO_EPOCH

@@ -21,10 +21,10 @@ from broker.groups.consumer.consumer_records import (
 )
 from broker.groups.consumer.journal import Journal
 from broker.groups.consumer.members import ConsumerMember, Held, MemberState
+from broker.groups.consumer.subscribed_topics import ClusterTopics, KnownTopic
 from broker.groups.consumer.topic_hashes import group_hash
-from broker.groups.consumer.topics import ClusterTopics, KnownTopic
 from broker.groups.state.any_group import AnyGroup
-from broker.groups.state.messages import CONSUMER_PROTOCOL_TYPE, UNKNOWN_MEMBER_ID
+from broker.groups.state.group_messages import CONSUMER_PROTOCOL_TYPE, UNKNOWN_MEMBER_ID
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Record

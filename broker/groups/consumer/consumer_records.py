@@ -23,7 +23,7 @@ from broker.groups.consumer.members import (
     Held,
     MemberState,
 )
-from broker.groups.state.messages import GroupProtocol
+from broker.groups.state.group_messages import GroupProtocol
 from broker.shards.effects import Record
 from broker.shards.record_fields import (
     RecordReader,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from broker.groups.state.messages import GroupProtocol
+from broker.groups.state.group_messages import GroupProtocol
 
 # Partitions of topics, each with the epoch in which the member was assigned it.
 Held: TypeAlias = Mapping[UUID, Mapping[int, int]]

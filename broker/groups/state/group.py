@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from broker.groups.state.any_group import AnyGroup
-from broker.groups.state.messages import (
+from broker.groups.state.group_messages import (
     CONSUMER_PROTOCOL_TYPE,
     GroupProtocol,
     JoinAnswer,
     SyncAnswer,
 )
-from broker.groups.state.records import group_tombstone
+from broker.groups.state.group_records import group_tombstone
 from broker.groups.state.roster import Member, Roster
 from broker.groups.state.transitions import (
     BEFORE,

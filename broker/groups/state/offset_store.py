@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from broker.groups.state.messages import OffsetCommit
+from broker.groups.state.group_messages import OffsetCommit
+from broker.groups.state.group_records import read_offset
 from broker.groups.state.open_transactions import OpenTransactions
-from broker.groups.state.records import read_offset
 from broker.protocol.topic_partition import TopicPartition
 
 # Commits by partition, as values of the log where they were not used yet.

@@ -12,17 +12,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from broker.groups.state.consumer_protocol import subscribed_topics
-from broker.groups.state.messages import (
+from broker.groups.state.classic_consumer_messages import subscribed_topics
+from broker.groups.state.group_messages import (
     CONSUMER_PROTOCOL_TYPE,
     GroupProtocol,
     JoinAnswer,
     JoinedMember,
     SyncAnswer,
 )
-from broker.groups.state.records import MemberValue, member_row
+from broker.groups.state.group_records import MemberValue, member_row
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

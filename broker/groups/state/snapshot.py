@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 
 from broker.groups.state.group import Group
-from broker.groups.state.messages import GroupProtocol
-from broker.groups.state.records import (
+from broker.groups.state.group_messages import GroupProtocol
+from broker.groups.state.group_records import (
     MEMBERS_PER_STEP,
     GroupValue,
     group_record,

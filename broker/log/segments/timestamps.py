@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
-from broker.protocol.records.records import as_long, largest_timestamp
+from broker.protocol.records.batch_records import as_long, largest_timestamp
 from broker.protocol.records.validation import contents_of
 
 

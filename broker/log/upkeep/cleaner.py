@@ -41,7 +41,7 @@ from broker.protocol.records.batch import (
     BatchHeader,
     parse_header,
 )
-from broker.protocol.records.records import (
+from broker.protocol.records.batch_records import (
     BatchBuilder,
     Record,
     build_batch,

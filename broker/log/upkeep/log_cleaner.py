@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.disk.failures import LogUnavailable
+from broker.disk.disk_failures import LogUnavailable
 from broker.log.log import Log
 from broker.log.steps import Steps
 from broker.log.upkeep.cleaner import compaction, compaction_due, dirty_ratio

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from broker.disk import checkpoints
-from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.disk_failures import LogStorageError, LogUnavailable
 from broker.disk.log_dirs import LogDirs
 from broker.disk.offset_files import OffsetFiles
 from broker.disk.partition_metadata import read_topic_id, write_topic_id

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from logging import getLogger
 from typing import Final, Protocol
 
-from broker.disk.failures import LogUnavailable
+from broker.disk.disk_failures import LogUnavailable
 from broker.disk.storage import FileSlice
 from broker.log import flushing
 from broker.log.log import Log
+from broker.log.log_reading import read
 from broker.log.producers import Producers
-from broker.log.reading import read
 from broker.log.steps import Steps, watched
 from broker.log.trimming import delete_records_before, truncate_fully
 from broker.log.upkeep.manager import LogManager

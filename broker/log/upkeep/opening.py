@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from broker.disk import checkpoints
-from broker.disk.failures import LogStorageError
+from broker.disk.disk_failures import LogStorageError
 from broker.disk.offset_files import OffsetFiles
 from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import Storage, join, remove_if_there

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from broker.disk.checkpoints import MalformedCheckpoint
 from broker.disk.closable_storage import ClosableStorage
-from broker.disk.failures import LogStorageError
+from broker.disk.disk_failures import LogStorageError
 from broker.disk.pending_removals import PendingRemovals
 from broker.disk.storage import Storage, join, remove_if_there
 from broker.log.durability import Durability

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from broker.disk.failures import LogUnavailable
+from broker.disk.disk_failures import LogUnavailable
 from broker.log import flushing, trimming
 from broker.log.log import Log
 from broker.log.steps import Steps

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import CODEC_MASK, HEADER_SIZE, invalid
+from broker.protocol.records.batch_records import write_varint
 from broker.protocol.records.codecs import (
     NONE,
     WINDOW_BYTES_MAX,
@@ -36,7 +37,6 @@ from broker.protocol.records.codecs import (
     unpacked,
 )
 from broker.protocol.records.compiled_walk import walk_piece
-from broker.protocol.records.records import write_varint
 from broker.protocol.records.uniform_runs import RUN_MAX, Layout, run_like
 
 # Work between two steps: one is a record parsed by itself, or about a microsecond.

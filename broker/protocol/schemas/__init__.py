@@ -8,17 +8,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from broker.protocol.schemas.controlled_shutdown import (
+from broker.protocol.schemas.controlled_shutdown_schema import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
 from broker.protocol.schemas.message import ControllerMessage
-from broker.protocol.schemas.stop_replica import StopReplicaRequest, StopReplicaResponse
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.stop_replica_schema import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )

@@ -12,12 +12,12 @@ from typing import TypeAlias
 from uuid import UUID
 
 from broker.protocol.schemas.composing import ControllerRequests
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
 )
-from broker.protocol.schemas.stop_replica import StopReplicaRequest
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.stop_replica_schema import StopReplicaRequest
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )

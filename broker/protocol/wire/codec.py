@@ -34,7 +34,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.messages.message import defaults_of
 from broker.protocol.schemas.kio_modules import Kind, entity_class, read_module
 from broker.protocol.schemas.message import ControllerMessage, entity_type
-from broker.protocol.wire.bounds import (
+from broker.protocol.wire.frame_bounds import (
     Check,
     CheckInSteps,
     Walk,

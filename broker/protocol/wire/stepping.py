@@ -5,8 +5,8 @@ Here its readers are called for one field, or one item of an array, at a time, a
 generator yields after every 4 kB of the frame. The entities are the same: a test reads
 every request both ways.
 
-A frame has passed its bounds check before (`broker.protocol.wire.bounds`): its arrays
-are as long as they say, and its tagged fields are known.
+A frame has passed its bounds check before (`broker.protocol.wire.frame_bounds`): its
+arrays are as long as they say, and its tagged fields are known.
 """
 
 from __future__ import annotations

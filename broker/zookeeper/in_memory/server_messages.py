@@ -1,6 +1,6 @@
 """A server's messages: what clients ask, read from bytes, and answers as bytes.
 
-The other half of ``broker.zookeeper.messages``.
+The other half of ``broker.zookeeper.zookeeper_messages``.
 """
 
 from __future__ import annotations
@@ -20,16 +20,6 @@ from broker.zookeeper.jute import (
     packed_text,
     packed_texts,
 )
-from broker.zookeeper.messages import (
-    EPHEMERAL,
-    EVENT_XID,
-    OK,
-    OPEN_ACL,
-    SEQUENTIAL,
-    Greeting,
-    OpCode,
-    opcode_of,
-)
 from broker.zookeeper.znodes import (
     Check,
     Create,
@@ -40,6 +30,16 @@ from broker.zookeeper.znodes import (
     SetData,
     Stat,
     WatchEvent,
+)
+from broker.zookeeper.zookeeper_messages import (
+    EPHEMERAL,
+    EVENT_XID,
+    OK,
+    OPEN_ACL,
+    SEQUENTIAL,
+    Greeting,
+    OpCode,
+    opcode_of,
 )
 
 UNIMPLEMENTED: Final = -6

@@ -35,7 +35,6 @@ from broker.zookeeper.in_memory.zookeeper_transactions import (
     read_transaction,
 )
 from broker.zookeeper.jute import Reader, packed_stat
-from broker.zookeeper.messages import BAD_ARGUMENTS, OK, PING_XID, Greeting, OpCode
 from broker.zookeeper.znodes import (
     Create,
     Delete,
@@ -45,6 +44,13 @@ from broker.zookeeper.znodes import (
     Stat,
     WatchEvent,
     ZooKeeperError,
+)
+from broker.zookeeper.zookeeper_messages import (
+    BAD_ARGUMENTS,
+    OK,
+    PING_XID,
+    Greeting,
+    OpCode,
 )
 
 _EXPIRED: Final = Greeting(0, 0, bytes(16))

@@ -18,7 +18,6 @@ from broker.zookeeper.jute import (
     packed_long,
     packed_text,
 )
-from broker.zookeeper.messages import BAD_ARGUMENTS
 from broker.zookeeper.znodes import (
     BadVersion,
     Check,
@@ -38,6 +37,7 @@ from broker.zookeeper.znodes import (
     Znode,
     ZooKeeperError,
 )
+from broker.zookeeper.zookeeper_messages import BAD_ARGUMENTS
 
 _INT_MAX: Final = 0x7FFFFFFF
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from broker.protocol.errors import MalformedFrame
-from broker.zookeeper import messages as client_messages
+from broker.zookeeper import zookeeper_messages as client_messages
 from broker.zookeeper.in_memory.server_messages import read_ops
 from broker.zookeeper.jute import Reader, packed_buffer, packed_int, packed_long
-from broker.zookeeper.messages import OpCode
 from broker.zookeeper.znodes import Op
+from broker.zookeeper.zookeeper_messages import OpCode
 
 _OPENED: Final = 1
 _ENDED: Final = 2

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from experiments.processes.loopback import HOST
 from experiments.worlds.kafka import apache_kafka, nodes
+from experiments.worlds.kafka.kafka_world import Kafka
 from experiments.worlds.kafka.nodes import START_TIMEOUT_S, Ports, Running, Site
 from experiments.worlds.kafka.request_queue import ORDERS
-from experiments.worlds.kafka.world import Kafka
 
 
 def make(tick: Callable[[], None]) -> Kafka:

@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from broker.config import BrokerConfig
-from broker.config.admission import DOORKEEPER_ADMISSION, DOORKEEPER_ADMISSION_FAVOURED
-from broker.config.doorkeeper import (
+from broker.config.admission_keys import (
+    DOORKEEPER_ADMISSION,
+    DOORKEEPER_ADMISSION_FAVOURED,
+)
+from broker.config.doorkeeper_keys import (
     DOORKEEPER_CLASS_LEVELS,
     DOORKEEPER_PRIORITY_AGEING_MS,
     DOORKEEPER_READER,
     DOORKEEPER_WFQ_FLOW,
     DOORKEEPER_WFQ_WEIGHTS,
 )
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from experiments.design.config import Arm, Experiment
 from experiments.worlds.kafka import apache_kafka
 from experiments.worlds.world import WorldError

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from broker.handling.api_registry import APIS
 from broker.handling.error_answer import error_of
-from broker.handling.registry import APIS
 from broker.observation.recording.recording import MEASURES, SampleRow
 from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
 from experiments.records.recording import NEVER, STAMPS, Int64s, Results

@@ -18,16 +18,16 @@ from broker.assembly import assemble
 from broker.cluster.blocking import Blocking, call_here
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
+from broker.handling.api_registry import APIS
 from broker.handling.kafka_apis import KafkaApis
-from broker.handling.registry import APIS
 from broker.log.upkeep.periodic_task import Calls
 from broker.network.intake import Intake
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.principal import ANONYMOUS
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrResponse
-from broker.protocol.schemas.stop_replica import StopReplicaResponse
-from broker.protocol.schemas.update_metadata import UpdateMetadataResponse
+from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrResponse
+from broker.protocol.schemas.stop_replica_schema import StopReplicaResponse
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataResponse
 from broker.protocol.wire.codec import decode_response, encode_request, request_type
 from broker.requests.classifier import Classifier
 from broker.requests.entitlement import entitlement_of

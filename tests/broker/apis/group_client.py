@@ -17,10 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from broker.groups.consumer.topics import KnownTopic
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.config import GroupConfig
-from broker.handling.registry import APIS
+from broker.groups.consumer.subscribed_topics import KnownTopic
+from broker.groups.group_coordinator import GroupCoordinator
+from broker.groups.state.group_settings import GroupConfig
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import (

@@ -18,15 +18,15 @@ from uuid import UUID
 from crc32c import crc32c
 
 from broker.protocol.schemas.composing import ControllerRequests
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,

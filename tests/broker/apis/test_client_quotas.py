@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode
 from broker.protocol.principal import parse_principal

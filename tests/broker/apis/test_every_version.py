@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from tests.broker.apis.broker_world import World

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.handling import kafka_apis
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from planes.task import BrokenRule

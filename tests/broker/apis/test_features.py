@@ -11,7 +11,7 @@ from broker.disk.storage import read_whole
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import split_batches
-from broker.protocol.records.records import iter_records
+from broker.protocol.records.batch_records import iter_records
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.transaction_client import SETTINGS, TransactionClient
 

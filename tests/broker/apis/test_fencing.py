@@ -13,7 +13,7 @@ import pytest
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.controlled_shutdown import (
+from broker.protocol.schemas.controlled_shutdown_schema import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.log.steps import run
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode

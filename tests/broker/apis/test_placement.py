@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from broker.apis.common.placement import place
-from broker.coordination.coordinator import BrokerRack
+from broker.coordination.coordinator_roles import BrokerRack
 from broker.protocol.errors import ErrorCode, KafkaError
 
 FIVE = [BrokerRack(number) for number in range(5)]

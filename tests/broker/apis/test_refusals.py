@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from planes.admission import EXPIRED, OVER_QUOTA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import World

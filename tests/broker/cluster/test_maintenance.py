@@ -10,7 +10,7 @@ from broker.disk.checkpoints import RECOVERY_POINTS, read_offsets
 from broker.disk.memory import Faults
 from broker.log.flushing import flush
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import (
     SECONDS_30,

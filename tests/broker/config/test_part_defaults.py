@@ -9,7 +9,7 @@ import pytest
 
 from broker.cluster.topic_configs import log_config
 from broker.config import BrokerConfig
-from broker.groups.state.config import GroupConfig
+from broker.groups.state.group_settings import GroupConfig
 from broker.log.segments.log_config import LogConfig
 from broker.network.epoll import SocketOptions
 from broker.network.settings import socket_options

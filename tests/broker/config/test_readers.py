@@ -16,7 +16,7 @@ import pytest
 from broker import config as names_of_keys
 from broker.cluster.topic_configs import TOPIC_KEYS
 from broker.config import KEYS, BrokerConfig, Key
-from broker.config.bounds import CONSUMER_BOUNDS
+from broker.config.key_bounds import CONSUMER_BOUNDS
 from broker.log.segments.log_config import LogConfig
 from broker.protocol.errors import ConfigError
 from tests.architecture import PACKAGES

@@ -12,19 +12,19 @@ from typing import Any
 from uuid import UUID
 
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.controller.alter_partition import IsrProposal
+from broker.controller.isr_proposals import IsrProposal
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from tests.broker.controller.steps import KEY, join_isr, reassign, stop

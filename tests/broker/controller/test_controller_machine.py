@@ -13,11 +13,11 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from broker.controller import decisions, partition_states, writing
-from broker.controller.alter_partition import IsrJudge
 from broker.controller.batches import RequestBatch
 from broker.controller.broker_changes import Brokers
 from broker.controller.context import ControllerContext
 from broker.controller.deletion import TopicDeletions
+from broker.controller.isr_proposals import IsrJudge
 from broker.controller.leadership import Leadership
 from broker.controller.partition_reassignment import Reassignments
 from broker.controller.replica_states import ReplicaStateMachine

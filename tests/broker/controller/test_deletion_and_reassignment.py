@@ -11,8 +11,8 @@ from broker.controller.decisions import (
     WriteLeaderships,
 )
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schemas.stop_replica import StopReplicaRequest
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.stop_replica_schema import StopReplicaRequest
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
 from tests.broker.controller.steps import KEY, join_isr, reassign, start, stop
 

@@ -8,9 +8,9 @@ from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.decisions import ForgetPreferredElection, Send
 from broker.controller.elections import ElectionType
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
-from broker.protocol.schemas.stop_replica import StopReplicaRequest
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrRequest
+from broker.protocol.schemas.stop_replica_schema import StopReplicaRequest
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from tests.broker.controller.steps import KEY, start, stop

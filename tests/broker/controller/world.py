@@ -14,7 +14,6 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from broker.controller.alter_partition import IsrProposal
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.controller import (
     ControllerConfig,
@@ -33,18 +32,19 @@ from broker.controller.decisions import (
     WriteLeaderships,
     WriteReassignments,
 )
+from broker.controller.isr_proposals import IsrProposal
 from broker.controller.leadership import Leadership
 from broker.protocol.errors import KafkaError
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataRequest,
 )
 from broker.protocol.topic_partition import TopicPartition

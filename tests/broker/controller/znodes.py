@@ -9,7 +9,7 @@ from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.context import RegisteredBroker
 from broker.controller.controller import ZooKeeperState
 from broker.controller.leadership import Leadership
-from broker.protocol.schemas.update_metadata import UpdateMetadataEndpoint
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataEndpoint
 from broker.protocol.topic_partition import TopicPartition
 
 

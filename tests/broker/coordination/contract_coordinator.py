@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 import trio
 
-from broker.coordination.coordinator import Coordinator, NewTopic
+from broker.coordination.coordinator_roles import Coordinator, NewTopic
 from broker.protocol.errors import ErrorCode, KafkaError
 from planes.lock import Acquire, Release, TaskLock
 from planes.slices import PREEMPT, Park

@@ -18,20 +18,20 @@ import trio.testing
 
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.config import BrokerConfig
-from broker.coordination.coordinator import Coordinator
+from broker.coordination.coordinator_roles import Coordinator
 from broker.coordination.zookeeper.zookeeper_coordinator import zookeeper_coordinator
 from broker.disk.identity import draw_uuid
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )

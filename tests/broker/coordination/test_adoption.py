@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 from broker.coordination.adoption import MISSING_MAX, reconcile
 from broker.coordination.cluster_state import ClusterState
-from broker.coordination.coordinator import FoundLog
+from broker.coordination.coordinator_roles import FoundLog
 
 ID = UUID(int=7)
 LOG = FoundLog(topic_id=ID, is_empty=False, latest_epoch=0, latest_producer_id=-1)

@@ -16,14 +16,14 @@ from uuid import UUID
 
 import pytest
 
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 from broker.coordination.cluster_state import (
     Change,
     ClusterState,
     Deletion,
     write_change,
 )
-from broker.coordination.registry import Registry
+from broker.coordination.embedded_registry import Registry
 from broker.coordination.registry_file import FILE_NAME
 from broker.disk.checkpoints import MalformedCheckpoint
 from broker.disk.log_dirs import LogDirs
@@ -210,7 +210,7 @@ def test_a_change_is_encoded_by_the_call_that_writes_it(
         encoded.append(generation)
         return write_change(change, generation, after)
 
-    monkeypatch.setattr("broker.coordination.registry.write_change", counted)
+    monkeypatch.setattr("broker.coordination.embedded_registry.write_change", counted)
     steps = registry.changing(create("a"))
     call = next(steps)
     assert encoded == []

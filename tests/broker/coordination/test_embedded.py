@@ -16,9 +16,9 @@ from uuid import UUID
 import pytest
 import trio
 
-from broker.coordination.coordinator import Coordinator
+from broker.coordination.coordinator_roles import Coordinator
 from broker.coordination.embedded import embedded_coordinator
-from broker.coordination.registry import Registry
+from broker.coordination.embedded_registry import Registry
 from broker.disk.identity import draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import MemoryStorage

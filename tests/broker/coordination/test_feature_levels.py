@@ -17,6 +17,7 @@ from broker.coordination.cluster_state import (
     write_change,
     write_state,
 )
+from broker.coordination.embedded_registry import Registry
 from broker.coordination.features import (
     GROUP_VERSION,
     SUPPORTED,
@@ -24,7 +25,6 @@ from broker.coordination.features import (
     FeatureUpdate,
     check_update,
 )
-from broker.coordination.registry import Registry
 from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import MemoryStorage
 from broker.protocol.errors import ErrorCode, KafkaError

@@ -20,7 +20,7 @@ import trio.testing
 
 from broker.config import BrokerConfig
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
-from broker.coordination.coordinator import Coordinator
+from broker.coordination.coordinator_roles import Coordinator
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import write_log_dir_event
 from broker.coordination.zookeeper.layout.topic_records import (
@@ -35,7 +35,6 @@ from broker.coordination.zookeeper.zookeeper_coordinator import zookeeper_coordi
 from broker.disk.identity import draw_uuid
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.zookeeper.messages import OpCode
 from broker.zookeeper.znodes import (
     Check,
     Create,
@@ -45,6 +44,7 @@ from broker.zookeeper.znodes import (
     SetData,
     ZooKeeperError,
 )
+from broker.zookeeper.zookeeper_messages import OpCode
 from broker.zookeeper.zookeeper_session import ZooKeeperSession
 from simulation.virtual_time.apis import START_MS
 from simulation.virtual_time.memory_network import MemoryStream

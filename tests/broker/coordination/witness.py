@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from broker.coordination.coordinator import FoundLog
+from broker.coordination.coordinator_roles import FoundLog
 from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaPartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
 from planes.lock import TaskLock
 

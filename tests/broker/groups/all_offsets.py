@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.groups.commits import Commits, FetchedOffset
+from broker.groups.committed_offsets import Commits, FetchedOffset
 from broker.protocol.topic_partition import TopicPartition
 
 

@@ -11,31 +11,34 @@ from uuid import UUID
 
 import pytest
 
-from broker.groups.commits import CommitRequest, Outcomes, Position
+from broker.groups.committed_offsets import CommitRequest, Outcomes, Position
 from broker.groups.consumer.consumer_group import ConsumerGroup
-from broker.groups.consumer.messages import ConsumerHeartbeat, HeartbeatAnswer
+from broker.groups.consumer.consumer_group_messages import (
+    ConsumerHeartbeat,
+    HeartbeatAnswer,
+)
+from broker.groups.consumer.subscribed_topics import KnownTopic
 from broker.groups.consumer.topic_hashes import topic_hash
-from broker.groups.consumer.topics import KnownTopic
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.config import ConsumerSettings, GroupConfig
+from broker.groups.group_coordinator import GroupCoordinator
 from broker.groups.state.group import Group
-from broker.groups.state.messages import (
+from broker.groups.state.group_messages import (
     GroupProtocol,
     JoinAnswer,
     JoinRequest,
     SyncAnswer,
     SyncRequest,
 )
+from broker.groups.state.group_settings import ConsumerSettings, GroupConfig
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Instant, InTransaction, Record
+from broker.shards.parked_answer import Waiting
 from broker.shards.shard_log import (
     Records,
     Replayed,
     TransactionalRecords,
     TransactionEnd,
 )
-from broker.shards.waiting import Waiting
 from tests.broker.groups.all_offsets import fetch_all
 
 START_MS = 1_700_000_000_000

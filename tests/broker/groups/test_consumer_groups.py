@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from broker.groups.consumer.consumer_records import Kind, read_consumer_key
-from broker.groups.state.config import ConsumerSettings
+from broker.groups.state.group_settings import ConsumerSettings
 from broker.protocol.errors import ErrorCode, KafkaError
 
 START_MS = 1_700_000_000_000

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.groups.state.messages import MemberIdentity
+from broker.groups.state.group_messages import MemberIdentity
 from broker.protocol.errors import ErrorCode, KafkaError
 
 CLIENTS = st.integers(0, 3)

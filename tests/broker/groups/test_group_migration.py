@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker.groups.consumer.consumer_group import ConsumerGroup
-from broker.groups.state.config import MigrationPolicy
-from broker.groups.state.consumer_protocol import assignment_bytes, read_assignment
+from broker.groups.state.classic_consumer_messages import (
+    assignment_bytes,
+    read_assignment,
+)
 from broker.groups.state.group import Group
-from broker.groups.state.messages import MemberIdentity
+from broker.groups.state.group_messages import MemberIdentity
+from broker.groups.state.group_settings import MigrationPolicy
 from broker.protocol.errors import ErrorCode, KafkaError
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.state.messages import OffsetCommit
-from broker.groups.state.records import (
+from broker.groups.state.group_messages import OffsetCommit
+from broker.groups.state.group_records import (
     GroupKey,
     GroupValue,
     MemberValue,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.state.messages import MemberIdentity
+from broker.groups.state.group_messages import MemberIdentity
 from broker.protocol.errors import ErrorCode
 
 MAX_INT = 2**31 - 1

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.loading import GroupLoading
-from broker.groups.state.messages import MemberIdentity
+from broker.groups.group_coordinator import GroupCoordinator
+from broker.groups.group_loading import GroupLoading
+from broker.groups.state.group_messages import MemberIdentity
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Record
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 from tests.broker.groups.all_offsets import fetch_all
 from tests.broker.groups.conftest import GroupWorld, MemoryGroupLog
 from tests.fuzzing.starvation import StarvationProbe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.state.messages import LeftMember, MemberIdentity, SyncAnswer
+from broker.groups.state.group_messages import LeftMember, MemberIdentity, SyncAnswer
 from broker.protocol.errors import ErrorCode
 
 

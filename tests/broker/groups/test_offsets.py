@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.commits import CommitRequest, FetchedOffset, Position
-from broker.groups.state.messages import MemberIdentity
+from broker.groups.committed_offsets import CommitRequest, FetchedOffset, Position
+from broker.groups.state.group_messages import MemberIdentity
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 

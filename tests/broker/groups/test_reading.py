@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.reading import BYTES_PER_STEP, COST_PER_STEP, read_groups
+from broker.groups.group_reading import BYTES_PER_STEP, COST_PER_STEP, read_groups
 from broker.groups.state.group import Group
-from broker.groups.state.messages import OffsetCommit
-from broker.groups.state.offset_store import OffsetStore
-from broker.groups.state.records import (
+from broker.groups.state.group_messages import OffsetCommit
+from broker.groups.state.group_records import (
     OffsetKey,
     offset_record,
     read_key,
     read_offset,
 )
+from broker.groups.state.offset_store import OffsetStore
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Instant
 from broker.shards.record_fields import UnreadableRecord

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.messages import MemberIdentity
-from broker.groups.state.records import (
+from broker.groups.group_coordinator import GroupCoordinator
+from broker.groups.state.group_messages import MemberIdentity
+from broker.groups.state.group_records import (
     GroupValue,
     MemberValue,
     group_record,
@@ -17,7 +17,7 @@ from broker.groups.state.records import (
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Instant, Record
-from broker.shards.partitioner import java_hash, partition_for
+from broker.shards.group_partition import java_hash, partition_for
 from tests.broker.groups.all_offsets import fetch_all
 
 T0, T1 = ("t", 0), ("t", 1)

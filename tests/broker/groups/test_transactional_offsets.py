@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.groups.commits import (
+from broker.groups.committed_offsets import (
     OFFSETS_PER_STEP,
     FetchedOffset,
     Outcomes,
@@ -16,7 +16,7 @@ from broker.groups.commits import (
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import InTransaction
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 from tests.broker.groups.conftest import GroupWorld
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,8 +1,8 @@
 """Batches with right CRCs around whatever contents a test wants."""
 
 from broker.protocol.records.batch import seal
+from broker.protocol.records.batch_records import record_body, write_varint
 from broker.protocol.records.codecs import NONE, compress
-from broker.protocol.records.records import record_body, write_varint
 from tests.broker.log.witness import altered, batch
 
 

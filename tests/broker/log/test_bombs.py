@@ -12,6 +12,7 @@ from broker.log.steps import STEP_RECORDS
 from broker.log.upkeep import cleaner
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import BatchHeader, parse_header
+from broker.protocol.records.batch_records import BatchBuilder, iter_records, new_batch
 from broker.protocol.records.codecs import (
     GZIP,
     LZ4,
@@ -21,7 +22,6 @@ from broker.protocol.records.codecs import (
     Packer,
     compress,
 )
-from broker.protocol.records.records import BatchBuilder, iter_records, new_batch
 from broker.protocol.records.validation import STEP_UNITS
 from tests.broker.log.crafted import batch_of, record
 from tests.broker.log.witness import NOW_MS, altered, batch, found_at, open_log

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.disk_failures import LogStorageError, LogUnavailable
 from broker.disk.memory import Faults
 from broker.log import flushing, reading, times, trimming
 from broker.log.log import Log

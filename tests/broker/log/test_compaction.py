@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import reading
+from broker.log import log_reading as reading
 from broker.log.upkeep import cleaner
 from broker.protocol.errors import KafkaError
 from tests.broker.log.compacting import CONFIG, compacted, put, records

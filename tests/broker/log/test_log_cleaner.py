@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.disk.failures import LogStorageError
+from broker.disk.disk_failures import LogStorageError
 from broker.disk.memory import Faults
 from broker.log.steps import BlockingCall, Steps, run
 from broker.log.upkeep.cleaner import compaction_due

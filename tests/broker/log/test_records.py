@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from broker.log.steps import STEP_RECORDS, run
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import HEADER_SIZE, parse_header
-from broker.protocol.records.codecs import (
-    GZIP,
-    LZ4,
-    NONE,
-    SNAPPY,
-    ZSTD,
-    compress,
-    decompress,
-)
-from broker.protocol.records.records import (
+from broker.protocol.records.batch_records import (
     Record,
     build_batch,
     heads_in_steps,
@@ -33,6 +24,15 @@ from broker.protocol.records.records import (
     read_varint,
     record_body,
     write_varint,
+)
+from broker.protocol.records.codecs import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
 )
 from tests.broker.log.witness import NOW_MS, altered, batch, decoded
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from broker.disk.checkpoints import LOG_START_OFFSETS, read_offsets
-from broker.disk.failures import LogStorageError
+from broker.disk.disk_failures import LogStorageError
 from broker.disk.memory import Faults
 from broker.disk.storage import join
 from broker.log import flushing, trimming

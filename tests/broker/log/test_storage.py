@@ -7,7 +7,7 @@ import random
 import pytest
 
 from broker.disk.closable_storage import ClosableStorage
-from broker.disk.failures import LogUnavailable
+from broker.disk.disk_failures import LogUnavailable
 from broker.disk.files import RealStorage
 from broker.disk.memory import Crashed, Faults, MemoryStorage
 from broker.disk.storage import (

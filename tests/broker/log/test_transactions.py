@@ -22,7 +22,7 @@ from broker.log.transactions import UNVERIFIED, Marker, marker_batch, marker_of
 from broker.log.upkeep import cleaner
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import parse_header
-from broker.protocol.records.records import new_batch
+from broker.protocol.records.batch_records import new_batch
 from tests.broker.log.witness import (
     NOW_MS,
     altered,

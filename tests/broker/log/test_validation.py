@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from broker.log.steps import run
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from broker.protocol.records.batch import HEADER_SIZE, parse_header, seal
+from broker.protocol.records.batch_records import new_batch, write_varint
 from broker.protocol.records.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from broker.protocol.records.compiled_walk import walk_piece
-from broker.protocol.records.records import new_batch, write_varint
 from broker.protocol.records.uniform_runs import RUN_MAX
 from broker.protocol.records.validation import contents_of, is_one_record
 from tests.broker.log import naive_validator

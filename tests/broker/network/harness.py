@@ -10,7 +10,7 @@ import time
 
 import trio
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from broker.network.epoll import TcpNetwork
 from broker.network.intake import Intake

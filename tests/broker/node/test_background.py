@@ -69,7 +69,7 @@ def test_a_delayed_request_whose_expiry_fails_does_not_hold_up_the_next_one(
             raise Broken
 
     monkeypatch.setattr(
-        "broker.cluster.delayed.fetch.DelayedFetch.on_expiration", on_expiration
+        "broker.cluster.delayed.delayed_fetch.DelayedFetch.on_expiration", on_expiration
     )
     world.pass_ms(150)
     assert waiting[0].done

@@ -11,14 +11,14 @@ from uuid import UUID
 import pytest
 
 from broker.coordination.cluster_state import Change
-from broker.coordination.registry import Registry
+from broker.coordination.embedded_registry import Registry
 from broker.coordination.registry_file import FILE_NAME
 from broker.disk.identity import kafka_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import MemoryStorage
 from broker.disk.partition_metadata import FILE_NAME as PARTITION_METADATA
 from broker.disk.storage import join, read_whole, write_atomically
-from broker.log.reading import read
+from broker.log.log_reading import read
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode
 from tests.broker.apis.broker_world import NONE, World

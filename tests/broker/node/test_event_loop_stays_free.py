@@ -16,7 +16,7 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.disk.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
-from broker.disk.failures import LogStorageError
+from broker.disk.disk_failures import LogStorageError
 from broker.disk.memory import Faults, MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.log.flushing import flush

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.schemas.controlled_shutdown import (
+from broker.protocol.schemas.controlled_shutdown_schema import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -28,14 +28,14 @@ from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
 )
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,

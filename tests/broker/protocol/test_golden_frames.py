@@ -13,7 +13,7 @@ import uuid
 
 import pytest
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.wire import codec
 from broker.protocol.wire.header import parse_request_header
 from tests.broker.protocol.frames import GOLDEN, Golden

@@ -17,7 +17,7 @@ from kio.schema.fetch.v15.request import FetchRequest, ReplicaState
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.static.primitive import i32Timedelta
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.log.steps import run
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
 from broker.protocol.schemas.merging import merging
-from broker.protocol.schemas.stop_replica import StopReplicaRequest
-from broker.protocol.schemas.update_metadata import (
+from broker.protocol.schemas.stop_replica_schema import StopReplicaRequest
+from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from kio.static.primitive import i32Timedelta
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.messages.fetch import FetchRequest, ReplicaState
 from broker.protocol.messages.message import RequestMessage

@@ -16,11 +16,11 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from kio.static.primitive import i32Timedelta, i64Timedelta
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.log.steps import run
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire import codec
-from broker.protocol.wire.bounds import Walk, bounds_check_in_steps
+from broker.protocol.wire.frame_bounds import Walk, bounds_check_in_steps
 from broker.protocol.wire.header import parse_request_header
 from broker.protocol.wire.introspect import FieldKind, kind_of
 from broker.protocol.wire.stepping import Pace, stepping_reader

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.static.primitive import i32Timedelta
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire import codec
 from broker.protocol.wire.header import parse_request_header

@@ -9,14 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC, Topic
 from broker.cluster.replica_manager import ReplicaManager
-from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.commands import Commands
 from broker.disk.files import RealStorage
-from broker.groups.commits import CommitRequest, Position
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.config import GroupConfig
-from broker.log import reading
+from broker.groups.committed_offsets import CommitRequest, Position
+from broker.groups.group_coordinator import GroupCoordinator
+from broker.groups.state.group_settings import GroupConfig
+from broker.log import log_reading as reading
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.periodic_task import CallsHere
@@ -25,7 +25,7 @@ from broker.node.flush_shell import QueuedFlushes
 from broker.node.replicated_shard_log import ReplicatedShardLog
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import BatchHeader, parse_header
-from broker.protocol.records.records import build_batch, record_body
+from broker.protocol.records.batch_records import build_batch, record_body
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Instant, InTransaction, Record
 from broker.shards.shard_log import (

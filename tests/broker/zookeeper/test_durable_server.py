@@ -14,8 +14,8 @@ from broker.zookeeper.in_memory.service import ZooKeeperService
 from broker.zookeeper.in_memory.zookeeper_journal import Journal
 from broker.zookeeper.in_memory.zookeeper_server import ZooKeeperServer
 from broker.zookeeper.jute import framed, packed_int, packed_text
-from broker.zookeeper.messages import OpCode, connect_request
 from broker.zookeeper.znodes import EventKind, SessionEvent, WatchEvent
+from broker.zookeeper.zookeeper_messages import OpCode, connect_request
 from simulation.virtual_time.memory_zookeeper import memory_zookeeper
 from tests.broker.zookeeper.zoo import TIMEOUT_MS, Zoo, heard, with_zoo
 

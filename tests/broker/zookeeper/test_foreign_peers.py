@@ -11,8 +11,8 @@ import trio
 
 from broker.zookeeper.connect_string import parse
 from broker.zookeeper.in_memory.server_messages import answer_frame, greeting_frame
-from broker.zookeeper.messages import Greeting
 from broker.zookeeper.znodes import ConnectionLoss, SessionEvent, ZooKeeperError
+from broker.zookeeper.zookeeper_messages import Greeting
 from tests.broker.zookeeper.zoo import TIMEOUT_MS, Zoo, heard, with_zoo
 
 CONNECTED, DISCONNECTED = SessionEvent.CONNECTED, SessionEvent.DISCONNECTED

@@ -9,7 +9,7 @@ import pytest
 from broker.disk.memory import Crashed, Faults, MemoryStorage
 from broker.disk.storage import read_whole
 from broker.protocol.errors import MalformedFrame
-from broker.zookeeper import messages
+from broker.zookeeper import zookeeper_messages as messages
 from broker.zookeeper.in_memory.server_messages import QUOTA_EXCEEDED
 from broker.zookeeper.in_memory.service import Limits, ZooKeeperService
 from broker.zookeeper.in_memory.zookeeper_journal import Journal, JournalError
@@ -18,8 +18,8 @@ from broker.zookeeper.in_memory.zookeeper_transactions import (
     packed_transaction,
 )
 from broker.zookeeper.jute import Reader, packed_int
-from broker.zookeeper.messages import Request
 from broker.zookeeper.znodes import Create, NoNode
+from broker.zookeeper.zookeeper_messages import Request
 from tests.broker.zookeeper.drawn_ops import draw_ops
 
 AT = "zookeeper"

@@ -25,7 +25,7 @@ import zipfile
 from itertools import count
 from pathlib import Path
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import NEVER
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.codec import request_type

@@ -38,7 +38,7 @@ from experiments.design.workload import Workload
 from experiments.load import frames, replaying
 from experiments.load.arrivals import SECOND_NS
 from experiments.load.exchange import Channel, Exchange, Observed, Schedule
-from experiments.load.requests import SetupRequest, error_of
+from experiments.load.load_requests import SetupRequest, error_of
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.worlds.row_joining import LoadEnd, record_run

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from broker.config.admission import (
+from broker.config.admission_keys import (
     DOORKEEPER_ADMISSION,
     DOORKEEPER_ADMISSION_BURST_REQUESTS,
     DOORKEEPER_ADMISSION_RATES_PER_S,
     DOORKEEPER_ADMISSION_RESERVED,
 )
-from broker.config.cluster import (
+from broker.config.cluster_keys import (
     CONTROLLER_SOCKET_TIMEOUT_MS,
     GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
     GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
@@ -33,13 +33,13 @@ from broker.config.cluster import (
     REPLICA_SOCKET_TIMEOUT_MS,
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
 )
-from broker.config.network import (
+from broker.config.network_keys import (
     NUM_NETWORK_THREADS,
     QUEUED_MAX_REQUEST_BYTES,
     QUEUED_MAX_REQUESTS,
     SOCKET_REQUEST_MAX_BYTES,
 )
-from broker.config.storage import (
+from broker.config.storage_keys import (
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_THREADS,
     NUM_PARTITIONS,

@@ -18,9 +18,9 @@ from uuid import UUID
 import trio
 
 from broker.authorization.acls import AclEntry, ResourcePattern
-from broker.cluster.topics import Topic
+from broker.cluster.cluster_topics import Topic
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
-from broker.coordination.coordinator import (
+from broker.coordination.coordinator_roles import (
     AlterAcls,
     Configs,
     NewTopic,

@@ -17,15 +17,15 @@ from typing import Final, NamedTuple
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import ClientConfig
+from broker.client.client_config import ClientConfig
 from broker.client.consumer.consumer_config import DEFAULT_API_TIMEOUT_MS
 from broker.client.consumer.coordinated_member import (
     NO_GENERATION,
     CoordinatedMember,
     Generation,
 )
-from broker.client.failures import check, is_retriable
 from broker.client.partitions import by_topic
+from broker.client.retriable_errors import check, is_retriable
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -19,8 +19,8 @@ from broker.groups.group_shards import GroupShards
 from broker.groups.membership import Membership
 from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.group import Group
-from broker.groups.state.messages import OffsetCommit
-from broker.groups.state.records import (
+from broker.groups.state.group_messages import OffsetCommit
+from broker.groups.state.group_records import (
     OffsetKey,
     offset_record,
     offset_tombstone,
@@ -28,7 +28,7 @@ from broker.groups.state.records import (
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Effects, Instant, InTransaction, Write
-from broker.shards.waiting import Waiting
+from broker.shards.parked_answer import Waiting
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
 # Tombstones that are written in one step.

@@ -23,25 +23,25 @@ from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from broker.authorization.acls import AclEntry, ResourcePattern
+from broker.cluster.cluster_topics import Topic
 from broker.cluster.metadata_cache import MetadataCache
-from broker.cluster.topics import Topic
 from broker.config import BrokerConfig, Listener
-from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.elections import ElectionType
+from broker.controller.isr_proposals import IsrProposal, Judgement
 from broker.coordination.features import FeatureUpdate, FinalizedFeatures
 from broker.log.steps import Steps
 from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr_schema import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.stop_replica import (
+from broker.protocol.schemas.stop_replica_schema import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
 from planes.lock import TaskLock
 

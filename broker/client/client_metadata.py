@@ -16,12 +16,12 @@ from uuid import UUID
 import trio
 
 from broker.client.backoff import retry_backoff
-from broker.client.config import (
+from broker.client.client_config import (
     METADATA_MAX_AGE_MS,
     ClientConfig,
 )
-from broker.client.failures import REFUSED, timed_out
 from broker.client.network_client import Address, NetworkClient
+from broker.client.retriable_errors import REFUSED, timed_out
 from broker.client.signals import Changes, Signal
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.metadata import (

@@ -19,21 +19,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.groups.classic_members import ClassicMembers
-from broker.groups.commits import OFFSETS_PER_STEP, Commits
+from broker.groups.committed_offsets import OFFSETS_PER_STEP, Commits
 from broker.groups.consumer.consumer_group import ConsumerGroup
-from broker.groups.consumer.messages import ConsumerHeartbeat, HeartbeatAnswer
-from broker.groups.consumer.topics import ClusterTopics, NoTopics
+from broker.groups.consumer.consumer_group_messages import (
+    ConsumerHeartbeat,
+    HeartbeatAnswer,
+)
+from broker.groups.consumer.subscribed_topics import ClusterTopics, NoTopics
 from broker.groups.consumer_heartbeats import Heartbeats
+from broker.groups.group_loading import GroupLoading
 from broker.groups.group_shards import Counters, GroupShards
 from broker.groups.joining import Joining
-from broker.groups.loading import GroupLoading
 from broker.groups.membership import Membership
 from broker.groups.migration import Migration
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
 from broker.groups.state.any_group import AnyGroup
-from broker.groups.state.config import GroupConfig, OwnSettings
 from broker.groups.state.group import Group, join_refusal
-from broker.groups.state.messages import (
+from broker.groups.state.group_messages import (
     JoinAnswer,
     JoinRequest,
     LeftMember,
@@ -41,16 +43,17 @@ from broker.groups.state.messages import (
     SyncAnswer,
     SyncRequest,
 )
+from broker.groups.state.group_settings import GroupConfig, OwnSettings
 from broker.groups.state.transitions import GroupState
 from broker.observation.metric import PIECE
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import NS_PER_MS, Effects, Instant
+from broker.shards.parked_answer import Waiting
 from broker.shards.shard import InSteps, Shard
 from broker.shards.shard_log import ShardLog
 from broker.shards.shards import Clock
 from broker.shards.timers import Timers
-from broker.shards.waiting import Waiting
 
 # A deadline whose work failed comes due again then.
 _RETRY_NS = 1000 * NS_PER_MS

@@ -17,7 +17,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker.groups.state.messages import OffsetCommit
+from broker.groups.state.group_messages import OffsetCommit
 from broker.shards.effects import Record
 from broker.shards.record_fields import (
     RecordReader,

@@ -16,10 +16,8 @@ from broker.groups.consumer.consumer_reading import FoundConsumerGroup
 from broker.groups.consumer.consumer_records import read_consumer_key
 from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.group import Group
-from broker.groups.state.messages import OffsetCommit
-from broker.groups.state.offset_store import Commits, OffsetStore
-from broker.groups.state.open_transactions import OpenTransactions
-from broker.groups.state.records import (
+from broker.groups.state.group_messages import OffsetCommit
+from broker.groups.state.group_records import (
     PARTITION_BYTES,
     GroupKey,
     GroupValue,
@@ -31,13 +29,15 @@ from broker.groups.state.records import (
     reading_group,
     shared_part,
 )
+from broker.groups.state.offset_store import Commits, OffsetStore
+from broker.groups.state.open_transactions import OpenTransactions
 from broker.groups.state.snapshot import building_group
 from broker.observation.logs import fields
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import Instant
-from broker.shards.loading import OBJECTS_PER_STEP
 from broker.shards.record_fields import UnreadableRecord
 from broker.shards.shard import Shard, Steps
+from broker.shards.shard_loading import OBJECTS_PER_STEP
 from broker.shards.shard_log import (
     Replayed,
     TransactionalRecords,

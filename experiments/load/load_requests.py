@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from broker.handling.registry import APIS
+from broker.handling.api_registry import APIS
 from broker.log.steps import run
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

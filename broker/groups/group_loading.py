@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable
 
 from broker.groups.consumer.consumer_group import ConsumerGroup
 from broker.groups.consumer_heartbeats import Heartbeats
+from broker.groups.group_reading import read_groups
 from broker.groups.group_shards import GroupShards
 from broker.groups.membership import Membership
-from broker.groups.reading import read_groups
 from broker.groups.rebalance import Rebalance
 from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.group import Group
-from broker.groups.state.records import MEMBERS_PER_STEP
+from broker.groups.state.group_records import MEMBERS_PER_STEP
 from broker.shards.effects import Effects
-from broker.shards.loading import OBJECTS_PER_STEP, Loading
 from broker.shards.shard import Shard, Steps
+from broker.shards.shard_loading import OBJECTS_PER_STEP, Loading
 
 
 class GroupLoading(Loading[AnyGroup]):

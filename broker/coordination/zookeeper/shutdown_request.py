@@ -12,7 +12,7 @@ from logging import getLogger
 
 import trio
 
-from broker.client.config import COMMON, read_settings
+from broker.client.client_config import COMMON, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.config import (
     CONTROLLED_SHUTDOWN_MAX_RETRIES,
@@ -22,7 +22,7 @@ from broker.config import (
 )
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.controlled_shutdown import ControlledShutdownRequest
+from broker.protocol.schemas.controlled_shutdown_schema import ControlledShutdownRequest
 
 logger = getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.config.doorkeeper import REQUEST_CLASSES, by_class
+from broker.config.doorkeeper_keys import REQUEST_CLASSES, by_class
 from broker.protocol.config_key import integer, pairs, text, words
 
 ADMISSIONS: Final = (

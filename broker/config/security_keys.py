@@ -1,9 +1,9 @@
 """Kafka's keys that promise security which is not served: to set one stops the start.
 
-Authentication is by SASL (`broker.config.sasl`), without Kerberos and delegation
-tokens, or by TLS (`broker.tls.keys`), which is OpenSSL's. An operator who sets more
-believes in it, and must not find out from an intruder. Empty values are allowed,
-because Kafka's defaults are among them.
+Authentication is by SASL (`broker.config.sasl_listener_keys`), without Kerberos and
+delegation tokens, or by TLS (`broker.tls.keys`), which is OpenSSL's. An operator who
+sets more believes in it, and must not find out from an intruder. Empty values are
+allowed, because Kafka's defaults are among them.
 """
 
 from __future__ import annotations
