@@ -12,10 +12,8 @@ from typing import Final
 import pytest
 
 from broker.cluster.partition import Partition
-from broker.groups import committed_offsets as commits
-from broker.groups.committed_offsets import Commits, FetchedOffset, Outcomes
-from broker.groups.consumer.consumer_group import ConsumerGroup
-from broker.groups.membership import Membership
+from broker.coordination.features import TRANSACTION_VERSION
+from broker.groups.committed_offsets import Commits, Outcomes
 from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.group_messages import OffsetCommit
 from broker.log import log_reading as reading
@@ -35,17 +33,59 @@ from broker.transactions.transaction import (
     TransactionValue,
 )
 from broker.transactions.transaction_state import TransactionState
+from simulation.swarm.scenarios import Fault, Scenario, draw
 
 Patch = pytest.MonkeyPatch
 
 
 @dataclass(frozen=True)
 class PlantedTransactions:
-    """A bug: how it is planted, as what it is found, and a seed that finds it."""
+    """A bug: how it is planted, as what it is found, and a seed that finds it.
+
+    ``faults`` are those of a day that is made for it, in place of the drawn ones; with
+    ``transaction_version`` its day has this level.
+    """
 
     plant: Callable[[Patch], None]
     kinds: frozenset[str]
-    seed: int
+    seed: int = 0
+    faults: tuple[Fault, ...] | None = None
+    transaction_version: int | None = None
+
+    def scenario(self) -> Scenario:
+        """Return the day that finds it."""
+        scenario = draw(self.seed, transactions=True)
+        plan = scenario.transactions
+        assert plan is not None
+        if self.transaction_version is not None:
+            levels = {**plan.features, TRANSACTION_VERSION: self.transaction_version}
+            scenario = replace(scenario, transactions=replace(plan, features=levels))
+        if self.faults is None:
+            return scenario
+        return replace(
+            scenario, brokers=3, replicas=3, min_insync=1, faults=self.faults
+        )
+
+
+def fault(number: int, kind: str, broker: int, at_ms: int, lasts_ms: int = 0) -> Fault:
+    """Return a fault of a day that is made for a bug."""
+    return Fault(
+        number=number,
+        at_ms=at_ms,
+        kind=kind,
+        broker=broker,
+        lasts_ms=lasts_ms,
+        chance=number,
+    )
+
+
+# One broker after the other is away, again and again.
+_KILLS: Final = tuple(
+    fault(number, "kill", number % 3, 1_000 + 700 * number, 400) for number in range(8)
+)
+_USURPERS: Final = tuple(
+    fault(number, "usurp", 0, 1_000 + 250 * number) for number in range(16)
+)
 
 
 def hide_aborted_transactions(patch: Patch) -> None:
@@ -171,69 +211,45 @@ def drop_offsets(patch: Patch) -> None:
     patch.setattr(Commits, "completing", dropping)
 
 
-def ignore_unstable_offsets(patch: Patch) -> None:
-    """A member begins at an offset that an open transaction is about to replace."""
-    fetched = commits._fetched
-
-    def unstable(
-        group: AnyGroup, target: TopicPartition, require_stable: bool
-    ) -> FetchedOffset:
-        return fetched(group, target, False)
-
-    patch.setattr(commits, "_fetched", unstable)
-
-
-def ignore_generations(patch: Patch) -> None:
-    """A transaction may commit offsets for a member that has lost its partitions."""
-    name = "validate_transactional_commit"
-    patch.setattr(Membership, name, lambda *_: None)
-    patch.setattr(ConsumerGroup, name, lambda *_: None)
-
-
 _EARLY: Final = frozenset({"aborted-read", "precommitted-read", "stable-offset-passed"})
+
+_IN_PART: Final = frozenset({"torn-transaction", "lost-transaction"})
 
 PLANTED_TRANSACTIONS = {
     "aborted transactions hidden": PlantedTransactions(
-        hide_aborted_transactions, frozenset({"aborted-read"}), 0
+        hide_aborted_transactions, frozenset({"aborted-read"})
     ),
     "read to the high watermark": PlantedTransactions(
-        read_to_the_high_watermark, _EARLY, 0
+        read_to_the_high_watermark, _EARLY
     ),
     "read beyond the high watermark": PlantedTransactions(
-        read_beyond_the_high_watermark, frozenset({"stable-offset-outside"}), 0
+        read_beyond_the_high_watermark, frozenset({"stable-offset-outside"})
     ),
     "begin too early": PlantedTransactions(
-        begin_too_early, frozenset({"stable-offset-back"}), 0
+        begin_too_early, frozenset({"stable-offset-back"})
     ),
     "transactions forgotten on fail-over": PlantedTransactions(
-        forget_transactions_on_a_fail_over, _EARLY, 0
+        forget_transactions_on_a_fail_over, _EARLY, faults=_KILLS
     ),
     "second attempt aborts": PlantedTransactions(
-        abort_on_a_second_attempt,
-        frozenset({"torn-transaction", "lost-transaction"}),
-        0,
+        abort_on_a_second_attempt, _IN_PART, faults=_KILLS
     ),
     "abort after a move": PlantedTransactions(
-        abort_after_a_move, frozenset({"torn-transaction", "lost-transaction"}), 0
+        abort_after_a_move, _IN_PART, faults=_KILLS
     ),
     "epochs ignored": PlantedTransactions(
-        ignore_epochs, frozenset({"zombie-commit"}), 0
+        ignore_epochs,
+        frozenset({"zombie-commit"}),
+        faults=_USURPERS,
+        transaction_version=0,
     ),
     "no time-outs": PlantedTransactions(
-        never_time_out, frozenset({"transactions-stuck"}), 0
+        never_time_out, frozenset({"transactions-stuck"})
     ),
     "offsets count at once": PlantedTransactions(
-        count_offsets_at_once, frozenset({"skipped-input", "lost-commit"}), 0
+        count_offsets_at_once, frozenset({"skipped-input", "lost-commit"})
     ),
     "offsets dropped": PlantedTransactions(
-        drop_offsets,
-        frozenset({"processed-twice", "offset-behind", "copiers-stuck"}),
-        0,
-    ),
-    "unstable offsets ignored": PlantedTransactions(
-        ignore_unstable_offsets, frozenset({"processed-twice"}), 0
-    ),
-    "generations ignored": PlantedTransactions(
-        ignore_generations, frozenset({"processed-twice"}), 0
+        drop_offsets, frozenset({"processed-twice", "offset-behind", "copiers-stuck"})
     ),
 }

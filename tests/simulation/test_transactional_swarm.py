@@ -35,7 +35,7 @@ def test_nor_does_one_under_zookeeper(seed: int) -> None:
 @pytest.mark.parametrize("name", PLANTED_TRANSACTIONS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = PLANTED_TRANSACTIONS[name]
-    scenario = draw(planted.seed, transactions=True)
+    scenario = planted.scenario()
     assert failures(judge(scenario)) == []
     planted.plant(monkeypatch)
     kinds = {anomaly.kind for anomaly in judge(scenario).anomalies}
