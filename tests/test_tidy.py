@@ -79,6 +79,7 @@ MAY_PRINT = (
     "broker/process.py",
     "spark_analysis/false_verdicts.py",
     "spark_analysis/claims.py",
+    "spark_analysis/dose_response.py",
     "spark_analysis/out_of_sample.py",
 )
 # Modules of the standard library that bring a clock or a coin of their own.

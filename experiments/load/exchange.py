@@ -215,7 +215,7 @@ class Exchange:
             channel.link.watch(readable=False, writable=channel.watched)
 
     def at(self, at_ns: int, call: Callable[[int], None]) -> None:
-        """Have `ring` call something at an instant."""
+        """Schedule `call` at an instant."""
         self._alarms_set += 1
         heapq.heappush(self._alarms, _Alarm(at_ns, self._alarms_set, call))
 

@@ -140,7 +140,7 @@ class Run:
                 raise FaultError(f"{copies} of {count} copies {seconds:.0f} s {when}")
 
     def _pass(self, seconds: float) -> None:
-        """Let time pass; tend the programs, and stop at the first fault."""
+        """Pass the time; tend the programs, and stop at the first fault."""
         until_s = time.monotonic() + seconds
         while True:
             for instance in self._instances:

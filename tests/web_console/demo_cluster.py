@@ -109,7 +109,7 @@ async def with_topics(members: Members) -> None:
 async def flow(
     members: Members, app: ASGIApp, producer: KafkaProducer
 ) -> dict[str, Answer]:
-    """Let records flow, while one group commits now and then; return the pages."""
+    """Produce records, while one group commits now and then; return the pages."""
     steps = MINUTES * 60 // STEP_S
     async with AsyncExitStack() as stack:
         billing = [

@@ -69,7 +69,7 @@ class EpochMember(CoordinatedMember):
         return self._said == (topics, owned)
 
     def say_everything(self) -> None:
-        """Have the next heartbeat leave out nothing, so that its answer does not."""
+        """Make the next heartbeat complete, so that its answer is, too."""
         self._said = None
 
     async def heartbeat(
