@@ -29,7 +29,8 @@ from experiments.design.request_shapes import (
     UpdateMetadataShape,
 )
 from experiments.design.requests import LOADS
-from experiments.load import frames, requests
+from experiments.load import frames
+from experiments.load import load_requests as requests
 from tests.experiments import handwritten_requests as written
 
 STATE = written.Leadership(

@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.disk.files import RealStorage
-from broker.log import flushing, reading
+from broker.log import flushing
+from broker.log import log_reading as reading
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.recovery import open_log

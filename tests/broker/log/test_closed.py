@@ -7,7 +7,8 @@ import pytest
 
 from broker.disk.disk_failures import LogStorageError, LogUnavailable
 from broker.disk.memory import Faults
-from broker.log import flushing, reading, times, trimming
+from broker.log import flushing, times, trimming
+from broker.log import log_reading as reading
 from broker.log.log import Log
 from broker.log.producers import Producers
 from broker.log.steps import run

@@ -8,7 +8,8 @@ import pytest
 from broker.disk.files import RealStorage
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import read_whole
-from broker.log import flushing, reading, trimming
+from broker.log import flushing, trimming
+from broker.log import log_reading as reading
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import recovery

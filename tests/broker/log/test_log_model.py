@@ -14,7 +14,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker.log import flushing, reading, trimming
+from broker.log import flushing, trimming
+from broker.log import log_reading as reading
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.witness import (
     NOW_MS,

@@ -11,7 +11,8 @@ from broker.disk.files import RealStorage
 from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import Crashed, Faults
 from broker.disk.storage import join, read_whole
-from broker.log import flushing, reading, trimming
+from broker.log import flushing, trimming
+from broker.log import log_reading as reading
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import rounds

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from broker.disk.memory import Faults
 from broker.disk.storage import join, read_whole
-from broker.log import flushing, reading, trimming
+from broker.log import flushing, trimming
+from broker.log import log_reading as reading
 from broker.log.producers import PRODUCERS_PER_STEP, BatchMetadata, Producers
 from broker.log.steps import run
 from broker.protocol.errors import ErrorCode, KafkaError

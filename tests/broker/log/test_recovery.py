@@ -6,7 +6,8 @@ import pytest
 
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import join, read_whole
-from broker.log import flushing, reading
+from broker.log import flushing
+from broker.log import log_reading as reading
 from broker.log.segments import repair
 from broker.protocol.records.batch import HEADER_SIZE
 from tests.broker.log.witness import (

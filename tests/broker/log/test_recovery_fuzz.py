@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from broker.disk.checkpoints import MalformedCheckpoint
 from broker.disk.storage import join
-from broker.log import flushing, reading
+from broker.log import flushing
+from broker.log import log_reading as reading
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import split_batches
 from tests.broker.log.witness import (

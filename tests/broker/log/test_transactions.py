@@ -13,7 +13,8 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from broker.log import reading, trimming
+from broker.log import log_reading as reading
+from broker.log import trimming
 from broker.log.flushing import settle
 from broker.log.producers import Producers
 from broker.log.segments.transaction_index import AbortedTransaction

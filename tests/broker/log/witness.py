@@ -10,7 +10,8 @@ from crc32c import crc32c
 
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import join
-from broker.log import reading, times, trimming
+from broker.log import log_reading as reading
+from broker.log import times, trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import recovery

@@ -21,7 +21,8 @@ from broker.handling.api_registry import APIS
 from broker.log.steps import run
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.wire import bounds, codec
+from broker.protocol.wire import codec
+from broker.protocol.wire import frame_bounds as bounds
 from broker.protocol.wire.varint import encode_varint
 from tests.broker.protocol.frames import GOLDEN, HUGE, Golden, mutated
 
