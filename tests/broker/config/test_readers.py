@@ -27,12 +27,12 @@ BROKER = ROOT / "broker"
 TABLES = {
     *(BROKER / "config" / f"{name}.py" for name in ("__init__", "alterable")),
     *(
-        BROKER / "config" / f"{name}.py"
+        BROKER / "config" / f"{name}_keys.py"
         for name in ("admission", "cluster", "doorkeeper", "network", "storage")
     ),
     BROKER / "tls" / "keys.py",
     # To check a value is not to read it.
-    BROKER / "config" / "bounds.py",
+    BROKER / "config" / "key_bounds.py",
     BROKER / "cluster" / "topic_configs.py",
     BROKER / "log" / "segments" / "log_config.py",
 }
