@@ -11,9 +11,11 @@ import struct
 from functools import cache
 
 from broker.disk.memory import MemoryStorage
+from broker.handling.api_registry import APIS
 from broker.log import trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep import cleaner, recovery
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, KafkaError, MalformedFrame
 from broker.protocol.wire.codec import decode_response
 from tests.broker.apis.broker_world import NONE, World
@@ -70,7 +72,10 @@ def _send(world: World, sent: Sent) -> None:
         return
     if call.done and not call.closed and call.frame:
         version = call.request.api_version
-        if call.request.api_key == sent.key == 18 and version > 4:
+        if (
+            call.request.api_key == ApiKey.API_VERSIONS
+            and version not in APIS[ApiKey.API_VERSIONS].served
+        ):
             version = 0
         decode_response(call.request.api_key, version, call.frame[4:])
 

@@ -23,6 +23,8 @@ _SCRIPT = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
 
 
 def _call(page: Page, function: str, *arguments: object) -> Any:
+    # Text is found before its style sheet has come.
+    page.wait_for_load_state()
     return page.evaluate(f"given => ({_SCRIPT}).{function}(given)", arguments)
 
 
