@@ -1,8 +1,8 @@
 """The web console over a large cluster: its pages, its memory, and its load.
 
 A broker has `TOPICS` topics with a record in each partition, and `GROUPS` groups that
-have committed `PARTITIONS` offsets for each of their topics. Issue 35 bounds the time
-of the first page of a console that has just started, and its memory.
+have committed `PARTITIONS` offsets for each of their topics. The first page of a
+console that has just started takes 1 s at most, and the console 150 MB.
 
 The load of a console is measured by another client, which sends Produce and Fetch at a
 fixed rate. Blocks with a console and without one alternate. With one, a browser has
@@ -43,7 +43,7 @@ from bench.tabs import read_s
 
 TOPICS, PARTITIONS, GROUPS = 1_000, 10, 500
 FIRST_PAGE_S, MEMORY_MB = 1.0, 150.0
-_PEER: Final = "the bound of issue 35"
+_PEER: Final = "the stated bound"
 _STARTS, _PAIRS = 5, 10
 _SETTLE_S, _BLOCK_S = 3.0, 30.0
 _RATE_PER_S, _CONNECTIONS = 500.0, 16
