@@ -4,7 +4,7 @@
 - Transactions of librdkafka's producers on plain listeners, beside Kafka.
 - CPU time per Produce request of a broker with an authorizer and `ENTRIES` access
   control lists, beside one without. Both live at the same time, and each round gives
-  a difference. The bound of the difference is `BOUND_US` (issue 34).
+  a difference. The bound of the difference is `BOUND_US`.
 
 The client of the last part may write the topic by a prefix. Its decision is remembered
 after the first request, as that of any client which repeats itself.
@@ -176,7 +176,7 @@ def _authorization() -> Iterator[BenchRow]:
         name=f"{name}, added by authorization",
         unit="us",
         ours=added,
-        peer="the bound of issue 34",
+        peer="the stated bound",
         theirs=BOUND_US,
         ratio=BOUND_US / max(added, _RESOLUTION_US),
     )
