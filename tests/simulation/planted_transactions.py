@@ -5,7 +5,7 @@ Each kind of `simulation.transaction_checkers` has one at least.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,14 +25,11 @@ from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import InTransaction
 from broker.shards.parked_answer import Waiting
-from broker.shards.shard import Shard
-from broker.transactions.markers import Ending, MarkerRow, Markers
 from broker.transactions.transaction import (
     ProducerIdAndEpoch,
     Transaction,
     TransactionValue,
 )
-from broker.transactions.transaction_state import TransactionState
 from simulation.swarm.scenarios import Fault, Scenario, draw
 
 Patch = pytest.MonkeyPatch
@@ -132,35 +129,6 @@ def forget_transactions_on_a_fail_over(patch: Patch) -> None:
     patch.setattr(Producers, "replay", plain)
 
 
-def abort_on_a_second_attempt(patch: Patch) -> None:
-    """A marker that could not be written at first takes the transaction back."""
-    rest = Markers._rest
-
-    def forgetful(self: Markers, row: MarkerRow | None, ending: Ending) -> None:
-        if row is not None:
-            ending = replace(ending, is_commit=False)
-            row = row._replace(ending=ending)
-        rest(self, row, ending)
-
-    patch.setattr(Markers, "_rest", forgetful)
-
-
-def abort_after_a_move(patch: Patch) -> None:
-    """A new coordinator aborts what the last one had decided to commit."""
-    add_loaded = Markers.add_loaded
-
-    def aborting(
-        self: Markers, shard: Shard[Transaction], prepared: Iterable[Transaction]
-    ) -> None:
-        decided = list(prepared)
-        for each in decided:
-            state = TransactionState.PREPARE_ABORT
-            each.value = replace(each.value, state=state)
-        add_loaded(self, shard, decided)
-
-    patch.setattr(Markers, "add_loaded", aborting)
-
-
 def ignore_epochs(patch: Patch) -> None:
     """A coordinator serves all producers that ever had the transactional id."""
     end = Transaction.end_and_raise_epoch
@@ -213,7 +181,6 @@ def drop_offsets(patch: Patch) -> None:
 
 _EARLY: Final = frozenset({"aborted-read", "precommitted-read", "stable-offset-passed"})
 
-_IN_PART: Final = frozenset({"torn-transaction", "lost-transaction"})
 
 PLANTED_TRANSACTIONS = {
     "aborted transactions hidden": PlantedTransactions(
@@ -230,12 +197,6 @@ PLANTED_TRANSACTIONS = {
     ),
     "transactions forgotten on fail-over": PlantedTransactions(
         forget_transactions_on_a_fail_over, _EARLY, faults=_KILLS
-    ),
-    "second attempt aborts": PlantedTransactions(
-        abort_on_a_second_attempt, _IN_PART, faults=_KILLS
-    ),
-    "abort after a move": PlantedTransactions(
-        abort_after_a_move, _IN_PART, faults=_KILLS
     ),
     "epochs ignored": PlantedTransactions(
         ignore_epochs,
