@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -78,7 +79,7 @@ class Member:
                 self.assignment = frozenset()
 
 
-async def until(condition: Any) -> None:
+async def until(condition: Callable[[], object]) -> None:
     while not condition():  # noqa: ASYNC110 - time is virtual, a look is cheap
         await trio.sleep(0.02)
 

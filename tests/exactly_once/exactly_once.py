@@ -29,7 +29,7 @@ from tests.exactly_once.sources import PARTITIONS, Feed, FileSource, Source, Top
 from tests.exactly_once.verifier import Verifier
 
 BROKERS: Final = {1: OneBroker, 3: ThreeBrokers}
-# How long the first copy may take, and the next one after a kill.
+# Time limits of the first copy, and of the next one after a kill.
 _HEAL_S: Final = 120.0
 # From the last record to the last copy, and to the end of all transactions.
 _END_S: Final = 90.0

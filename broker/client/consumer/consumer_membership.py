@@ -110,7 +110,7 @@ class ConsumerMembership(GroupMembership[EpochMember]):
         """Do the user's step of the phase, which may be another one by now."""
         if self._is(Phase.PREPARE):
             await self._prepare()
-            # What it keeps, until the coordinator has answered for all of it.
+            # The kept partitions, until the coordinator has answered for all of them.
             self._target = self._assignment
         elif self._is(Phase.COMPLETE):
             await self._reconcile()

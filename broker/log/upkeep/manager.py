@@ -493,7 +493,7 @@ class LogManager:
                     path = write_topic_id(self.storage, future.directory, topic_id)
                 future.durability.add(path)
         except OSError:
-            # What there is of it must not begin a move at the next start.
+            # Its remains must not begin a move at the next start.
             self.doomed.add(join(home, name), self.now_ms())
             raise
         self._add_future(key, future)
