@@ -151,14 +151,18 @@ class TransactionalLoad:
             committed = last.commits > 0
             await trio.sleep(_LOOK_S)
 
-    async def copy_all(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Wait until the copiers' group has committed the ends of its partitions."""
-        wanted = {key: end for key, end in ends.items() if end}
-        done = not self._plan.copiers
-        while not done:
+    async def copy(self, ends: Mapping[TopicPartition, int], before: int) -> int:
+        """Wait until the copiers' group has fewer than ``before`` records to copy.
+
+        Return their number: those below ``ends`` that it has not committed.
+        """
+        left = before if self._plan.copiers else 0
+        while left and left >= before:
             await trio.sleep(_LOOK_S)
             found = await self.committed()
-            done = all(found.get(key, -1) >= end for key, end in wanted.items())
+            done = {key: max(0, found.get(key, 0)) for key in ends}
+            left = sum(max(0, end - done[key]) for key, end in ends.items())
+        return left
 
     async def committed(self) -> Mapping[TopicPartition, int]:
         """Return what the copiers' group has committed, and note it."""

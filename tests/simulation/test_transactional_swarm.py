@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
+from simulation.swarm import bad_day
 from simulation.swarm.scenarios import draw
 from simulation.swarm.swarm import SeedResult, judge, swarm
+from simulation.swarm.transactional_load import COPIERS
 from tests.simulation.planted_transactions import PLANTED_TRANSACTIONS
 
 # Quick ones: a scripted controller with and without KIP-890's second part, and KIP-848.
@@ -29,6 +32,30 @@ def test_a_bad_day_with_transactions_breaks_no_promise(seed: int) -> None:
 def test_nor_does_one_under_zookeeper(seed: int) -> None:
     scenario = draw(seed, transactions=True, zookeeper=True)
     assert failures(judge(scenario)) == []
+
+
+def test_a_slow_copier_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As in seed 24: one record at a time, many aborts, a long poll after each of them.
+    patience_s = 8.0
+    monkeypatch.setattr(bad_day, "PATIENCE_S", patience_s)
+    scenario = draw(0, transactions=True)
+    plan = scenario.transactions
+    assert plan is not None
+    copier = replace(plan.copiers[0], records=1, aborts=0.5)
+    scenario = replace(
+        scenario,
+        brokers=1,
+        replicas=1,
+        min_insync=1,
+        members=0,
+        lasts_ms=1_000,
+        faults=(),
+        transactions=replace(plan, copiers=(copier,)),
+    )
+    outcome = bad_day.live_through(scenario)
+    assert outcome.anomalies == []
+    looks = [each for each in outcome.history.committed if each.group == COPIERS]
+    assert looks[-1].answered_ns - looks[0].answered_ns > patience_s * 1e9
 
 
 @pytest.mark.slow
