@@ -18,7 +18,17 @@ from spark_analysis.recordings.contract import Manifest
 from spark_analysis.report.content.numbers import digits, interval
 from spark_analysis.report.content.rendering import sentence
 from spark_analysis.report.content.tables import Table, as_markdown, text
-from spark_analysis.report.figures.style import MUTED, new_figure, plain_log_axis
+from spark_analysis.report.figures.interval_bars import (
+    Interval,
+    draw_interval,
+    limits_of,
+)
+from spark_analysis.report.figures.style import (
+    MUTED,
+    log_scale,
+    new_figure,
+    plain_log_axis,
+)
 from spark_analysis.report.results import finite
 
 DOSES: Final = Path("doses")
@@ -149,30 +159,40 @@ def _shown(row: DoseRow) -> str:
 
 
 def figure(found: Doses) -> Figure:
-    """Draw the first measure: points across, an interval per arm."""
+    """Draw the first measure: points across, an interval per arm.
+
+    An end at zero, which has no place on a logarithmic axis, is an arrow.
+    """
     rows = [row for row in found["rows"] if row["measure"] == SHOWN[0]]
+    limits = limits_of(_interval(row) for row in rows)
     points = list(dict.fromkeys(tuple(row["levels"].values()) for row in rows))
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     drawn = new_figure(3.4)
     axis = drawn.subplots()
-    for row in rows:
-        if row["value"] is None or row["low"] is None or row["high"] is None:
-            continue
-        rank = arms.index(row["arm"])
-        at = points.index(tuple(row["levels"].values())) + (rank - 1) * 0.2
+    for rank, arm in enumerate(arms):
         shade = _COLOURS[rank % len(_COLOURS)]
-        # A mean of zero has no place on a logarithmic axis.
-        low, value = max(row["low"], 0.1), max(row["value"], 0.1)
-        axis.plot((at, at), (low, row["high"]), color=shade, lw=2.4, alpha=0.5)
-        label = row["arm"] if at < 1 else None
-        axis.plot((at,), (value,), "o", color=shade, ms=4.5, label=label)
-    axis.set_yscale("log")
+        for row in (it for it in rows if it["arm"] == arm):
+            draw_interval(
+                axis,
+                _interval(row),
+                points.index(tuple(row["levels"].values())) + (rank - 1) * 0.2,
+                limits=limits,
+                shade=shade,
+                symbol="o",
+                upright=True,
+            )
+        axis.plot([], [], "o", color=shade, ms=4.5, label=arm)
+    log_scale(axis, "y")
     axis.set_ylabel(rows[0]["heading"])
     axis.set_xticks(range(len(points)), ["\n".join(it) for it in points], fontsize=7.5)
     axis.set_xlabel(", ".join(rows[0]["levels"]), color=MUTED)
     plain_log_axis(axis, "y")
     drawn.legend(loc="outside upper left", ncols=len(arms))
     return drawn
+
+
+def _interval(row: DoseRow) -> Interval:
+    return Interval(row["value"], row["low"], row["high"])
 
 
 def written_doses(found: Doses) -> str:

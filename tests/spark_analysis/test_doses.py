@@ -1,5 +1,8 @@
 """Dose and response of an incident: its table and its figure, from values by hand."""
 
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
 from spark_analysis.report.doses import SHOWN, DoseResponse, DoseRow, Doses, figure
 
 
@@ -53,3 +56,16 @@ def test_the_figure_has_an_interval_for_each_arm_of_a_cell() -> None:
     assert [it.get_text() for it in axis.get_xticklabels()] == ["none\n20", "high\n20"]
     values = [line.get_ydata()[0] for line in axis.lines if len(line.get_ydata()) == 1]
     assert values == [40.0] * 4
+    assert axis.get_yscale() == "log"
+    (legend,) = figure(DOSES).legends
+    assert [it.get_text() for it in legend.get_texts()] == ["fifo", "planes"]
+
+
+@pytest.mark.parametrize("value", [None, 0.0])
+def test_the_figure_of_no_finite_dose_has_arrows(value: float | None) -> None:
+    rows = [row("none", arm, SHOWN[0], value) for arm in ("fifo", "planes")]
+    found = figure({**DOSES, "rows": rows})
+    FigureCanvasAgg(found).draw()
+    markers = [line.get_marker() for line in found.axes[0].lines]
+    assert markers.count("v") == 2
+    assert markers.count("^") == (2 if value is None else 0)

@@ -17,6 +17,8 @@ from spark_analysis.report.figures.interval_bars import (
 from spark_analysis.report.figures.style import (
     INK,
     MUTED,
+    REFERENCE,
+    log_scale,
     new_figure,
     plain_log_axis,
 )
@@ -96,8 +98,9 @@ def _interval(effect: Effect) -> Interval:
 
 
 def _finish(axis: Axes, labels: list[str]) -> None:
-    axis.axvline(1, color=INK, linewidth=0.8)
-    axis.set(xscale="log", ylim=(max(len(labels), 1) - 0.4, -0.6))
+    log_scale(axis, "x")
+    axis.axvline(1, color=INK, linewidth=0.8, zorder=REFERENCE)
+    axis.set(ylim=(max(len(labels), 1) - 0.4, -0.6))
     axis.set_yticks(range(len(labels)), labels)
     axis.grid(axis="y", visible=False)
     low, high = axis.get_xlim()

@@ -17,6 +17,7 @@ from spark_analysis.report.figures.style import (
     colour,
     dash,
     legend,
+    log_scale,
     new_figure,
     plain,
     plain_log_axis,
@@ -40,7 +41,9 @@ def exceedance_curves(found: Results, world: str, point: str) -> Figure:
             if curve["class"] == name:
                 _curve(axis, found, curve)
         _quantile_line(axis, found)
-        axis.set(xscale="log", yscale="log", title=name)
+        axis.set_title(name)
+    log_scale(panels[0], "x", "y")
+    for axis in panels[: len(names)]:
         axis.yaxis.set_major_formatter(FuncFormatter(_share))
     for axis in panels[len(names) :]:
         axis.set_visible(False)
@@ -59,9 +62,9 @@ def _left_edge(curves: list[Curve]) -> float:
     """Return the end of the fastest hundredth: left of it all curves are flat."""
     edges = []
     for curve in curves:
-        share = np.array(curve["share"])
-        if (share <= _MOST).any():
-            edges.append(float(np.array(curve["latency_ms"])[share <= _MOST][0]))
+        latency, share = np.array(curve["latency_ms"]), np.array(curve["share"])
+        if (shown := (share <= _MOST) & (latency > 0)).any():
+            edges.append(float(latency[shown][0]))
     return min(edges, default=0.01) / 1.5
 
 

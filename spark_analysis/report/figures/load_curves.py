@@ -19,6 +19,7 @@ from spark_analysis.report.figures.style import (
     colour,
     dash,
     legend,
+    log_scale,
     marker,
     new_figure,
     plain_log_axis,
@@ -49,7 +50,7 @@ def load_curves(found: Results, world: str, factor: str) -> Figure:
     for (left, right), name in zip(axes, classes, strict=True):
         _panel(left, found, _of(found["rows"], world, name, metric), factor)
         _panel(right, found, _of(found["measures"], world, name, _ATTAINMENT), factor)
-        left.set_yscale("log")
+        log_scale(left, "y")
         left.set_ylabel(f"{name}: {metric_label(found, metric)} [ms]")
         right.set_ylabel("share of good answers")
         right.axhline(found["slo_share"], color=MUTED, linewidth=0.8)

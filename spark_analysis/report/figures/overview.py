@@ -24,7 +24,9 @@ from spark_analysis.report.figures.interval_bars import (
 from spark_analysis.report.figures.style import (
     INK,
     MUTED,
+    REFERENCE,
     colour,
+    log_scale,
     new_figure,
     plain_log_axis,
 )
@@ -80,8 +82,6 @@ def _panel(
             if row is not None and row["ratio"] is not None:
                 rows[number, place] = row
     limits = limits_of(_interval(row) for row in rows.values())
-    _noise_band(axis, summary, series)
-    axis.axvline(1, color=INK, linewidth=0.8)
     step = _SPREAD / max(len(series), 1)
     for (number, place), row in rows.items():
         draw_interval(
@@ -96,7 +96,10 @@ def _panel(
     for number, (name, _) in enumerate(series):
         symbol, fill = _SYMBOLS[number % len(_SYMBOLS)], "none" if number else "full"
         axis.plot([], [], symbol, color=INK, ms=5.5, fillstyle=fill, label=name)
-    axis.set(xscale="log", xlabel=label, ylim=(len(rivals) - 0.4, -0.6))
+    log_scale(axis, "x")
+    _noise_band(axis, summary, series)
+    axis.axvline(1, color=INK, linewidth=0.8, zorder=REFERENCE)
+    axis.set(xlabel=label, ylim=(len(rivals) - 0.4, -0.6))
     axis.grid(axis="y", visible=False)
 
 

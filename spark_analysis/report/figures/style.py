@@ -8,6 +8,7 @@ dark page; nothing else in a figure is black. pyplot is not used: its state is g
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -35,6 +36,8 @@ _MARKERS: Final = "osD^vP"
 _DASHES: Final = (None, (5.0, 1.6), (5.0, 1.4, 1.2, 1.4))
 # Ratio of an axis's ends up to which it gets linear numbers, and 1, 2, 5 per decade.
 _NARROW, _WIDE = 5.0, 60.0
+# Order of drawing of lines of reference: above bands, below data.
+REFERENCE: Final = 1.5
 WIDTH: Final = 8.6
 DPI: Final = 160
 
@@ -123,11 +126,46 @@ def _turned(place: int) -> int:
     return place + place // len(_RIVALS)
 
 
+def log_scale(axis: Axes, *which: Literal["x", "y"]) -> None:
+    """Make axes logarithmic where they have a positive value; else write "no data".
+
+    Call it after drawing the data, and before lines of reference. An axis without a
+    positive value keeps the limits of a linear one, which begin below zero; matplotlib
+    cannot save it as a logarithmic one.
+    """
+    if all(_has_positive(axis, name) for name in which):
+        for name in which:
+            axis.set(**{f"{name}scale": "log"})
+        return
+    axis.text(
+        0.5,
+        0.5,
+        "no data",
+        color=MUTED,
+        ha="center",
+        va="center",
+        transform=axis.transAxes,
+    )
+
+
+def _has_positive(axis: Axes, which: Literal["x", "y"]) -> bool:
+    """Return whether something positive is drawn on an axis or one that shares it."""
+    if which == "x":
+        siblings = axis.get_shared_x_axes().get_siblings(axis)
+        return any(math.isfinite(it.dataLim.minposx) for it in siblings)
+    siblings = axis.get_shared_y_axes().get_siblings(axis)
+    return any(math.isfinite(it.dataLim.minposy) for it in siblings)
+
+
 def plain_log_axis(axis: Axes, which: Literal["x", "y"]) -> None:
     """Write a logarithmic axis in plain numbers, enough of them to read it.
 
-    Call it last: how many numbers are enough depends on the limits.
+    Call it last: how many numbers are enough depends on the limits. An axis that
+    `log_scale` left linear keeps its numbers.
     """
+    scale = axis.get_xscale() if which == "x" else axis.get_yscale()
+    if scale != "log":
+        return
     low, high = axis.get_xlim() if which == "x" else axis.get_ylim()
     target = axis.xaxis if which == "x" else axis.yaxis
     locator: Locator

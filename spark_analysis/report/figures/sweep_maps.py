@@ -23,8 +23,10 @@ from spark_analysis.report.figures.interval_bars import (
 from spark_analysis.report.figures.style import (
     INK,
     MUTED,
+    REFERENCE,
     colour,
     legend,
+    log_scale,
     marker,
     new_figure,
     plain_log_axis,
@@ -57,6 +59,10 @@ def by_level(found: Results) -> Figure:
     for row, name in zip(axes, names, strict=True):
         for axis, (factor, levels) in zip(row, factors.items(), strict=True):
             _level_panel(axis, found, name, factor, levels)
+        for axis in row:
+            log_scale(axis, "y")
+        for axis in row:
+            axis.axhline(1, color=INK, linewidth=0.8, zorder=REFERENCE)
         row[0].set_ylabel(f"{name}: {label} ratio")
         plain_log_axis(row[0], "y")
     for axis, factor in zip(axes[-1], factors, strict=True):
@@ -74,8 +80,6 @@ def _level_panel(
     axis: Axes, found: Results, class_name: str, factor: str, levels: list[str]
 ) -> None:
     rows = [it for it in found["levels"] if it["class"] == class_name]
-    axis.axhline(1, color=INK, linewidth=0.8)
-    axis.set_yscale("log")
     intervals = [
         Interval(it["ratio"], it["ratio_low"], it["ratio_high"])
         for it in rows

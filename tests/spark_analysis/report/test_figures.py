@@ -29,6 +29,9 @@ FACTORS = {
     "granularity": ("100us", "1ms", "whole"),
 }
 FIRST, SECOND = "priority", "planes"
+CELLS = {
+    (name, arm): BETTER for name in ("control", "produce") for arm in (FIRST, SECOND)
+}
 
 
 def swept(factors: dict[str, tuple[str, ...]]) -> Results:
@@ -37,12 +40,7 @@ def swept(factors: dict[str, tuple[str, ...]]) -> Results:
         dict(zip(factors, each, strict=True))
         for each in itertools.product(*factors.values())
     ]
-    cells = {
-        (name, arm): BETTER
-        for name in ("control", "produce")
-        for arm in (FIRST, SECOND)
-    }
-    found = made(cells, points=levels)
+    found = made(CELLS, points=levels if factors else ())
     found["pairs"] = [
         {
             "world": "live",
