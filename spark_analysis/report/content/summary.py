@@ -299,6 +299,7 @@ class Summary:
                 "arm": arm,
                 "better": 0,
                 "worse": 0,
+                "refused": 0,
                 **_tally(self._at_points(primary, arm)),
             }
             for arm in self.rivals
