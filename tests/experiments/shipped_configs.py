@@ -1,0 +1,68 @@
+"""Shipped configs made small: seconds of a computed world instead of minutes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.design.config import Experiment, parse
+from experiments.design.trace_windows import with_trace
+from experiments.design.world_config import WORLDS
+
+CONFIGS: Final = sorted(Path("experiments/configs").glob("*.toml"))
+_COST_US: Final = 300.0
+
+
+def small(
+    config: Path, *, blocks: int = 2, levels: int = 2, duration_s: float = 0.5
+) -> Experiment:
+    """Return a config with few blocks, short runs, and few levels of each factor.
+
+    A trace, and the incident of a cluster, keep their length.
+    """
+    content: dict[str, Any] = tomllib.loads(config.read_text())
+    header, workload = content["experiment"], content["workload"]
+    if not WORLDS[header.get("world", "live")].computed:
+        header["world"] = "virtual"
+        names = [entry["name"] for entry in workload["traffic"]]
+        content.setdefault("nominal", _costs(names))
+    if "sessions" in content:
+        content["sessions"] |= {"count": blocks, "rounds": 1}
+    else:
+        header["blocks"] = blocks
+    if "cluster" not in content and "trace" not in workload:
+        factor = min(1.0, duration_s / workload["duration_s"])
+        for part in {"workload", "faults", "analysis"} & content.keys():
+            content[part] = _shortened(content[part], factor)
+    sweep = content.get("sweep", {})
+    for each in sweep.get("factors", ()):
+        del each["levels"][levels:]
+    if sweep.get("design") == "listed":
+        del sweep["points"][levels:]
+    if sweep.get("design") == "bisection":
+        sweep |= {"levels": [0.5, 1.2], "steps": levels - 1}
+    return with_trace(parse(content), config)
+
+
+def _costs(names: Iterable[str]) -> dict[str, Any]:
+    """Return costs of requests, as a live run would measure them first."""
+    costs = {name: {"mean_us": _COST_US} for name in names}
+    return {"source": "assumed", "costs": costs}
+
+
+def _shortened(part: Any, factor: float, *, is_time: bool = False) -> Any:
+    """Return a part of a file with all its instants and durations times a factor."""
+    if isinstance(part, dict):
+        return {
+            key: _shortened(
+                value,
+                factor,
+                is_time=key.endswith("_s") and not key.endswith("_per_s"),
+            )
+            for key, value in part.items()
+        }
+    if isinstance(part, list):
+        return [_shortened(value, factor, is_time=is_time) for value in part]
+    return part * factor if is_time else part
