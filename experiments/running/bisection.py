@@ -27,6 +27,15 @@ from experiments.running.manifest import Manifest
 _COLUMNS: Final = ("class", "intended_ns", "client_done_ns", "outcome")
 
 
+def further_levels(experiment: Experiment) -> int:
+    """Return how many levels bisection adds at most, where attainment falls with load.
+
+    Arms may share them; the A/A arm shares those of the baseline.
+    """
+    sweep = experiment.sweep
+    return sweep.steps * len(experiment.arms) if isinstance(sweep, Bisection) else 0
+
+
 def continued(experiment: Experiment, directory: Path) -> Experiment:
     """Return an experiment with the levels that a directory's recording has already."""
     old = Manifest.load(directory)

@@ -16,6 +16,7 @@ from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, factors, points
 from experiments.design.world_config import WORLDS
 from experiments.running import launching
+from experiments.running.bisection import further_levels
 from experiments.running.calibrate import SESSIONS
 from experiments.running.launching import Connect
 from experiments.running.pilot import sessions_needed
@@ -150,7 +151,8 @@ def describe(experiment: Experiment, console: Console) -> None:
         primary, quantile = experiment.primary
         metric = f"configured metric: p{quantile * 100:g} of {primary}"
         console.print(metric, highlight=False)
-    console.print(f"{size(experiment)}, {_lasting(found, world)}", highlight=False)
+    lasting = _lasting(found, world, further_levels(experiment))
+    console.print(f"{size(experiment)}, {lasting}", highlight=False)
 
 
 def advise(
@@ -181,27 +183,41 @@ def advise(
 
 
 def size(experiment: Experiment) -> str:
-    """Return how many runs an experiment has, and why."""
-    found, arms = points(experiment), experiment.all_arms()
+    """Return how many runs an experiment has, and why.
+
+    A bisection has levels that follow from its runs, up to a number.
+    """
+    arms, stated = experiment.all_arms(), len(points(experiment))
+    most = stated + further_levels(experiment)
     factors_ = [f"{experiment.blocks} blocks", f"{len(arms)} arms"]
     if experiment.sessions is not None:
         sessions = experiment.sessions
         factors_[:1] = [f"{sessions.count} sessions", f"{sessions.rounds} rounds"]
     if experiment.sweep is not None:
-        factors_.insert(0, f"{len(found)} points")
-    in_all = len(found) * experiment.blocks * len(arms)
+        factors_.insert(0, f"{_range(str(stated), str(most))} points")
+    of_point = experiment.blocks * len(arms)
+    runs = _range(str(stated * of_point), str(most * of_point))
     world = experiment.experiment.world
-    return f"{' x '.join(factors_)} = {in_all} runs in the {world} world"
+    return f"{' x '.join(factors_)} = {runs} runs in the {world} world"
 
 
-def _lasting(found: Sequence[Point], world: World) -> str:
-    """Return how long all runs take by the executor that the world has by default."""
-    seconds = 0.0
+def _range(least: str, most: str) -> str:
+    return least if least == most else f"{least} to {most}"
+
+
+def _lasting(found: Sequence[Point], world: World, further: int) -> str:
+    """Return how long all runs take by the executor that the world has by default.
+
+    Each ``further`` point takes at most as long as the longest of those ``found``.
+    """
+    seconds = []
     if WORLDS[world.name].computed:
         for name in (each for it in found for each in capacity.uncosted(it.experiment)):
             return f"duration unknown, as is the cost of a request of {name!r}"
     for experiment in (capacity.in_rates(point.experiment) for point in found):
         runs = experiment.blocks * len(experiment.all_arms())
-        seconds += runs * world.estimate_s(experiment)
-    lanes = launching.executor_for(world).lanes or 1
-    return f"about {seconds / lanes / 60:.1f} minutes"
+        seconds.append(runs * world.estimate_s(experiment))
+    per_minute = 60 * (launching.executor_for(world).lanes or 1)
+    least = sum(seconds) / per_minute
+    most = least + further * max(seconds) / per_minute
+    return f"about {_range(f'{least:.1f}', f'{most:.1f}')} minutes"

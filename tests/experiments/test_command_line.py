@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,15 @@ def test_plan_of_a_sweep_counts_its_points() -> None:
     assert f"{size}, about " in found.output
     checked = doorkeeper("experiment", "validate", CONFIGS / "ablation.toml")
     assert f"ablation is well formed: {size}" in checked.output
+
+
+def test_plan_of_a_bisection_counts_the_levels_that_it_may_add() -> None:
+    """Three steps for each of four arms, besides the eight levels of the file."""
+    found = doorkeeper("experiment", "plan", CONFIGS / "load-curves.toml")
+    said = " ".join(found.output.split())
+    size = "8 to 20 points x 12 blocks x 4 arms = 384 to 960 runs"
+    assert f"{size} in the virtual world, about " in said
+    assert re.search(r"about [\d.]+ to [\d.]+ minutes$", said)
 
 
 def test_a_broker_key_of_a_level_is_checked_and_its_point_named(tmp_path: Path) -> None:
