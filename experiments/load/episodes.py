@@ -5,8 +5,7 @@ the address of each arm's broker, prepares them all, opens all connections and p
 one line. Then it runs: each line names an arm and a stored trace; the episode goes
 over the open connections, and one line of JSON reports its end. Only one broker has
 load at a time. All connections are opened anew after an episode in which one was closed
-by the broker, or has unanswered requests, whose answers would come amid the next
-episode.
+or has unanswered requests, whose answers would come amid the next episode.
 """
 
 from __future__ import annotations

@@ -62,6 +62,19 @@ def connected(address: tuple[str, int]) -> socket.socket:
     return found
 
 
+def connecting(family: int, address: tuple[str | int, ...]) -> socket.socket:
+    """Return a non-blocking socket that connects to a peer by itself.
+
+    Nothing waits for a peer that does not accept. A connection that fails is reported
+    by the first use of the socket.
+    """
+    found = socket.socket(family)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    found.setblocking(False)
+    found.connect_ex(address)
+    return found
+
+
 class SocketLink:
     """A connected, non-blocking socket on an epoll object."""
 
@@ -94,7 +107,8 @@ class SocketLink:
 class OpenLoop:
     """Replays a schedule over sockets, in real time.
 
-    A socket that a client in a closed loop gives up is replaced in ``sockets``.
+    A socket that a client in a closed loop gives up is replaced in ``sockets``, by one
+    whose connection may not be complete at the end.
     """
 
     def __init__(
@@ -104,8 +118,10 @@ class OpenLoop:
         self._due_ns = schedule.due_ns
         self._epoll = epoll
         self._sockets = sockets
+        self._replaced = False
         self._peers = {
-            number: sockets[number].getpeername() for number in schedule.rules
+            number: (sockets[number].family, sockets[number].getpeername())
+            for number in schedule.rules
         }
         links = [SocketLink(each, epoll) for each in sockets]
         self._exchange = Exchange(links, schedule, self._clock, self._connect)
@@ -116,7 +132,8 @@ class OpenLoop:
 
     def _connect(self, channel: Channel) -> SocketLink:
         number = channel.number
-        each = connected(self._peers[number])
+        each = connecting(*self._peers[number])
+        self._replaced = True
         self._sockets[number] = each
         self._by_descriptor[each.fileno()] = channel
         return SocketLink(each, self._epoll)
@@ -128,8 +145,9 @@ class OpenLoop:
 
     @property
     def intact(self) -> bool:
-        """Whether every connection is still open."""
-        return all(channel.open for channel in self._exchange.channels)
+        """Whether every connection is still open, and none was replaced."""
+        channels = self._exchange.channels
+        return not self._replaced and all(channel.open for channel in channels)
 
     @property
     def off_cpu_ns(self) -> int:

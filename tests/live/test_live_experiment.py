@@ -294,6 +294,37 @@ def test_more_connections_than_the_queue_holds_are_all_served(tmp_path: Path) ->
     assert set(result.machine) >= {"watched_s", "load_average"}
 
 
+def test_clients_in_a_closed_loop_share_requests_and_give_up(tmp_path: Path) -> None:
+    """The broker keeps a fetch for 60 ms, and its client waits for 20."""
+    content = experiment(limits={"timeout_ms": 150.0, "drain_s": 2.0}).content()
+    content["workload"]["traffic"] = [
+        {
+            "name": "load",
+            "connections": 2,
+            "arrivals": {"kind": "constant", "rate_per_s": 400.0},
+            "request": {"api": "produce"},
+            "client": {"batch": 50, "linger_ms": 20.0},
+        },
+        {
+            "name": "read",
+            "connections": 2,
+            "arrivals": {"kind": "constant", "rate_per_s": 20.0},
+            "request": {"api": "fetch", "max_wait_ms": 60, "min_bytes": 1_000_000},
+            "client": {"request_timeout_ms": 20.0, "retry_backoff_ms": 5.0},
+        },
+    ]
+    result, out = run_first_trial(parse(content), tmp_path)
+    assert result.valid, result.reason
+    rows = pq.read_table(out.requests).to_pylist()
+    written = [row for row in rows if row["class"] == "produce"]
+    assert {row["outcome"] for row in written} == {"ok"}
+    # A request every 20 ms at most from each connection, for 200 records a second each.
+    assert len({(row["flow"], row["sent_ns"]) for row in written}) < len(written) / 2
+    given_up = [row for row in rows if row["class"] == "fetch"]
+    assert {row["outcome"] for row in given_up} == {"timeout"}
+    assert {row["client_done_ns"] for row in given_up} == {None}
+
+
 def test_every_arm_of_a_block_meets_the_same_requests(tmp_path: Path) -> None:
     content = experiment().content()
     content["arms"] = content["arms"][:2]
