@@ -6,24 +6,9 @@ code that they judge. ``system`` reads the queueing system of an arm from an exp
 computes the predicted quantities from recorded rows, and ``compare`` compares both.
 """
 
-from experiments.theory.mg1 import (
-    MG1,
-    Unstable,
-    exponential_segments,
-    quantised_load,
-)
-from experiments.theory.mmc import MMc, erlang_c, general_service
-from experiments.theory.shares import (
-    drr_bound,
-    jain_index,
-    pgps_delay_bound,
-    sfq_bound,
-    sfq_d_bound,
-    share_by_connections,
-    share_by_weight,
-    share_of_fifo,
-    share_of_priority,
-)
+from experiments.theory.mg1 import MG1, Unstable, exponential_segments
+from experiments.theory.mmc import MMc, erlang_c
+from experiments.theory.shares import share_by_weight, share_of_priority
 from experiments.theory.sizes import Sizes
 
 __all__ = [
@@ -31,17 +16,8 @@ __all__ = [
     "MMc",
     "Sizes",
     "Unstable",
-    "drr_bound",
     "erlang_c",
     "exponential_segments",
-    "general_service",
-    "jain_index",
-    "pgps_delay_bound",
-    "quantised_load",
-    "sfq_bound",
-    "sfq_d_bound",
-    "share_by_connections",
     "share_by_weight",
-    "share_of_fifo",
     "share_of_priority",
 ]

@@ -127,12 +127,6 @@ class MG1:
             squares=(mixed(self.squares), self.squares[1]),
         )
 
-    def optimal_order(self, costs: Sequence[float]) -> tuple[int, ...]:
-        """Return the non-preemptive order that minimises sum(cost * rate * W): c-mu."""
-        return tuple(
-            sorted(range(len(costs)), key=lambda k: (-costs[k] / self.means[k], k))
-        )
-
 
 def exponential_segments(mean: float, segment: float) -> float:
     """Return E[sum of g^2] for an exponential job cut into segments of equal length.
@@ -143,8 +137,3 @@ def exponential_segments(mean: float, segment: float) -> float:
     survives = math.exp(-x)
     last = mean * mean * (2 - survives * (x * x + 2 * x + 2)) / (1 - survives)
     return segment * segment * survives / (1 - survives) + last
-
-
-def quantised_load(load: float, quantum: float, switch: float) -> float:
-    """Return the load of round robin, with the cost of a switch per quantum."""
-    return load * (1 + switch / quantum)

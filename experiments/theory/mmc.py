@@ -1,7 +1,6 @@
 """Several servers: M/M/c, shared by classes or split among them.
 
-Sources: Erlang 1917; Cobham 1954; Kleinrock, Queueing Systems vol. 1; Lee and Longton
-1959.
+Sources: Erlang 1917; Cobham 1954; Kleinrock, Queueing Systems vol. 1.
 """
 
 from __future__ import annotations
@@ -78,22 +77,9 @@ class MMc:
             for count, rate in zip(servers, self.rates, strict=True)
         )
 
-    def plane_pays(self) -> bool:
-        """Return whether a separate server beats NP priority for the first class."""
-        waits = self.split((1, self.servers - 1))[0]
-        return waits < self.nonpreemptive()[0]
-
     def _load(self, rate: float) -> float:
         return rate * self.mean / self.servers
 
     def _wait(self, rate: float) -> float:
         arrives = erlang_c(self.servers, rate * self.mean)
         return arrives * self.mean / (self.servers * (1 - self._load(rate)))
-
-
-def general_service(wait: float, variation: float) -> float:
-    """Return about W of M/G/c, of M/M/c's W and the service's coefficient of variation.
-
-    Lee and Longton's approximation; exact for one server.
-    """
-    return wait * (1 + variation * variation) / 2

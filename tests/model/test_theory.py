@@ -8,7 +8,6 @@ in simulations of 500,000 jobs.
 
 import math
 import random
-from itertools import permutations
 
 import pytest
 
@@ -17,17 +16,9 @@ from experiments.theory import (
     MMc,
     Sizes,
     Unstable,
-    drr_bound,
     erlang_c,
     exponential_segments,
-    general_service,
-    jain_index,
-    pgps_delay_bound,
-    quantised_load,
-    sfq_bound,
-    sfq_d_bound,
     share_by_weight,
-    share_of_fifo,
     share_of_priority,
 )
 
@@ -132,21 +123,6 @@ def test_preemptive_exponential_conserves_the_weighted_sojourn():
     assert total == approx(sum(A.residuals) / (1 - A.load))
 
 
-def test_c_mu_is_the_best_of_all_orders():
-    rates, means, costs = (0.1, 0.15, 0.05, 0.1), (1.0, 2.0, 3.0, 0.5), (3, 1, 9, 1)
-
-    def cost_of(order):
-        system = MG1.exponential(
-            [rates[k] for k in order], [means[k] for k in order]
-        ).nonpreemptive()
-        return sum(
-            costs[k] * rates[k] * wait for k, wait in zip(order, system, strict=True)
-        )
-
-    best = min(permutations(range(4)), key=cost_of)
-    assert MG1.exponential(rates, means).optimal_order(costs) == best
-
-
 # ---- by size -----------------------------------------------------------------------
 
 
@@ -192,21 +168,6 @@ def test_one_server_is_m_g_1():
     assert one.preemptive() == approx(same.preemptive())
 
 
-@pytest.mark.parametrize(
-    ("servers", "load", "crossover"),
-    [(4, 0.5, 0.042), (4, 0.85, 0.152), (8, 0.5, 0.0073), (8, 0.85, 0.067)],
-)
-def test_a_plane_of_one_pays_only_below_a_load_of_control(servers, load, crossover):
-    """Crossovers against non-preemptive priority, computed elsewhere."""
-
-    def pays(control):
-        rates = control, load * servers - control
-        return MMc(servers=servers, rates=rates, mean=1).plane_pays()
-
-    assert pays(crossover * 0.98)
-    assert not pays(crossover * 1.02)
-
-
 @pytest.mark.parametrize("system", [lambda: erlang_c(4, 4), lambda: M(1.0)])
 def test_an_overloaded_system_is_refused(system):
     with pytest.raises(Unstable):
@@ -217,20 +178,12 @@ def M(load):
     return MG1.exponential((load,), (1,))
 
 
-def test_general_service_is_exact_for_one_server():
-    exponential = MMc(servers=1, rates=(0.2,), mean=4).fifo()
-    lognormal = MG1(rates=(0.2,), means=(4,), squares=(80,)).fifo()
-    assert general_service(exponential, 2) == approx(lognormal)
-
-
 # ---- overload and bounds -------------------------------------------------------------
 
 
 def test_shares_of_an_overloaded_server():
     rates, means = (0.5, 1.0, 0.25), (1, 1, 4)
-    assert share_of_fifo(rates, means) == approx([0.2, 0.4, 0.1])
     assert share_of_priority(rates, means) == approx([0.5, 0.5, 0])
-    assert share_of_fifo((0.1,), (1,)) == [0.1]
 
 
 @pytest.mark.parametrize(
@@ -245,13 +198,3 @@ def test_shares_of_an_overloaded_server():
 )
 def test_weighted_shares_fill_like_water(demands, weights, shares):
     assert share_by_weight(demands, weights) == approx(shares)
-
-
-def test_bounds_and_indices():
-    assert sfq_bound((10, 4), (2, 1)) == 9
-    assert sfq_d_bound(3, (10, 4), (2, 1)) == 36
-    assert drr_bound(5, 4) == 13
-    assert pgps_delay_bound(4, 2) == 2
-    assert jain_index((1, 1, 1, 1)) == 1
-    assert jain_index((1, 0, 0, 0)) == 0.25
-    assert quantised_load(0.8, 0.2, 0.01) == approx(0.84)
