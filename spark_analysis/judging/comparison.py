@@ -110,11 +110,6 @@ class Comparison:
         return tuple(name for name in ordered if name in present)
 
     @property
-    def arm_names(self) -> tuple[str, ...]:
-        """Compared arms, the baseline first."""
-        return tuple(arm.name for arm in self.manifest.arms_compared)
-
-    @property
     def rivals(self) -> tuple[str, ...]:
         """Arms that are neither the baseline nor its repetition."""
         return self.manifest.rivals

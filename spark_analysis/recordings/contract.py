@@ -254,15 +254,6 @@ class Manifest:
         """Runs that their recorder stands for."""
         return tuple(run for run in self.runs if run.valid)
 
-    def differs_in(self, name: str) -> dict[str, str]:
-        """Return the factors in which an arm differs from the baseline, its levels.
-
-        Empty where either of them names no factors: then nothing was said.
-        """
-        found = {arm.name: arm.factors for arm in self.arms}
-        base, own = found[self.baseline], found[name]
-        return {f: own[f] for f in base if f in own and own[f] != base[f]}
-
     @property
     def speed_band(self) -> float | None:
         """Factor by which the machine's speed may differ between compared arms.

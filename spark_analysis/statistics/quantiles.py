@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
-
 from spark_analysis.statistics import FloatArray
 
 
@@ -23,26 +21,9 @@ def rank(count: int, level: Fraction) -> int:
 def nearest_rank(ascending: FloatArray, level: Fraction) -> float:
     """Return the quantile of values that stand in ascending order.
 
+    >>> import numpy as np
     >>> nearest_rank(np.arange(1.0, 101.0), Fraction(99, 100))
     99.0
     """
     assert len(ascending) > 0, "no values, no quantile"
     return float(ascending[rank(len(ascending), level) - 1])
-
-
-def exceedance_curve(
-    ascending: FloatArray, points: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return values and the share of all values at or above each (a CCDF to draw).
-
-    At most ``points`` ranks are kept, evenly spaced on a logarithmic scale of shares,
-    so that each decade of the tail is drawn with the same detail. Infinite values count
-    in the shares, but are not returned: the curve of an arm that lost requests ends
-    above its neighbours'.
-    """
-    count = len(ascending)
-    shares = np.geomspace(1.0, 1.0 / count, points)
-    above = np.unique(np.clip(np.rint(shares * count).astype(np.int64), 1, count))[::-1]
-    values = ascending[count - above]
-    finite = np.isfinite(values)
-    return values[finite], (above / count)[finite]

@@ -193,7 +193,9 @@ def test_thin_tails_are_refused(comparison: Comparison) -> None:
 
 
 def test_the_queue_is_followed_over_time(comparison: Comparison) -> None:
-    assert {point.arm for point in comparison.queue} == set(comparison.arm_names)
+    assert {point.arm for point in comparison.queue} == {
+        arm.name for arm in comparison.manifest.arms_compared
+    }
     for point in comparison.queue:
         assert point.queued_low <= point.queued <= point.queued_high
 

@@ -11,11 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_analysis.recordings.manifest import exact_quantile
-from spark_analysis.statistics.quantiles import (
-    exceedance_curve,
-    nearest_rank,
-    rank,
-)
+from spark_analysis.statistics.quantiles import nearest_rank, rank
 
 
 @given(
@@ -62,19 +58,3 @@ def test_unanswered_requests_push_the_quantile_to_infinity() -> None:
     two_lost = np.append(ninety_eight, [math.inf, math.inf])
     assert nearest_rank(two_lost, exact_quantile(0.98)) == 98.0
     assert nearest_rank(two_lost, exact_quantile(0.99)) == math.inf
-
-
-def test_curve_starts_at_the_smallest_value_and_ends_at_the_largest() -> None:
-    values = np.arange(1.0, 10_001.0)
-    x, share = exceedance_curve(values, 100)
-    assert (x[0], share[0]) == (1.0, 1.0)
-    assert (x[-1], share[-1]) == (10_000.0, 1e-4)
-    # 9_901 is the smallest of the hundred largest: 1 % lies at or above it.
-    assert share[np.searchsorted(x, 9_901.0)] == pytest.approx(0.01, rel=0.1)
-    assert len(x) <= 100
-
-
-def test_curve_counts_the_lost_but_does_not_draw_them() -> None:
-    x, share = exceedance_curve(np.array([1.0, 2.0, math.inf, math.inf]), 50)
-    assert x.tolist() == [1.0, 2.0]
-    assert share.tolist() == [1.0, 0.75]
