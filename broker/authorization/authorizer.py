@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 from broker.authorization.acl_index import AclIndex
 from broker.authorization.acls import (
-    CLUSTER_NAME,
     OPERATIONS,
     AclEntry,
     AclOperation,
@@ -139,14 +138,6 @@ class Authorizer:
                 self._decisions = {}
             self._decisions[principal, host, operation, resource_type, name] = allowed
         return allowed
-
-    def allows_on_cluster(
-        self, client: Client, api_key: int, operation: AclOperation
-    ) -> bool:
-        """Return whether ``client`` may do ``operation`` on the cluster."""
-        return self.allows(
-            client, api_key, operation, ResourceType.CLUSTER, CLUSTER_NAME
-        )
 
 
 def _decision(
