@@ -24,7 +24,6 @@ SHA_256 = SCRAM_MECHANISMS["SCRAM-SHA-256"]
 DECOY_KEY = b"decoys"
 # RFC 7677, section 3.
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-CLIENT_NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 CLIENT_FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = (
