@@ -27,6 +27,7 @@ from broker.apis.common.access import Check, allowed_on_cluster, denied, in_hand
 from broker.apis.common.answer import NO_ERROR
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.authorization.acls import AclOperation, ResourceType
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -122,9 +123,9 @@ def _add(wanted: _Wanted, upsertion: ScramCredentialUpsertion) -> None:
 
 async def _alter(user: str, changes: Mapping[str, str | None], broker: Broker) -> None:
     """Make a user's changes, whatever others change meanwhile."""
-    done = False
+    admin, done = broker.coordinator.admin, False
     while not done:
-        present = broker.coordinator.admin.user_configs.get(user, {})
+        present = admin.configs[ConfigKind.USER].get(user, {})
         configs = dict(present)
         for mechanism, credential in changes.items():
             if credential is not None:
@@ -134,7 +135,7 @@ async def _alter(user: str, changes: Mapping[str, str | None], broker: Broker) -
                     ErrorCode.resource_not_found,
                     "Attempt to delete a user credential that does not exist",
                 )
-        done = await broker.coordinator.admin.set_user_configs(user, configs, present)
+        done = await admin.set_configs(ConfigKind.USER, user, configs, present)
 
 
 API: Final = Api(

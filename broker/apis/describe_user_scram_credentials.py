@@ -19,7 +19,7 @@ from typing import Final
 from broker.apis.common.access import on_cluster
 from broker.apis.common.api import Api
 from broker.authorization.acls import AclOperation
-from broker.coordination.coordinator_roles import Configs
+from broker.coordination.coordinator_roles import ConfigKind, Configs
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -39,7 +39,7 @@ async def handle(
     request: Request, body: DescribeUserScramCredentialsRequest, broker: Broker
 ) -> DescribeUserScramCredentialsResponse:
     """Describe the users, one after the other."""
-    present = broker.coordinator.admin.user_configs
+    present = broker.coordinator.admin.configs[ConfigKind.USER]
     named = Counter([user.name async for user in in_steps(body.users or ())])
     rows = []
     async for user in in_steps(named or sorted(present)):

@@ -23,6 +23,7 @@ from broker.apis.common.config_resources import (
     ConfigResourceType,
 )
 from broker.authorization.acls import AclOperation
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.coordination.resource_paths import read_path
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -68,7 +69,7 @@ async def handle(
     ]
     for kind, word in PATH_KINDS.items():
         if not kinds or kind in kinds:
-            paths = tuple(broker.coordinator.admin.resource_configs)
+            paths = tuple(broker.coordinator.admin.configs[ConfigKind.RESOURCE])
             rows += [
                 ConfigResource(resource_name=path.name, resource_type=kind)
                 async for path in in_steps(map(read_path, paths))

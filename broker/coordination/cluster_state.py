@@ -21,6 +21,7 @@ from broker.authorization.acl_text import (
 )
 from broker.authorization.acls import AclEntry, ResourcePattern
 from broker.cluster.cluster_topics import Topic
+from broker.coordination.coordinator_roles import ConfigKind, Configs
 
 VERSION: Final = 3
 # Its ``deleting`` knows no ids, and it has no generation.
@@ -46,10 +47,7 @@ class Change:
     next_producer_id: int | None = None
     topics: Mapping[str, Topic | None] = field(default_factory=dict)
     deleting: Mapping[str, Deletion | None] = field(default_factory=dict)
-    broker_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
-    user_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
-    client_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
-    resource_configs: Mapping[str, Mapping[str, str] | None] = field(
+    configs: Mapping[ConfigKind, Mapping[str, Configs | None]] = field(
         default_factory=dict
     )
     acls: Mapping[ResourcePattern, frozenset[AclEntry] | None] = field(
@@ -62,12 +60,8 @@ class Change:
 class ClusterState:
     """All of it; ``broker_epoch`` counts the starts of this broker.
 
-    ``broker_configs`` holds dynamic broker configs by broker id, as text, "" being the
-    default of all brokers; ``user_configs`` the SCRAM credentials of users, by
-    mechanism, and their quotas; ``client_configs`` the quotas of all other entities, by
-    path (`broker.quotas.entity`); ``resource_configs`` the configs of other resources,
-    by path (`broker.coordination.resource_paths`); ``features`` the finalized levels
-    above 0. A state that was never written has the generation 0.
+    ``features`` are the finalized levels above 0. A state that was never written has
+    the generation 0.
     """
 
     generation: int = 0
@@ -75,10 +69,9 @@ class ClusterState:
     next_producer_id: int = 0
     topics: dict[str, Topic] = field(default_factory=dict)
     deleting: dict[str, Deletion] = field(default_factory=dict)
-    broker_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    user_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    client_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    resource_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    configs: dict[ConfigKind, dict[str, Configs]] = field(
+        default_factory=lambda: {kind: {} for kind in ConfigKind}
+    )
     acls: dict[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
 
@@ -91,10 +84,8 @@ class ClusterState:
             self.next_producer_id = change.next_producer_id
         _put(self.topics, change.topics)
         _put(self.deleting, change.deleting)
-        _put(self.broker_configs, change.broker_configs)
-        _put(self.user_configs, change.user_configs)
-        _put(self.client_configs, change.client_configs)
-        _put(self.resource_configs, change.resource_configs)
+        for kind, configs in change.configs.items():
+            _put(self.configs[kind], configs)
         _put(self.acls, change.acls)
         _put(self.features, change.features)
 
@@ -104,10 +95,7 @@ class ClusterState:
             self,
             topics=dict(self.topics),
             deleting=dict(self.deleting),
-            broker_configs=dict(self.broker_configs),
-            user_configs=dict(self.user_configs),
-            client_configs=dict(self.client_configs),
-            resource_configs=dict(self.resource_configs),
+            configs={kind: dict(each) for kind, each in self.configs.items()},
             acls=dict(self.acls),
             features=dict(self.features),
         )
@@ -152,10 +140,8 @@ def write_change(change: Change, generation: int, after: int) -> str:
 def _mappings(it: ClusterState | Change) -> Iterator[str]:
     yield from _mapping("topics", it.topics, _topic_form)
     yield from _mapping("deleting", it.deleting, _deletion_form)
-    yield from _mapping("broker_configs", it.broker_configs, dict)
-    yield from _mapping("user_configs", it.user_configs, dict)
-    yield from _mapping("client_configs", it.client_configs, dict)
-    yield from _mapping("resource_configs", it.resource_configs, dict)
+    for kind, configs in it.configs.items():
+        yield from _mapping(kind, configs, dict)
     acls = {write_pattern(pattern): each for pattern, each in it.acls.items()}
     yield from _mapping("acls", acls, write_entries)
     yield from _mapping("features", it.features, int)
@@ -227,10 +213,11 @@ def _read(found: dict[str, Any]) -> Change:
         next_producer_id=_number(found.get("next_producer_id")),
         topics=_each(found.get("topics", {}), _topic),
         deleting=_each(found.get("deleting", {}), _deletion),
-        broker_configs=_each(found.get("broker_configs", {}), _configs),
-        user_configs=_each(found.get("user_configs", {}), _configs),
-        client_configs=_each(found.get("client_configs", {}), _configs),
-        resource_configs=_each(found.get("resource_configs", {}), _configs),
+        configs={
+            kind: _each(found[kind], lambda _, found: dict(found))
+            for kind in ConfigKind
+            if kind in found
+        },
         acls={
             read_pattern(pattern): None if each is None else read_entries(each)
             for pattern, each in found.get("acls", {}).items()
@@ -249,10 +236,6 @@ def _each(
     return {
         name: None if each is None else read(name, each) for name, each in found.items()
     }
-
-
-def _configs(_: str, found: dict[str, str]) -> dict[str, str]:
-    return dict(found)
 
 
 def _topic(name: str, found: dict[str, Any]) -> Topic:

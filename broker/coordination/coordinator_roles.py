@@ -16,6 +16,7 @@ to wait for a quorum.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -43,12 +44,28 @@ from broker.protocol.schemas.stop_replica_schema import (
 )
 from broker.protocol.schemas.update_metadata_schema import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
+from broker.quotas.entity import USER, path_of
 from planes.lock import TaskLock
 
 # Values set, by key.
 Configs: TypeAlias = Mapping[str, str]
 # From the present entries of a pattern to the new ones.
 AlterAcls: TypeAlias = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
+
+
+class ConfigKind(enum.StrEnum):
+    """A kind of configs but topics' own, by its key in the registry of one broker.
+
+    Names are ids of brokers as text, "" being the default of all; users, who have SCRAM
+    credentials by mechanism, and quotas; paths of all other entities with quotas
+    (`broker.quotas.entity`); paths of groups and client-metrics subscriptions
+    (`broker.coordination.resource_paths`).
+    """
+
+    BROKER = "broker_configs"
+    USER = "user_configs"
+    CLIENT = "client_configs"
+    RESOURCE = "resource_configs"
 
 
 class BrokerRack(NamedTuple):
@@ -156,6 +173,18 @@ class CoordinatedBroker(Protocol):
         """Take the dynamic broker configs into effect."""
 
 
+async def put_into_effect(
+    broker: CoordinatedBroker, kind: ConfigKind, name: str
+) -> None:
+    """Take changed configs into effect; those of resources are read at each use."""
+    if kind is ConfigKind.BROKER:
+        await broker.broker_configs_changed()
+    elif kind is ConfigKind.USER:
+        broker.quotas_changed([path_of({USER: name})])
+    elif kind is ConfigKind.CLIENT:
+        broker.quotas_changed([name])
+
+
 class AdminManager(Protocol):
     """The cluster's topics, configs and producer ids; errors are `KafkaError`.
 
@@ -167,23 +196,8 @@ class AdminManager(Protocol):
         """The topics that exist, by name: a view that changes with them."""
 
     @property
-    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Dynamic broker configs by broker id; "" is every broker's default."""
-
-    @property
-    def user_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Configs by user: SCRAM credentials by mechanism, as text, and quotas."""
-
-    @property
-    def client_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Quotas of all entities but single users, by path (`broker.quotas.entity`)."""
-
-    @property
-    def resource_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Configs of other resources, by path (`broker.coordination.resource_paths`).
-
-        Those without any configs are not among them.
-        """
+    def configs(self) -> Mapping[ConfigKind, Mapping[str, Configs]]:
+        """Configs by kind and name; names without any may be missing."""
 
     @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
@@ -238,27 +252,16 @@ class AdminManager(Protocol):
         were altered meanwhile, and the caller reads them again. None: any.
         """
 
-    async def set_broker_configs(
-        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    async def set_configs(
+        self,
+        kind: ConfigKind,
+        name: str,
+        configs: Configs,
+        instead_of: Configs | None = None,
     ) -> bool:
-        """Replace the dynamic configs of one broker, or of all (""), in that way."""
+        """Replace configs of another kind in that way.
 
-    async def set_user_configs(
-        self, user: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Replace a user's configs in that way."""
-
-    async def set_client_configs(
-        self, entity: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Replace the quotas of another entity in that way."""
-
-    async def set_resource_configs(
-        self, path: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Replace the configs of another resource in that way.
-
-        Raises INVALID_REQUEST where none are stored.
+        Raises INVALID_REQUEST where those of resources are not stored.
         """
 
     async def alter_acls(

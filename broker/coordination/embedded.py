@@ -26,6 +26,7 @@ from broker.coordination.adoption import reconcile
 from broker.coordination.cluster_state import Change
 from broker.coordination.commands import SoleReplicas
 from broker.coordination.coordinator_roles import (
+    ConfigKind,
     Configs,
     CoordinatedBroker,
     Coordinator,
@@ -90,14 +91,14 @@ class RegistryState:
 
     def add_first_users(self, configs: Mapping[str, Configs]) -> None:
         """Add configs that users lack; raise OSError."""
-        present = self._registry.state.user_configs
+        present = self._registry.state.configs[ConfigKind.USER]
         added: dict[str, Configs] = {}
         for user, wanted in configs.items():
             of_user = present.get(user, {})
             if not wanted.keys() <= of_user.keys():
                 added[user] = {**wanted, **of_user}
         if added:
-            self._registry.change(Change(user_configs=added))
+            self._registry.change(Change(configs={ConfigKind.USER: added}))
 
     def reconcile(
         self, found: Mapping[TopicPartition, FoundLog]

@@ -19,8 +19,10 @@ from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import SoleReplicas
 from broker.coordination.coordinator_roles import (
     AlterAcls,
+    ConfigKind,
     Configs,
     NewTopic,
+    put_into_effect,
 )
 from broker.coordination.features import (
     FeatureUpdate,
@@ -30,7 +32,6 @@ from broker.coordination.features import (
 from broker.coordination.registry_writes import RegistryWrites
 from broker.coordination.turns import Turns
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.quotas.entity import USER, path_of
 from planes.slices import preempt
 
 # Kafka's ``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``.
@@ -60,24 +61,9 @@ class EmbeddedAdmin:
         return self._writes.state.topics
 
     @property
-    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Dynamic broker configs by broker id; "" is every broker's default."""
-        return self._writes.state.broker_configs
-
-    @property
-    def user_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Configs by user: SCRAM credentials by mechanism, as text, and quotas."""
-        return self._writes.state.user_configs
-
-    @property
-    def client_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Quotas of all entities but single users, by path."""
-        return self._writes.state.client_configs
-
-    @property
-    def resource_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Configs of groups and client-metrics subscriptions, by path."""
-        return self._writes.state.resource_configs
+    def configs(self) -> Mapping[ConfigKind, Mapping[str, Configs]]:
+        """Configs by kind and name."""
+        return self._writes.state.configs
 
     @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
@@ -237,62 +223,24 @@ class EmbeddedAdmin:
         await self._replicas.broker.topic_changed(name)
         return True
 
-    async def set_broker_configs(
-        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    async def set_configs(
+        self,
+        kind: ConfigKind,
+        name: str,
+        configs: Configs,
+        instead_of: Configs | None = None,
     ) -> bool:
-        """Replace dynamic broker configs, and see that they take effect."""
+        """Replace configs, and see that they take effect; empty ones are forgotten."""
 
         def decide() -> Change | None:
-            if instead_of not in (None, self.broker_configs.get(broker, {})):
+            if instead_of not in (None, self.configs[kind].get(name, {})):
                 return None
-            return Change(broker_configs={broker: dict(configs)})
+            return Change(configs={kind: {name: dict(configs) or None}})
 
         if not await self._writes.write(decide):
             return False
-        await self._replicas.broker.broker_configs_changed()
+        await put_into_effect(self._replicas.broker, kind, name)
         return True
-
-    async def set_user_configs(
-        self, user: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Replace a user's configs; without any the user is forgotten."""
-
-        def decide() -> Change | None:
-            if instead_of not in (None, self.user_configs.get(user, {})):
-                return None
-            return Change(user_configs={user: dict(configs) or None})
-
-        if not await self._writes.write(decide):
-            return False
-        self._replicas.broker.quotas_changed([path_of({USER: user})])
-        return True
-
-    async def set_client_configs(
-        self, entity: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Replace the quotas of another entity, and see that they take effect."""
-
-        def decide() -> Change | None:
-            if instead_of not in (None, self.client_configs.get(entity, {})):
-                return None
-            return Change(client_configs={entity: dict(configs) or None})
-
-        if not await self._writes.write(decide):
-            return False
-        self._replicas.broker.quotas_changed([entity])
-        return True
-
-    async def set_resource_configs(
-        self, path: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Replace the configs of another resource: they are read at each use."""
-
-        def decide() -> Change | None:
-            if instead_of not in (None, self.resource_configs.get(path, {})):
-                return None
-            return Change(resource_configs={path: dict(configs) or None})
-
-        return await self._writes.write(decide)
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]

@@ -12,7 +12,7 @@ from logging import getLogger
 
 from broker.cluster.config_overrides import ConfigSource, Synonym
 from broker.config import BrokerConfig
-from broker.coordination.coordinator_roles import AdminManager
+from broker.coordination.coordinator_roles import AdminManager, ConfigKind
 from broker.node.hosts import Hosts
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
@@ -49,7 +49,7 @@ class Alterations:
 
     def in_force(self) -> BrokerConfig:
         """Return the configuration in force; log its keys that have no effect."""
-        config = self.under(self._admin.broker_configs)
+        config = self.under(self._admin.configs[ConfigKind.BROKER])
         ignored = {
             "unknown keys are ignored": config.unknown,
             "keys that are set and have no effect here": config.without_effect,
@@ -69,7 +69,7 @@ class Alterations:
 
     def written_as(self, key: str) -> list[Synonym]:
         """Return the values set for a key and their sources, the strongest first."""
-        altered = self._admin.broker_configs
+        altered = self._admin.configs[ConfigKind.BROKER]
         own = altered.get(str(self._written.node_id), {})
         return [
             Synonym(key, configs[key], source)

@@ -36,7 +36,7 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
-from broker.coordination.coordinator_roles import Coordinator
+from broker.coordination.coordinator_roles import ConfigKind, Coordinator
 from broker.coordination.resource_paths import GROUPS, resource_path
 from broker.disk.directory_locks import DirectoryLocks
 from broker.disk.identity import claim, draw_uuid
@@ -418,7 +418,7 @@ class Broker:
 
     def _group_configs(self, group_id: str) -> Mapping[str, str] | None:
         path = resource_path(GROUPS, group_id)
-        return self.coordinator.admin.resource_configs.get(path)
+        return self.coordinator.admin.configs[ConfigKind.RESOURCE].get(path)
 
     async def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""
@@ -451,8 +451,8 @@ class Broker:
 
     def quotas_changed(self, entities: Collection[str] | None) -> None:
         """Take the quotas of some entities into effect, by path; None: of all."""
-        admin = self.coordinator.admin
-        users, clients = admin.user_configs, admin.client_configs
+        configs = self.coordinator.admin.configs
+        users, clients = configs[ConfigKind.USER], configs[ConfigKind.CLIENT]
         if entities is None:
             of_users = {path_of({USER: user}): it for user, it in users.items()}
             self.client_quotas.replace_all({**of_users, **clients})
@@ -460,9 +460,9 @@ class Broker:
             return
         for entity in entities:
             user = user_of(entity)
-            configs = clients.get(entity, {}) if user is None else users.get(user, {})
-            self.client_quotas.put(entity, configs)
-            self.address_rates.put(entity, configs)
+            own = clients.get(entity, {}) if user is None else users.get(user, {})
+            self.client_quotas.put(entity, own)
+            self.address_rates.put(entity, own)
 
     # ---- what a coordinator commands ----------------------------------------------
 

@@ -40,7 +40,7 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.config.sasl_checks import jaas_key
-from broker.coordination.coordinator_roles import AdminManager, Configs
+from broker.coordination.coordinator_roles import AdminManager, ConfigKind, Configs
 from broker.protocol.errors import ConfigError
 from broker.protocol.sasl.scram import (
     ITERATIONS_MIN,
@@ -101,7 +101,7 @@ class Authentication:
         wanted: dict[str, dict[str, str]] = {}
         for mechanism, user, password in self._first_users():
             name = mechanism.sasl_name
-            if name not in self._admin.user_configs.get(user, {}):
+            if name not in self._of_user(user):
                 salt = secrets.token_bytes(_SALT_BYTES)
                 salted = mechanism.salted_password(password, salt, ITERATIONS_MIN)
                 credential = mechanism.credential(salted, salt, ITERATIONS_MIN)
@@ -145,11 +145,14 @@ class Authentication:
 
     def _credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential; one that cannot be read is none."""
-        written = self._admin.user_configs.get(user, {}).get(mechanism)
+        written = self._of_user(user).get(mechanism)
         try:
             return None if written is None else read_credential(written)
         except ValueError:
             return None
+
+    def _of_user(self, user: str) -> Configs:
+        return self._admin.configs[ConfigKind.USER].get(user, {})
 
     def _validator(self, listener: str) -> ValidateToken:
         config = self._config

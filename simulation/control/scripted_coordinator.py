@@ -10,6 +10,7 @@ from broker.cluster.cluster_topics import Topic
 from broker.coordination.coordinator_roles import (
     AlterAcls,
     BrokerRack,
+    ConfigKind,
     Configs,
     CoordinatedBroker,
     Coordinator,
@@ -87,10 +88,9 @@ class ScriptedAdmin:
 
     def __init__(self, controller: Script) -> None:
         self._controller = controller
-        self.broker_configs: Mapping[str, Mapping[str, str]] = {}
-        self.user_configs: Mapping[str, Mapping[str, str]] = {}
-        self.client_configs: Mapping[str, Mapping[str, str]] = {}
-        self.resource_configs: Mapping[str, Mapping[str, str]] = {}
+        self.configs: Mapping[ConfigKind, Mapping[str, Configs]] = {
+            kind: {} for kind in ConfigKind
+        }
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -161,26 +161,12 @@ class ScriptedAdmin:
         """Refuse."""
         raise _refused()
 
-    async def set_user_configs(
-        self, user: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Refuse."""
-        raise _refused()
-
-    async def set_client_configs(
-        self, entity: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Refuse."""
-        raise _refused()
-
-    async def set_resource_configs(
-        self, path: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Refuse."""
-        raise _refused()
-
-    async def set_broker_configs(
-        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    async def set_configs(
+        self,
+        kind: ConfigKind,
+        name: str,
+        configs: Configs,
+        instead_of: Configs | None = None,
     ) -> bool:
         """Refuse."""
         raise _refused()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.virtual.kafka import ask
@@ -76,7 +77,7 @@ def test_brokers_replicate_and_learn_users_of_each_other() -> None:
         assert done.error_code is ErrorCode.none
         await members.until(
             lambda: all(
-                "bob" in members.broker(it).coordinator.admin.user_configs
+                "bob" in members.broker(it).coordinator.admin.configs[ConfigKind.USER]
                 for it in members.alive
             )
         )

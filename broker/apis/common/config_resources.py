@@ -25,6 +25,7 @@ from broker.cluster.topic_configs import TOPIC_KEYS, check_topic_configs
 from broker.config import BrokerConfig
 from broker.config.alterable import check_threads, is_alterable, is_of_one_broker
 from broker.config.tls_keys import check_altered_stores
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.coordination.resource_paths import CLIENT_METRICS, GROUPS, resource_path
 from broker.node.broker import Broker
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
@@ -155,10 +156,10 @@ async def replace_configs(
         if kind == ConfigResourceType.TOPIC:
             done = await admin.set_topic_configs(name, configs, before)
         elif kind == ConfigResourceType.BROKER:
-            done = await admin.set_broker_configs(name, configs, before)
+            done = await admin.set_configs(ConfigKind.BROKER, name, configs, before)
         else:
             path = resource_path(PATH_KINDS[kind], name)
-            done = await admin.set_resource_configs(path, configs, before)
+            done = await admin.set_configs(ConfigKind.RESOURCE, path, configs, before)
 
 
 def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
@@ -182,7 +183,7 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
         return topic.configs
     if kind == ConfigResourceType.BROKER:
         _check_broker_name(name, broker)
-        return broker.coordinator.admin.broker_configs.get(name, {})
+        return broker.coordinator.admin.configs[ConfigKind.BROKER].get(name, {})
     if kind not in PATH_KINDS:
         raise _unknown_type(kind)
     if not name:
@@ -190,7 +191,7 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
             ErrorCode.invalid_request, f"A {TYPE_NAMES[kind]} needs a name."
         )
     path = resource_path(PATH_KINDS[kind], name)
-    return broker.coordinator.admin.resource_configs.get(path, {})
+    return broker.coordinator.admin.configs[ConfigKind.RESOURCE].get(path, {})
 
 
 def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerConfig:
@@ -207,7 +208,7 @@ def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerCon
             ErrorCode.invalid_request,
             f"Cannot update these configs at default cluster level: {', '.join(own)}",
         )
-    dynamic = broker.coordinator.admin.broker_configs
+    dynamic = broker.coordinator.admin.configs[ConfigKind.BROKER]
     try:
         # By themselves, too: one broker's own configs may hide what is set for all.
         broker.alterations.under({name: configs})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.node.broker import Broker
 from broker.quotas.address_rates import CONNECTION_CREATION_RATE
 from broker.quotas.client_quotas import (
@@ -32,10 +33,10 @@ def keys_of(names: Mapping[str, str | None]) -> tuple[str, ...]:
 
 def stored_quotas(broker: Broker) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Iterate over all entities and their configs, as they are now."""
-    admin = broker.coordinator.admin
-    for user, configs in sorted(admin.user_configs.items()):
-        yield path_of({USER: user}), configs
-    yield from sorted(admin.client_configs.items())
+    configs = broker.coordinator.admin.configs
+    for user, own in sorted(configs[ConfigKind.USER].items()):
+        yield path_of({USER: user}), own
+    yield from sorted(configs[ConfigKind.CLIENT].items())
 
 
 async def set_quotas(
@@ -43,16 +44,12 @@ async def set_quotas(
 ) -> None:
     """Make changes of an entity (None: remove), whatever others change meanwhile."""
     admin, user = broker.coordinator.admin, user_of(entity)
+    kind, name = ConfigKind.CLIENT, entity
+    if user is not None:
+        kind, name = ConfigKind.USER, user
     done = False
     while not done:
-        present = (
-            admin.client_configs.get(entity, {})
-            if user is None
-            else admin.user_configs.get(user, {})
-        )
+        present = admin.configs[kind].get(name, {})
         merged = {**present, **changes}
         configs = {key: value for key, value in merged.items() if value is not None}
-        if user is None:
-            done = await admin.set_client_configs(entity, configs, present)
-        else:
-            done = await admin.set_user_configs(user, configs, present)
+        done = await admin.set_configs(kind, name, configs, present)

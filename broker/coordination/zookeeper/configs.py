@@ -10,12 +10,13 @@ quarter of an hour, by any broker that sees them then.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from logging import getLogger
 from typing import Final
 
 from broker.cluster.topic_configs import TOPIC_KEYS
+from broker.coordination.coordinator_roles import ConfigKind, Configs
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import (
     read_config,
@@ -27,7 +28,7 @@ from broker.coordination.zookeeper.layout.json_text import MalformedZnode
 from broker.coordination.zookeeper.retrying import RetryingZnodes
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
-from broker.quotas.entity import is_entity, user_of
+from broker.quotas.entity import USER, is_entity, path_of, user_of
 from broker.zookeeper.znodes import BadVersion, NodeExists, NoNode, Znode
 
 logger = getLogger(__name__)
@@ -39,23 +40,18 @@ _CLIENTS: Final = ("users", "clients", "ips")
 
 
 class ClusterConfigs:
-    """Configs set for topics and users by name, and for brokers by id ("" for all).
-
-    ``clients`` has the quotas of all other entities, by path (`broker.quotas.entity`).
-    """
+    """Configs set for topics by name, and ``others`` by kind and name."""
 
     def __init__(self) -> None:
-        self.topics: dict[str, Mapping[str, str]] = {}
-        self.brokers: dict[str, Mapping[str, str]] = {}
-        self.users: dict[str, Mapping[str, str]] = {}
-        self.clients: dict[str, Mapping[str, str]] = {}
+        self.topics: dict[str, Configs] = {}
+        self.others = _none()
         self._seen = ""
         # Number of readings of an entity. Reads take their time and are answered in any
         # order. A reading made during another one is not older than that, or there is a
         # notification still to come.
         self._learned: Counter[str] = Counter()
 
-    def of_topic(self, name: str) -> Mapping[str, str]:
+    def of_topic(self, name: str) -> Configs:
         """Return a topic's own configs, as far as they are known here."""
         return self.topics.get(name, {})
 
@@ -63,31 +59,21 @@ class ClusterConfigs:
         """Read all configs, and watch for changes; return whether there was news."""
         present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
         self._seen = max(present, default="")
-        before, learned = (dict(self.topics), dict(self.brokers)), +self._learned
+        learned = +self._learned
+        before = dict(self.topics), dict(self.others[ConfigKind.BROKER])
         topics = await _configs(znodes, paths.TOPIC_CONFIGS)
+        others = _none()
         found = await _configs(znodes, paths.BROKER_CONFIGS)
-        brokers = {_broker(name): configs for name, configs in found.items()}
-        users: dict[str, Mapping[str, str]] = {}
-        clients: dict[str, Mapping[str, str]] = {}
+        others[ConfigKind.BROKER] = {_broker(name): it for name, it in found.items()}
         for entity, configs in (await _client_configs(znodes)).items():
-            user = user_of(entity)
-            if user is None:
-                clients[entity] = configs
-            else:
-                users[user] = configs
+            known, name = _place(topics, others, entity)
+            known[name] = configs
         for entity in self._learned - learned:
-            kind, _, name = entity.partition("/")
-            if kind == "topics":
-                topics[name] = self.topics[name]
-            elif (user := user_of(entity)) is not None:
-                users[user] = self.users[user]
-            elif kind in _CLIENTS:
-                clients[entity] = self.clients[entity]
-            else:
-                brokers[_broker(name)] = self.brokers[_broker(name)]
-        self.topics, self.brokers = topics, brokers
-        self.users, self.clients = users, clients
-        return (topics, brokers) != before
+            newer, name = _place(self.topics, self.others, entity)
+            known, _ = _place(topics, others, entity)
+            known[name] = newer[name]
+        self.topics, self.others = topics, others
+        return (topics, others[ConfigKind.BROKER]) != before
 
     async def read_changes(self, znodes: RetryingZnodes, now_ms: int) -> list[str]:
         """Learn what has changed, and go on watching.
@@ -125,17 +111,10 @@ class ClusterConfigs:
             found = await znodes.find(f"/config/{entity}")
             self._know(entity, _read_config(entity, found and found.data))
 
-    def _know(self, entity: str, configs: Mapping[str, str]) -> None:
+    def _know(self, entity: str, configs: Configs) -> None:
         self._learned[entity] += 1
-        kind, _, name = entity.partition("/")
-        if kind == "topics":
-            self.topics[name] = configs
-        elif (user := user_of(entity)) is not None:
-            self.users[user] = configs
-        elif kind in _CLIENTS:
-            self.clients[entity] = configs
-        else:
-            self.brokers[_broker(name)] = configs
+        known, name = _place(self.topics, self.others, entity)
+        known[name] = configs
 
     async def read_topics(self, znodes: RetryingZnodes, names: Collection[str]) -> None:
         """Learn the configs of some topics."""
@@ -150,8 +129,8 @@ class ClusterConfigs:
     async def write(
         self,
         entity: str,
-        configs: Mapping[str, str],
-        instead_of: Mapping[str, str] | None,
+        configs: Configs,
+        instead_of: Configs | None,
         znodes: RetryingZnodes,
     ) -> bool:
         """Replace an entity's configs, and notify all brokers.
@@ -202,16 +181,38 @@ async def _create(znodes: RetryingZnodes, path: str, data: bytes) -> None:
         await _create(znodes, path, data)
 
 
-def broker_entity(broker_id: str) -> str:
-    """Return what notifications call a broker; "" is the default of all."""
-    return f"brokers/{broker_id or _DEFAULT}"
+def entity_of(kind: ConfigKind, name: str) -> str:
+    """Return what notifications call the owner of configs."""
+    if kind is ConfigKind.BROKER:
+        return f"brokers/{name or _DEFAULT}"
+    return path_of({USER: name}) if kind is ConfigKind.USER else name
+
+
+def _none() -> dict[ConfigKind, dict[str, Configs]]:
+    return {kind: {} for kind in ConfigKind}
+
+
+def _place(
+    topics: dict[str, Configs],
+    others: dict[ConfigKind, dict[str, Configs]],
+    entity: str,
+) -> tuple[dict[str, Configs], str]:
+    """Return the configs of an entity's kind, and its name there."""
+    kind, _, name = entity.partition("/")
+    if kind == "topics":
+        return topics, name
+    if (user := user_of(entity)) is not None:
+        return others[ConfigKind.USER], user
+    if kind in _CLIENTS:
+        return others[ConfigKind.CLIENT], entity
+    return others[ConfigKind.BROKER], _broker(name)
 
 
 def _broker(name: str) -> str:
     return "" if name == _DEFAULT else name
 
 
-async def _configs(znodes: RetryingZnodes, parent: str) -> dict[str, Mapping[str, str]]:
+async def _configs(znodes: RetryingZnodes, parent: str) -> dict[str, Configs]:
     names = await znodes.children(parent)
     found = await znodes.find_all(f"{parent}/{name}" for name in names)
     return {
@@ -220,12 +221,10 @@ async def _configs(znodes: RetryingZnodes, parent: str) -> dict[str, Mapping[str
     }
 
 
-async def _client_configs(
-    znodes: RetryingZnodes,
-) -> dict[str, Mapping[str, str]]:
+async def _client_configs(znodes: RetryingZnodes) -> dict[str, Configs]:
     """Return the configs of users, of their clients, of clients and of addresses."""
     parents = [paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
-    entities: dict[str, Mapping[str, str]] = {}
+    entities: dict[str, Configs] = {}
     for parent in parents:
         try:
             names = await znodes.children(parent)
@@ -239,7 +238,7 @@ async def _client_configs(
     return entities
 
 
-def _read_config(entity: str, data: bytes | None) -> Mapping[str, str]:
+def _read_config(entity: str, data: bytes | None) -> Configs:
     """Return an entity's configs; unreadable data sets nothing, and is logged."""
     if not data:
         return {}
@@ -251,7 +250,7 @@ def _read_config(entity: str, data: bytes | None) -> Mapping[str, str]:
     return _understood(entity, configs) if "topics/" in entity else configs
 
 
-def _understood(topic: str, configs: Mapping[str, str]) -> Mapping[str, str]:
+def _understood(topic: str, configs: Configs) -> Configs:
     """Return the valid part of a topic's configs; other writers may know more keys."""
     known = {}
     for name, written in configs.items():

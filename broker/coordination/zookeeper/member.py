@@ -25,10 +25,10 @@ from broker.config import (
 from broker.controller.controller import ControllerConfig, KafkaController
 from broker.coordination.controller_events import ControllerMeters, ControllerState
 from broker.coordination.controller_metrics import controller_metrics, event_metrics
-from broker.coordination.coordinator_roles import CoordinatedBroker
+from broker.coordination.coordinator_roles import ConfigKind, CoordinatedBroker
 from broker.coordination.zookeeper.channels import Answered, ControllerChannels
 from broker.coordination.zookeeper.cluster_acls import ClusterAcls
-from broker.coordination.zookeeper.configs import ClusterConfigs, broker_entity
+from broker.coordination.zookeeper.configs import ClusterConfigs, entity_of
 from broker.coordination.zookeeper.election import Term
 from broker.coordination.zookeeper.governing import Governing
 from broker.coordination.zookeeper.layout.broker_records import (
@@ -158,7 +158,8 @@ class Member:
             news = await self.configs.read_all(znodes)
             self._read_in = znodes
             names = self.configs.topics if news else ()
-            changed = [broker_entity(""), *(f"topics/{name}" for name in names)]
+            all_brokers = entity_of(ConfigKind.BROKER, "")
+            changed = [all_brokers, *(f"topics/{name}" for name in names)]
             with self.billed:
                 self.broker.quotas_changed(None)
         else:
@@ -192,7 +193,9 @@ class Member:
                 self._allow_unclean_election(name)
         elif is_entity(entity):
             self.broker.quotas_changed([entity])
-        elif entity in (broker_entity(""), broker_entity(str(self.broker_id))):
+        elif entity in [
+            entity_of(ConfigKind.BROKER, name) for name in ("", str(self.broker_id))
+        ]:
             try:
                 _at_once(self.broker.broker_configs_changed())
             except ConfigError as fault:

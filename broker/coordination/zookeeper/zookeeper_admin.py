@@ -22,8 +22,10 @@ from broker.cluster.cluster_topics import Topic
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.coordination.coordinator_roles import (
     AlterAcls,
+    ConfigKind,
     Configs,
     NewTopic,
+    put_into_effect,
 )
 from broker.coordination.features import (
     NO_FEATURES,
@@ -31,14 +33,13 @@ from broker.coordination.features import (
     FinalizedFeatures,
 )
 from broker.coordination.zookeeper import topic_writes
-from broker.coordination.zookeeper.configs import broker_entity
+from broker.coordination.zookeeper.configs import entity_of
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.known_topics import KnownTopics, known_leader
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.retrying import RetryingZnodes, in_session
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from broker.quotas.entity import USER, path_of
 
 # Creations that requests have begun: the most at a time, and how long they are tried
 # while ZooKeeper is away. Clients that still want a topic then ask again.
@@ -66,24 +67,9 @@ class ZooKeeperAdmin:
         return KnownTopics(self._member.broker.metadata_cache, self.configs_of)
 
     @property
-    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Dynamic broker configs by broker id; "" is every broker's default."""
-        return self._member.configs.brokers
-
-    @property
-    def user_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Configs by user: SCRAM credentials by mechanism, as text, and quotas."""
-        return self._member.configs.users
-
-    @property
-    def client_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """Quotas of all entities but single users, by path."""
-        return self._member.configs.clients
-
-    @property
-    def resource_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """None, as in Kafka 3.9, whose groups under ZooKeeper are classic ones."""
-        return {}
+    def configs(self) -> Mapping[ConfigKind, Mapping[str, Configs]]:
+        """Configs by kind and name."""
+        return self._member.configs.others
 
     @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
@@ -182,38 +168,28 @@ class ZooKeeperAdmin:
         await self._member.broker.topic_changed(name)
         return done
 
-    async def set_broker_configs(
-        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    async def set_configs(
+        self,
+        kind: ConfigKind,
+        name: str,
+        configs: Configs,
+        instead_of: Configs | None = None,
     ) -> bool:
-        """Replace dynamic broker configs, and see that they take effect here."""
-        entity = broker_entity(broker)
-        write = partial(self._member.configs.write, entity, configs, instead_of)
-        done = await self._waits.write(write)
-        await self._member.broker.broker_configs_changed()
-        return done
+        """Replace configs, and see that they take effect here.
 
-    async def set_user_configs(
-        self, user: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Replace a user's configs, and see that they take effect here."""
-        return await self.set_client_configs(path_of({USER: user}), configs, instead_of)
-
-    async def set_client_configs(
-        self, entity: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Replace the configs of a client's entity, and see that they take effect."""
-        write = partial(self._member.configs.write, entity, configs, instead_of)
-        done = await self._waits.write(write)
-        self._member.broker.quotas_changed([entity])
-        return done
-
-    async def set_resource_configs(
-        self, path: str, configs: Configs, instead_of: Configs | None = None
-    ) -> bool:
-        """Refuse: Kafka 3.9 has none under ZooKeeper."""
-        raise KafkaError(
-            ErrorCode.invalid_request, f"no configs of {path} under ZooKeeper"
+        Refuses those of resources: groups of Kafka 3.9 under ZooKeeper are classic
+        ones.
+        """
+        if kind is ConfigKind.RESOURCE:
+            raise KafkaError(
+                ErrorCode.invalid_request, f"no configs of {name} under ZooKeeper"
+            )
+        write = partial(
+            self._member.configs.write, entity_of(kind, name), configs, instead_of
         )
+        done = await self._waits.write(write)
+        await put_into_effect(self._member.broker, kind, name)
+        return done
 
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validates_only: bool

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode
@@ -227,7 +228,7 @@ def test_validated_quotas_are_not_set() -> None:
 def test_a_boundless_percentage_is_stored_as_java_reads_it() -> None:
     world = World()
     bound(world, USERS, request_percentage=float("inf"))
-    configs = world.broker.coordinator.admin.user_configs["a/b ~"]
+    configs = world.broker.coordinator.admin.configs[ConfigKind.USER]["a/b ~"]
     assert configs == {PERCENTAGE: "Infinity"}
     assert described(world) == {keyed(USERS): {PERCENTAGE: float("inf")}}
 

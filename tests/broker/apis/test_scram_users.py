@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.sasl.scram import SCRAM_MECHANISMS, read_credential
@@ -78,7 +79,7 @@ def test_users_come_change_and_go() -> None:
 def test_the_stored_keys_are_those_of_the_password() -> None:
     world = World()
     alter(world, put("alice", 2))
-    configs = world.broker.coordinator.admin.user_configs["alice"]
+    configs = world.broker.coordinator.admin.configs[ConfigKind.USER]["alice"]
     found = read_credential(configs["SCRAM-SHA-512"])
     mechanism = SCRAM_MECHANISMS["SCRAM-SHA-512"]
     salted = mechanism.salted_password("secret", SALT, 4096)
@@ -180,8 +181,8 @@ def test_first_users_are_stored_once() -> None:
         return {**settings, key: f'ScramLoginModule required user_a="{password}";'}
 
     world = World(with_password("one"))
-    before = dict(world.broker.coordinator.admin.user_configs)
+    before = dict(world.broker.coordinator.admin.configs[ConfigKind.USER])
     assert described(world) == {"a": {1: 4096}}
     disk = world.storage.after_kill()
     world = World(with_password("two"), disk)
-    assert world.broker.coordinator.admin.user_configs == before
+    assert world.broker.coordinator.admin.configs[ConfigKind.USER] == before

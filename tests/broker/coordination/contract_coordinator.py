@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 import trio
 
-from broker.coordination.coordinator_roles import Coordinator, NewTopic
+from broker.coordination.coordinator_roles import ConfigKind, Coordinator, NewTopic
 from broker.protocol.errors import ErrorCode, KafkaError
 from planes.lock import Acquire, Release, TaskLock
 from planes.slices import PREEMPT, Park
@@ -227,10 +227,14 @@ class CoordinatorContract:
                 assert coordinator.admin.configs_of("t") == {"a": "1"}
                 broker.words.clear()
                 await served(coordinator.admin.set_topic_configs("t", {"b": "2"}))
-                await served(coordinator.admin.set_broker_configs("0", {"c": "3"}))
-                await served(coordinator.admin.set_broker_configs("", {"d": "4"}))
+                await served(
+                    coordinator.admin.set_configs(ConfigKind.BROKER, "0", {"c": "3"})
+                )
+                await served(
+                    coordinator.admin.set_configs(ConfigKind.BROKER, "", {"d": "4"})
+                )
                 assert coordinator.admin.topics["t"].configs == {"b": "2"}
-                assert coordinator.admin.broker_configs == {
+                assert coordinator.admin.configs[ConfigKind.BROKER] == {
                     "0": {"c": "3"},
                     "": {"d": "4"},
                 }
@@ -249,15 +253,21 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 admin = coordinator.admin
-                assert admin.user_configs == {}
-                assert await served(admin.set_user_configs(user, {"c": "1"}, {}))
-                assert not await served(admin.set_user_configs(user, {"c": "2"}, {}))
-                assert admin.user_configs[user] == {"c": "1"}
-                assert await served(admin.set_user_configs("v", {"d": "3"}))
-                assert await served(admin.set_user_configs("v", {}, {"d": "3"}))
-                assert not admin.user_configs.get("v")
+                assert admin.configs[ConfigKind.USER] == {}
+                assert await served(
+                    admin.set_configs(ConfigKind.USER, user, {"c": "1"}, {})
+                )
+                assert not await served(
+                    admin.set_configs(ConfigKind.USER, user, {"c": "2"}, {})
+                )
+                assert admin.configs[ConfigKind.USER][user] == {"c": "1"}
+                assert await served(admin.set_configs(ConfigKind.USER, "v", {"d": "3"}))
+                assert await served(
+                    admin.set_configs(ConfigKind.USER, "v", {}, {"d": "3"})
+                )
+                assert not admin.configs[ConfigKind.USER].get("v")
             async with place.life() as coordinator:
-                found = coordinator.admin.user_configs
+                found = coordinator.admin.configs[ConfigKind.USER]
                 assert {k: v for k, v in found.items() if v} == {user: {"c": "1"}}
 
         self.run(scenario)
@@ -276,27 +286,29 @@ class CoordinatorContract:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
                 admin = coordinator.admin
-                assert admin.client_configs == {}
+                assert admin.configs[ConfigKind.CLIENT] == {}
                 place.broker.words.clear()
                 for entity in entities:
-                    put = partial(admin.set_client_configs, entity)
+                    put = partial(admin.set_configs, ConfigKind.CLIENT, entity)
                     assert await served(put({"q": "1"}, {}))
                     assert not await served(put({"q": "2"}, {}))
-                    assert admin.client_configs[entity] == {"q": "1"}
+                    assert admin.configs[ConfigKind.CLIENT][entity] == {"q": "1"}
                     assert await served(put({"q": "3"}, {"q": "1"}))
                     assert f"quotas of {entity}" in place.broker.words
-                assert await served(admin.set_user_configs("u~", {"q": "4"}))
+                assert await served(
+                    admin.set_configs(ConfigKind.USER, "u~", {"q": "4"})
+                )
                 assert "quotas of users/u%7E" in place.broker.words
-                assert admin.user_configs == {"u~": {"q": "4"}}
-                await served(admin.set_client_configs("clients/c", {}))
-                assert not admin.client_configs.get("clients/c")
+                assert admin.configs[ConfigKind.USER] == {"u~": {"q": "4"}}
+                await served(admin.set_configs(ConfigKind.CLIENT, "clients/c", {}))
+                assert not admin.configs[ConfigKind.CLIENT].get("clients/c")
             async with place.life() as coordinator:
-                found = coordinator.admin.client_configs
+                found = coordinator.admin.configs[ConfigKind.CLIENT]
                 kept = {key: value for key, value in found.items() if value}
                 left = set(entities) - {"clients/c"}
                 assert kept == {key: {"q": "3"} for key in left}
                 # The parent of a user's clients is a user without configs.
-                users = coordinator.admin.user_configs
+                users = coordinator.admin.configs[ConfigKind.USER]
                 assert {k: v for k, v in users.items() if v} == {"u~": {"q": "4"}}
 
         self.run(scenario)
@@ -315,11 +327,18 @@ class CoordinatorContract:
                 assert set(outcomes) == {True, False}
                 assert coordinator.admin.configs_of("t") in ({"b": "2"}, {"b": "3"})
                 outcomes = await side_by_side(
-                    coordinator.admin.set_broker_configs("0", {"c": "4"}, {}),
-                    coordinator.admin.set_broker_configs("0", {"c": "5"}, {}),
+                    coordinator.admin.set_configs(
+                        ConfigKind.BROKER, "0", {"c": "4"}, {}
+                    ),
+                    coordinator.admin.set_configs(
+                        ConfigKind.BROKER, "0", {"c": "5"}, {}
+                    ),
                 )
                 assert set(outcomes) == {True, False}
-                assert coordinator.admin.broker_configs["0"] in ({"c": "4"}, {"c": "5"})
+                assert coordinator.admin.configs[ConfigKind.BROKER]["0"] in (
+                    {"c": "4"},
+                    {"c": "5"},
+                )
 
         self.run(scenario)
 
@@ -353,7 +372,9 @@ class CoordinatorContract:
                 topic = await served(
                     coordinator.admin.create_topic(new("t", 2, a="1"), TIMEOUT_MS)
                 )
-                await served(coordinator.admin.set_broker_configs("0", {"c": "3"}))
+                await served(
+                    coordinator.admin.set_configs(ConfigKind.BROKER, "0", {"c": "3"})
+                )
                 epoch, cluster = (
                     coordinator.membership.broker_epoch,
                     coordinator.membership.cluster_id,
@@ -365,7 +386,7 @@ class CoordinatorContract:
                 await until(lambda: len(later.admin.topics) == 1)
                 assert later.admin.topics["t"].topic_id == topic.topic_id
                 assert later.admin.configs_of("t") == {"a": "1"}
-                assert later.admin.broker_configs == {"0": {"c": "3"}}
+                assert later.admin.configs[ConfigKind.BROKER] == {"0": {"c": "3"}}
                 await until(lambda: place.broker.told == {("t", 0): 0, ("t", 1): 0})
 
         self.run(scenario)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -23,6 +23,7 @@ from broker.coordination.cluster_state import (
     Deletion,
     write_change,
 )
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.coordination.embedded_registry import Registry
 from broker.coordination.registry_file import FILE_NAME
 from broker.disk.checkpoints import MalformedCheckpoint
@@ -33,6 +34,7 @@ from broker.log.steps import run
 from broker.protocol.buffer import Buffer
 
 ONE, TWO = "/one", "/two"
+KINDS = tuple(ConfigKind)
 PATH = f"{ONE}/{FILE_NAME}"
 # Three topics with such a config are longer than what is kept without compaction.
 LONG = {"config": "x" * 100_000}
@@ -79,8 +81,7 @@ def seen(state: ClusterState) -> dict[str, Any]:
         "numbers": (state.broker_epoch, state.next_producer_id),
         "topics": dict(state.topics),
         "deleting": dict(state.deleting),
-        "broker_configs": dict(state.broker_configs),
-        "resource_configs": dict(state.resource_configs),
+        **{kind: dict(configs) for kind, configs in state.configs.items()},
     }
 
 
@@ -91,13 +92,13 @@ def some_changes(rng: random.Random) -> Iterator[Change]:
         name = rng.choice(names)
         deletion = Deletion(topic_id=UUID(int=7), partitions=rng.randint(1, 9))
         configs = rng.choice([{}, {"a": "ü\n"}, LONG])
+        kind = rng.choice(KINDS)
         yield rng.choice(
             [
                 Change(topics={name: topic(name, rng.randint(1, 9), **configs)}),
                 Change(topics={name: None}, deleting={name: deletion}),
                 Change(deleting={name: None}),
-                Change(broker_configs={rng.choice(["", "0"]): configs}),
-                Change(resource_configs={rng.choice(["a/b", "c"]): configs or None}),
+                Change(configs={kind: {rng.choice(["", "a/b"]): configs or None}}),
                 Change(next_producer_id=rng.randint(0, 2**62)),
                 Change(broker_epoch=rng.randint(0, 2**62)),
             ]
@@ -113,8 +114,13 @@ def after(state: dict[str, Any], change: Change) -> dict[str, Any]:
             producer_id if change.next_producer_id is None else change.next_producer_id,
         )
     }
-    for key in ("topics", "deleting", "broker_configs", "resource_configs"):
-        both = {**state[key], **getattr(change, key)}
+    changes: Mapping[str, Mapping[str, Any]] = {
+        "topics": change.topics,
+        "deleting": change.deleting,
+        **{kind: change.configs.get(kind, {}) for kind in KINDS},
+    }
+    for key, of_key in changes.items():
+        both = {**state[key], **of_key}
         changed[key] = {k: v for k, v in both.items() if v is not None}
     return changed
 
@@ -367,6 +373,6 @@ def test_files_of_before_are_read_and_written_as_those_of_today(
             "u": topic("u"),
         },
         "deleting": {"d": Deletion(topic_id=deletion, partitions=3)},
-        "broker_configs": {"": {"a": "1"}},
-        "resource_configs": {},
+        **{kind: {} for kind in KINDS},
+        ConfigKind.BROKER: {"": {"a": "1"}},
     }

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 import trio
 
-from broker.coordination.coordinator_roles import Coordinator
+from broker.coordination.coordinator_roles import ConfigKind, Coordinator
 from broker.coordination.embedded import embedded_coordinator
 from broker.coordination.embedded_registry import Registry
 from broker.disk.identity import draw_uuid
@@ -210,25 +210,29 @@ class TestEmbeddedInOneDirectory(CoordinatorContract):
         self, place: Directories, coordinator: Coordinator
     ) -> None:
         admin = coordinator.admin
-        assert run(admin.set_resource_configs("groups/a/b é", {"c": "1"}, {}))
-        assert not run(admin.set_resource_configs("groups/a/b é", {"c": "2"}, {}))
-        assert run(admin.set_resource_configs("groups/d", {"c": "3"}))
-        assert run(admin.set_resource_configs("groups/d", {}, {"c": "3"}))
-        assert admin.resource_configs == {"groups/a/b é": {"c": "1"}}
+        assert run(
+            admin.set_configs(ConfigKind.RESOURCE, "groups/a/b é", {"c": "1"}, {})
+        )
+        assert not run(
+            admin.set_configs(ConfigKind.RESOURCE, "groups/a/b é", {"c": "2"}, {})
+        )
+        assert run(admin.set_configs(ConfigKind.RESOURCE, "groups/d", {"c": "3"}))
+        assert run(admin.set_configs(ConfigKind.RESOURCE, "groups/d", {}, {"c": "3"}))
+        assert admin.configs[ConfigKind.RESOURCE] == {"groups/a/b é": {"c": "1"}}
         later = place.opened(place.next_life())
-        assert later.admin.resource_configs == {"groups/a/b é": {"c": "1"}}
+        assert later.admin.configs[ConfigKind.RESOURCE] == {"groups/a/b é": {"c": "1"}}
 
     def test_the_next_life_begins_leader_epochs_above_those_of_the_disk(
         self, place: Directories, coordinator: Coordinator, broker: Witness
     ) -> None:
         topic = run(coordinator.admin.create_topic(new("t", 2, a="1")))
-        run(coordinator.admin.set_broker_configs("0", {"c": "3"}))
+        run(coordinator.admin.set_configs(ConfigKind.BROKER, "0", {"c": "3"}))
         broker.led["t", 1] = 41
         later = place.opened(place.next_life())
         assert later.membership.broker_epoch > coordinator.membership.broker_epoch
         assert later.admin.topics["t"].topic_id == topic.topic_id
         assert later.admin.topics["t"].configs == {"a": "1"}
-        assert later.admin.broker_configs == {"0": {"c": "3"}}
+        assert later.admin.configs[ConfigKind.BROKER] == {"0": {"c": "3"}}
         assert broker.led["t", 0] > 0
         assert broker.led["t", 1] > 41
 

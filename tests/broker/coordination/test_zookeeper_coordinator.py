@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.coordination.features import (
     NO_FEATURES,
     TRANSACTION_VERSION,
@@ -46,9 +47,11 @@ class TestMemberThatLeaves(CoordinatorContract):
     def test_groups_have_no_configs_under_zookeeper(self) -> None:
         async def scenario(place: Place) -> None:
             async with place.life() as coordinator:
-                verb = coordinator.admin.set_resource_configs("groups/g", {"a": "1"})
+                verb = coordinator.admin.set_configs(
+                    ConfigKind.RESOURCE, "groups/g", {"a": "1"}
+                )
                 await refused(ErrorCode.invalid_request, verb)
-                assert coordinator.admin.resource_configs == {}
+                assert coordinator.admin.configs[ConfigKind.RESOURCE] == {}
 
         self.run(scenario)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordination.coordinator_roles import ConfigKind
 from broker.disk.checkpoints import HIGH_WATERMARKS, read_offsets
 from broker.handling.kafka_apis import KafkaApis
 from broker.log.upkeep import rounds
@@ -55,7 +56,7 @@ def test_a_change_of_the_brokers_configs(world: World, probe: StarvationProbe) -
     broker = world.broker
     before = next(iter(broker.logs.logs.values())).config
     entry = {"log.retention.ms": "12345"}
-    changed = broker.coordinator.admin.set_broker_configs("", entry)
+    changed = broker.coordinator.admin.set_configs(ConfigKind.BROKER, "", entry)
     assert stepped(changed, probe) >= TOPICS
     configs = {log.config.retention_ms for log in broker.logs.logs.values()}
     assert configs == {12345} != {before.retention_ms}
