@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spark_analysis.incidents.incident_measures import Measure
+from spark_analysis.incidents.incident_measures import IncidentMeasure
 from spark_analysis.incidents.overload import Overload
 from spark_analysis.judging.cells import Word
 from spark_analysis.judging.contrast import Contrast
@@ -23,7 +23,7 @@ class IncidentCell:
     """
 
     arm: str
-    measure: Measure
+    measure: IncidentMeasure
     estimate: Estimate
     difference: Estimate | None
     contrast: Contrast | None
@@ -65,7 +65,7 @@ class Incident:
 
     manifest: Manifest
     overload: Overload
-    measures: tuple[Measure, ...]
+    measures: tuple[IncidentMeasure, ...]
     cells: tuple[IncidentCell, ...]
     block: int
     timelines: tuple[Timeline, ...]

@@ -8,7 +8,6 @@ election's partitions. Times without an end in the run are infinite.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 _PRODUCE, _METADATA, _LEADER_AND_ISR, _UPDATE_METADATA = 0, 3, 4, 6
@@ -20,15 +19,17 @@ _APPENDED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """One number per run: its name for machines, its heading, its unit, its meaning."""
+class IncidentMeasure(NamedTuple):
+    """One number per run: its name for machines, its heading, its unit, its meaning.
+
+    ``margin`` is the relative difference below which two arms count as the same.
+    """
 
     name: str
     label: str
     unit: str
     meaning: str
-    margin: float
+    margin: float = 0.0
 
     @property
     def heading(self) -> str:
@@ -36,87 +37,79 @@ class Measure:
         return f"{self.label} [{self.unit}]" if self.unit else self.label
 
 
-class _Described(NamedTuple):
-    name: str
-    label: str
-    unit: str
-    meaning: str
-
-
-_MS, _NO_UNIT, _RECORDS = "ms", "", ""
-_DESCRIBED: Final = (
-    _Described(
+_MEASURES: Final = (
+    IncidentMeasure(
         "step_down_ms",
         "old leader steps down",
-        _MS,
+        "ms",
         "from the decision until the old leader has obeyed the last of the "
         "election's LEADER_AND_ISRs",
     ),
-    _Described(
+    IncidentMeasure(
         "accepted",
         "records accepted in vain",
-        _RECORDS,
+        "",
         "records that the old leader appended after the decision",
     ),
-    _Described(
+    IncidentMeasure(
         "lost",
         "acknowledged and lost",
-        _RECORDS,
+        "",
         "records acknowledged with acks=1 that the new leader does not have",
     ),
-    _Described(
+    IncidentMeasure(
         "lost_by_all",
         "acks=all, lost",
-        _RECORDS,
+        "",
         "records acknowledged with acks=all that the new leader does not have: "
         "never, or Kafka's promise is broken",
     ),
-    _Described(
+    IncidentMeasure(
         "timed_out",
         "writes timed out",
-        _NO_UNIT,
+        "",
         "attempts to write, of any time after the decision, that got no answer "
         "in time, or REQUEST_TIMED_OUT (7)",
     ),
-    _Described(
+    IncidentMeasure(
         "failed_fast",
         "writes answered NOT_LEADER",
-        _NO_UNIT,
+        "",
         "attempts to write that were answered NOT_LEADER_OR_FOLLOWER (6)",
     ),
-    _Described(
+    IncidentMeasure(
         "failed_otherwise",
         "writes failed otherwise",
-        _NO_UNIT,
+        "",
         "attempts to write that failed with any other error",
     ),
-    _Described(
+    IncidentMeasure(
         "unwritable_ms",
         "no acknowledgement",
-        _MS,
+        "ms",
         "longest time, over partitions, from the last write with acks=all that "
         "the old leader acknowledged (the decision, if that was earlier) to the "
         "first that another did",
     ),
-    _Described(
+    IncidentMeasure(
         "stale_ms",
         "metadata is stale",
-        _MS,
+        "ms",
         "from the decision to the last METADATA answer that named the old leader",
     ),
-    _Described(
+    IncidentMeasure(
         "recover_ms",
         "until recovered",
-        _MS,
+        "ms",
         "from the decision until every write is done that was due before all "
         "partitions could be written to again",
     ),
 )
 
 
-def measures_of(margin: float) -> tuple[Measure, ...]:
+def measures_of(margin: float) -> tuple[IncidentMeasure, ...]:
     """Return the measures in the order of the report."""
-    return tuple(Measure(**each._asdict(), margin=margin) for each in _DESCRIBED)
+    return tuple(each._replace(margin=margin) for each in _MEASURES)
 
 
 def of_partition(old_leader: int) -> Mapping[str, str]:

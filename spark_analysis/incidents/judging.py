@@ -14,7 +14,7 @@ import numpy as np
 
 from spark_analysis.incidents.incident import Incident, IncidentCell, Timeline
 from spark_analysis.incidents.incident_measures import (
-    Measure,
+    IncidentMeasure,
     measures_of,
     of_mark,
     of_partition,
@@ -96,7 +96,7 @@ def _with_decision(attempts: DataFrame, old_leader: int) -> DataFrame:
 def _values(
     attempts: DataFrame,
     manifest: Manifest,
-    measures: Sequence[Measure],
+    measures: Sequence[IncidentMeasure],
     old_leader: int,
 ) -> dict[str, Values]:
     """Return every measure of every arm, by block; infinite if it never ended."""
@@ -125,7 +125,7 @@ def _timeout_ns(manifest: Manifest) -> int:
 
 
 def judge_measure(
-    measure: Measure, values: Values, manifest: Manifest
+    measure: IncidentMeasure, values: Values, manifest: Manifest
 ) -> list[IncidentCell]:
     """Return one cell per arm: value, difference and ratio to the baseline, word."""
     metric = Metric(
@@ -158,7 +158,7 @@ def judge_measure(
 
 def _cell(
     arm: str,
-    measure: Measure,
+    measure: IncidentMeasure,
     metric: Metric,
     values: Values,
     contrast: Contrast | None,
