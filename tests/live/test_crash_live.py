@@ -14,11 +14,20 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from simulation.checkers import check
+from simulation.histories import History
+from tests.bad_days.live_cluster import PARTITIONS
+from tests.bad_days.recording_clients import (
+    RecordingMember,
+    RecordingProducer,
+    note_the_end,
+)
 from tests.live.broker_process import BrokerProcess
-from tests.live.verifying import Quiet, VerifyingConsumer, VerifyingProducer
+from tests.live.verifying import Quiet
 
 pytestmark = pytest.mark.live
 
+SEED = 4453
 SCHEDULERS = ("fifo", "planes", "priority", "wfq")
 
 
@@ -27,33 +36,36 @@ SCHEDULERS = ("fifo", "planes", "priority", "wfq")
 )
 def test_kills_lose_and_repeat_nothing(tmp_path: Path, kills: int) -> None:
     # Every log is flushed before an answer, that of the group's offsets too.
-    broker = BrokerProcess(tmp_path, log_flush_interval_messages="1")
-    producer = VerifyingProducer(broker.bootstrap)
-    consumer = VerifyingConsumer(broker.bootstrap)
-    rng = random.Random(4453)
+    broker = BrokerProcess(
+        tmp_path, log_flush_interval_messages="1", num_partitions=str(PARTITIONS)
+    )
+    history = History()
+    producer = RecordingProducer(broker.bootstrap, history, "producer", SEED)
+    member = RecordingMember(broker.bootstrap, history, "member")
+    rng = random.Random(SEED)
     for kill in range(kills):
-        known, read = len(producer.acknowledged), consumer.committed
-        _wait_until(lambda known=known: len(producer.acknowledged) > known + 10)
+        sent, committed = len(history.sends), _commits(history)
+        _wait_until(lambda sent=sent: len(history.sends) > sent + 10)
         if kill % 5 == 4:
             # Now and then the consumer catches up; else a kill may hit it anywhere.
-            _wait_until(lambda read=read: consumer.committed > read)
+            _wait_until(lambda committed=committed: _commits(history) > committed)
         time.sleep(rng.uniform(0, 0.05))
         broker.kill()
         if kill % 10 == 9:
             broker.crash_while_starting(rng.uniform(0.1, 0.6))
         broker.start()
-    producer.stop()
-    _wait_until(lambda: consumer.committed > max(producer.acknowledged.values()))
-    consumer.stop()
-    assert consumer.faults == []
-    found = _read_all(broker, len(producer.acknowledged))
-    assert found == sorted(found), "the order of one producer was changed"
-    assert len(set(found)) == len(found), "a record is there twice"
-    assert set(producer.acknowledged) <= set(found), "an acknowledged record is lost"
-    for number, offset in producer.acknowledged.items():
-        assert offset < 0 or found[offset] == number
-    assert consumer.values.items() <= dict(enumerate(found)).items()
+    producer.stop(20)
+    sent_values = {send.value for send in history.sends}
+    _wait_until(lambda: sent_values <= {read.value for read in history.reads})
+    member.stop()
+    note_the_end(broker.bootstrap, history, 20)
     broker.close()
+    assert producer.errors + member.errors == []
+    assert check(history) == []
+
+
+def _commits(history: History) -> int:
+    return sum(commit.outcome == "ok" for commit in history.commits)
 
 
 def _read_all(broker: BrokerProcess, count: int) -> list[int]:
