@@ -13,36 +13,12 @@ from broker.protocol.topic_partition import TopicPartition
 from tests.client.cluster import Cluster, in_cluster
 from tests.client.group_members import (
     KIP_848,
-    PARTITIONS,
     QUICK,
     Listener,
-    Member,
-    complete,
-    until,
 )
 
 T0 = TopicPartition("t", 0)
 GROUP = {"group_id": "g", "enable_auto_commit": False, **KIP_848}
-
-
-def test_a_member_gives_up_only_what_goes_elsewhere() -> None:
-    async def scenario(cluster: Cluster) -> list[tuple[str, int]]:
-        await cluster.create("t", PARTITIONS)
-        first, second = Member(cluster, [], "a"), Member(cluster, [], "b")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: first.run(**KIP_848))
-            await until(lambda: complete([first]))
-            nursery.start_soon(lambda: second.run(**KIP_848))
-            await until(lambda: complete([first, second]))
-            first.leaving = second.leaving = True
-        return [(what, len(which)) for what, which in first.listener.events]
-
-    events = in_cluster(scenario)
-    assert [each for each in events if each[1]] == [
-        ("assigned", 6),
-        ("revoked", 3),
-        ("revoked", 3),
-    ]
 
 
 def test_a_change_of_the_subscription_keeps_the_rest() -> None:
@@ -64,31 +40,6 @@ def test_a_change_of_the_subscription_keeps_the_rest() -> None:
         ("assigned", {"v"}),
         ("revoked", {"u", "v"}),
     ]
-
-
-def test_a_static_member_comes_back_to_its_partitions() -> None:
-    async def scenario(cluster: Cluster) -> tuple[int, list[str]]:
-        await cluster.create("t", PARTITIONS)
-        members = [Member(cluster, [], name) for name in "ab"]
-        async with trio.open_nursery() as nursery:
-            for member in members:
-                nursery.start_soon(
-                    lambda m=member: m.run(group_instance_id=m.name, **KIP_848)
-                )
-            await until(lambda: complete(members))
-            events = len(members[0].listener.events)
-            had = members[1].assignment
-            members[1].leaving = True
-            await until(lambda: not members[1].assignment)
-            again = Member(cluster, [], "b")
-            nursery.start_soon(lambda: again.run(group_instance_id="b", **KIP_848))
-            await until(lambda: complete([members[0], again]))
-            assert again.assignment == had
-            news = [what for what, _ in members[0].listener.events[events:]]
-            again.leaving = members[0].leaving = True
-        return len(had), news
-
-    assert in_cluster(scenario) == (3, [])
 
 
 def test_an_instance_id_in_use_is_refused() -> None:

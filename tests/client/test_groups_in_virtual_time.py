@@ -79,15 +79,16 @@ def test_a_group_shares_a_topic_while_members_come_and_go_and_records_arrive(
             assert own == sorted(own)
 
 
-def test_cooperative_members_keep_what_they_need_not_give_up() -> None:
+@pytest.mark.parametrize("protocol", ["cooperative-sticky", "KIP-848"])
+def test_a_member_gives_up_only_what_goes_elsewhere(protocol: str) -> None:
     async def scenario(cluster: Cluster) -> list[tuple[str, int]]:
         await cluster.create("t", PARTITIONS)
         first, second = Member(cluster, [], "a"), Member(cluster, [], "b")
-        options = {"partition_assignment_strategy": "cooperative-sticky"}
+        own = PROTOCOLS[protocol]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: first.run(**options))
+            nursery.start_soon(lambda: first.run(**own))
             await until(lambda: complete([first]))
-            nursery.start_soon(lambda: second.run(**options))
+            nursery.start_soon(lambda: second.run(**own))
             await until(lambda: complete([first, second]))
             first.leaving = second.leaving = True
         return [(what, len(which)) for what, which in first.listener.events]
@@ -122,14 +123,17 @@ def test_eager_members_give_up_everything_and_get_it_anew() -> None:
     ]
 
 
-def test_a_static_member_comes_back_without_a_rebalance() -> None:
+@pytest.mark.parametrize("protocol", ["range", "KIP-848"])
+def test_a_static_member_comes_back_without_a_rebalance(protocol: str) -> None:
+    own = PROTOCOLS[protocol]
+
     async def scenario(cluster: Cluster) -> tuple[int, list[str]]:
         await cluster.create("t", PARTITIONS)
         members = [Member(cluster, [], name) for name in "ab"]
         async with trio.open_nursery() as nursery:
             for member in members:
                 nursery.start_soon(
-                    lambda m=member: m.run(group_instance_id=f"static-{m.name}")
+                    lambda m=member: m.run(group_instance_id=m.name, **own)
                 )
             await until(lambda: complete(members))
             events = len(members[0].listener.events)
@@ -137,10 +141,10 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
             members[1].leaving = True
             await until(lambda: not members[1].assignment)
             again = Member(cluster, [], "b")
-            nursery.start_soon(lambda: again.run(group_instance_id="static-b"))
+            nursery.start_soon(lambda: again.run(group_instance_id="b", **own))
             await until(lambda: complete([members[0], again]))
             assert again.assignment == had
-            news = members[0].listener.events[events:]
+            news = [what for what, _ in members[0].listener.events[events:]]
             again.leaving = members[0].leaving = True
         return len(had), news
 
