@@ -9,7 +9,6 @@ to its first tier and its heap small: short programs have no use for more.
 
 from __future__ import annotations
 
-import os
 import struct
 import subprocess
 import threading
@@ -20,10 +19,15 @@ from typing import IO, cast
 
 import pytest
 
-from experiments.worlds.kafka.apache_kafka import VERSIONS, NoKafka, class_of, jars
-from spark_analysis.recordings.java import NoJava, java_home
+from experiments.worlds.kafka.apache_kafka import (
+    VERSIONS,
+    NoKafka,
+    class_of,
+    jars,
+    java,
+)
 
-__all__ = ["NEWEST", "VERSIONS", "KafkaPrograms", "Ran"]
+__all__ = ["NEWEST", "VERSIONS", "KafkaPrograms", "Ran", "need_kafka"]
 
 NEWEST = VERSIONS[-1]
 
@@ -110,19 +114,24 @@ def _text(text: str) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
+def need_kafka(version: str) -> None:
+    """Skip the test where this Kafka, or Java, is not installed."""
+    try:
+        jars(version)
+        java()
+    except NoKafka as none:
+        pytest.skip(str(none))
+
+
 class KafkaPrograms:
     """The programs of one version; `close` ends the process that runs them."""
 
     def __init__(self, version: str) -> None:
         self.version = version
         self._server: ToolServer | None = None
-        try:
-            self._jars = jars(version)
-            self._java = java_home(os.environ) / "bin" / "java"
-        except NoKafka as none:
-            pytest.skip(str(none))
-        except NoJava as none:
-            pytest.skip(f"Apache Kafka cannot run: {none}")
+        need_kafka(version)
+        self._jars = jars(version)
+        self._java = java()
 
     def command(self, program: str, *arguments: str) -> list[str]:
         """Return the command line of a program in a process of its own."""

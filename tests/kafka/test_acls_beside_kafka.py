@@ -21,8 +21,7 @@ from broker.authorization.acls import (
 )
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from experiments.worlds.kafka import apache_kafka
-from tests.kafka.java_tools import KafkaPrograms
+from tests.kafka.java_tools import KafkaPrograms, need_kafka
 from tests.kafka.mixed_cluster import VERSION, Cluster, until
 from tests.kafka.peer import Peer
 
@@ -42,11 +41,7 @@ EVERYTHING = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        apache_kafka.jars(VERSION)
-        apache_kafka.java()
-    except apache_kafka.NoKafka as none:
-        pytest.skip(str(none))
+    need_kafka(VERSION)
     with ExitStack() as stack:
         yield Cluster(tmp_path_factory.mktemp("acls"), stack, settings=SETTINGS)
 

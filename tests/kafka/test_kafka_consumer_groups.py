@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 
 from broker.groups.consumer.consumer_group import ConsumerGroup
 from broker.groups.group_reading import read_groups
@@ -19,11 +19,12 @@ from broker.shards.effects import Instant
 from broker.shards.shard import Shard
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import NEWEST, KafkaPrograms
+from tests.kafka.test_offsets_format import LOG, commit_as_a_member
 from tests.live.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.kafka
 
-LOG = "__consumer_offsets-0/00000000000000000000.log"
+KIP_848 = {"group.protocol": "consumer"}
 
 
 @pytest.fixture(scope="module")
@@ -46,31 +47,6 @@ def output(programs: KafkaPrograms, program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def join_and_go(bootstrap: str) -> None:
-    """Join as a static member, read, commit and go for a while."""
-    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
-    for _ in range(10):
-        producer.produce("topic", b"value")
-    assert producer.flush(20) == 0
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "group",
-            "group.protocol": "consumer",
-            "group.instance.id": "instance",
-            "client.id": "client",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
-    consumer.subscribe(["topic"])
-    while consumer.poll(0.5) is None:
-        pass
-    consumer.commit(asynchronous=False)
-    consumer.close()
-
-
 @pytest.fixture(scope="module")
 def ours(
     tmp_path_factory: pytest.TempPathFactory,
@@ -87,7 +63,7 @@ def test_kafka_reads_what_we_write(
     ours: tuple[BrokerProcess, Path], newest: KafkaPrograms
 ) -> None:
     broker, log = ours
-    join_and_go(broker.bootstrap)
+    commit_as_a_member(broker.bootstrap, **KIP_848)
     out = output(newest, "kafka-dump-log", "--offsets-decoder", "--files", str(log))
     kinds = set(re.findall(r'key: \{"type":"(\d+)"', out))
     assert kinds >= {"1", "3", "5", "6", "7", "8"}
@@ -97,7 +73,7 @@ def test_kafka_reads_what_we_write(
 
 def test_we_read_what_kafka_writes(newest: KafkaPrograms, tmp_path: Path) -> None:
     kafka = ApacheKafka(newest, tmp_path)
-    join_and_go(kafka.bootstrap)
+    commit_as_a_member(kafka.bootstrap, **KIP_848)
     kafka.stop()
     content = (kafka.directory / LOG).read_bytes()
     lists = (

@@ -10,8 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from experiments.processes.own_zookeeper import start_own_zookeeper
-from experiments.worlds.kafka import apache_kafka
-from tests.kafka.java_tools import KafkaPrograms
+from tests.kafka.java_tools import KafkaPrograms, need_kafka
 from tests.kafka.mixed_cluster import (
     VERSION,
     Cluster,
@@ -31,10 +30,7 @@ VALUES = [str(number) for number in range(100)]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        apache_kafka.jars(VERSION), apache_kafka.java()
-    except apache_kafka.NoKafka as none:
-        pytest.skip(str(none))
+    need_kafka(VERSION)
     with ExitStack() as stack:
         yield Cluster(tmp_path_factory.mktemp("mixed"), stack, start_own_zookeeper)
 

@@ -17,7 +17,6 @@ from experiments.design.config import parse
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
 from experiments.running.world_registry import make_world
-from experiments.worlds.kafka import apache_kafka
 from experiments.worlds.kafka.kafka_phases import PHASES
 from experiments.worlds.kafka.kraft import KRaftMode
 from experiments.worlds.kafka.nodes import Mode
@@ -26,6 +25,7 @@ from experiments.worlds.kafka.settings import settings_of
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
 from experiments.worlds.world import WorldError
 from tests.experiments.unwatched import Unwatched
+from tests.kafka.java_tools import need_kafka
 
 CONFIG = """
 [experiment]
@@ -79,18 +79,9 @@ lateness_p99_ms = 10000.0
 """
 
 
-def needed(mode: Mode) -> None:
-    """Skip the test where this Kafka is not."""
-    try:
-        apache_kafka.jars(mode.version)
-        apache_kafka.java()
-    except apache_kafka.NoKafka as none:
-        pytest.skip(str(none))
-
-
 def ran(tmp_path: Path, mode: Mode, world: str, arm: str) -> tuple[Path, Any]:
     """Run the experiment with one arm; return its directory and its only run."""
-    needed(mode)
+    need_kafka(mode.version)
     file = tmp_path / "small.toml"
     file.write_text(CONFIG.replace('baseline = "fifo"', f'baseline = "{arm}"'))
     out = tmp_path / "run"
@@ -148,7 +139,7 @@ def test_nodes_stay_alive_for_a_session(
     tmp_path: Path, mode: Mode, world: str, arms: tuple[str, ...]
 ) -> None:
     """Every round is served alike, whatever connections the one before has lost."""
-    needed(mode)
+    need_kafka(mode.version)
     content = tomllib.loads(CONFIG)
     del content["experiment"]["blocks"]
     content["experiment"]["world"] = world
@@ -211,7 +202,7 @@ def test_kafka_serves_a_trace_with_another_queue(
     tmp_path: Path, mode: Mode, world: str, scheduler: str, reader: dict[str, str]
 ) -> None:
     """Each request is answered once; the queue's length is a metric as before."""
-    needed(mode)
+    need_kafka(mode.version)
     if not AGENT.exists():
         pytest.skip("the agent is not built: `make kafka-tools`")
     content = with_arm(scheduler, set=reader)

@@ -35,8 +35,8 @@ from broker.coordination.zookeeper.layout.topic_records import (
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.group_partition import partition_for
 from broker.zookeeper.zookeeper_session import ZooKeeperSession
-from experiments.worlds.kafka import apache_kafka
 from tests.kafka.invented import KEPT_UP, in_time, keeping_up
+from tests.kafka.java_tools import need_kafka
 from tests.kafka.mixed_cluster import (
     TIMEOUT_S,
     VERSION,
@@ -69,11 +69,7 @@ RECORDS = 200
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        apache_kafka.jars(VERSION)
-        apache_kafka.java()
-    except apache_kafka.NoKafka as none:
-        pytest.skip(str(none))
+    need_kafka(VERSION)
     with ExitStack() as stack:
         yield Cluster(tmp_path_factory.mktemp("cluster"), stack)
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.kafka
 LOG = "__consumer_offsets-0/00000000000000000000.log"
 
 
-def commit_as_a_member(bootstrap: str) -> None:
+def commit_as_a_member(bootstrap: str, **settings: str) -> None:
     """Join a group as a static member, commit 7 with metadata, and stay silent."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for _ in range(10):
@@ -48,6 +48,7 @@ def commit_as_a_member(bootstrap: str) -> None:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "log_level": 0,
+            **settings,
         }
     )
     consumer.subscribe(["topic"])
