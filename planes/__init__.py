@@ -13,6 +13,6 @@ import those by name.
 from planes.admission import Admission, Block
 from planes.cpu import Cpu
 from planes.plane import PlaneCore
-from planes.task import Phases, Task
+from planes.task import Task
 
-__all__ = ["Admission", "Block", "Cpu", "Phases", "PlaneCore", "Task"]
+__all__ = ["Admission", "Block", "Cpu", "PlaneCore", "Task"]
