@@ -6,7 +6,8 @@ import statistics
 
 import pytest
 
-from experiments.theory import MG1, MMc, exponential_segments
+from experiments.theory.mg1 import MG1, exponential_segments
+from experiments.theory.mmc import MMc
 from planes import Cpu
 from tests.model.simulation import MS, exponential, plane, poisson, serve
 

@@ -7,7 +7,8 @@ import pytest
 
 from experiments.design.config import parse
 from experiments.design.config_errors import ExperimentError
-from experiments.theory import MG1, MMc
+from experiments.theory.mg1 import MG1
+from experiments.theory.mmc import MMc
 from experiments.worlds.model.engine import Engine
 from experiments.worlds.model.open_loop import OpenLoop
 from experiments.worlds.model.site import Overheads

@@ -6,7 +6,9 @@ import statistics
 
 import pytest
 
-from experiments.theory import MG1, MMc, Sizes
+from experiments.theory.mg1 import MG1
+from experiments.theory.mmc import MMc
+from experiments.theory.sizes import Sizes
 from schedulers import POLICIES, find
 from schedulers.contract.scheduler import NEVER
 from tests.model.simulation import MS, exponential, plane, poisson, serve

@@ -13,7 +13,9 @@ import pytest
 
 from experiments.design.config import parse
 from experiments.load import trace
-from experiments.theory import MG1, MMc, share_by_weight
+from experiments.theory.mg1 import MG1
+from experiments.theory.mmc import MMc
+from experiments.theory.shares import share_by_weight
 from experiments.worlds.model.model_world import Model
 from experiments.worlds.virtual.virtual_world import Virtual
 from experiments.worlds.world import MachineTrial, RunFiles

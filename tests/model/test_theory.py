@@ -11,16 +11,10 @@ import random
 
 import pytest
 
-from experiments.theory import (
-    MG1,
-    MMc,
-    Sizes,
-    Unstable,
-    erlang_c,
-    exponential_segments,
-    share_by_weight,
-    share_of_priority,
-)
+from experiments.theory.mg1 import MG1, Unstable, exponential_segments
+from experiments.theory.mmc import MMc, erlang_c
+from experiments.theory.shares import share_by_weight, share_of_priority
+from experiments.theory.sizes import Sizes
 
 approx = pytest.approx
 

@@ -15,7 +15,7 @@ from experiments.design.workload import (
     LognormalService,
     ParetoService,
 )
-from experiments.theory import MMc
+from experiments.theory.mmc import MMc
 from experiments.theory.predict import (
     BUSY_SERVERS,
     MEAN_WAIT,
