@@ -48,7 +48,6 @@ def quantile_sessions(
     latencies: Mapping[int, FloatArray],
     level: Fraction,
     *,
-    point: str = "",
     class_name: str = "control",
     arm: str = "fifo",
     metric: str = "p99_ms",
@@ -68,7 +67,7 @@ def quantile_sessions(
     value = nearest_rank(pooled, level)
     first = int(np.searchsorted(pooled, value, "left"))
     return CellSessions(
-        point=point,
+        point="",
         class_name=class_name,
         arm=arm,
         metric=metric,
