@@ -86,9 +86,9 @@ def pkcs12_key(certificate: trustme.LeafCert, password: str) -> bytes:
     )
 
 
-def pkcs12_trust(password: str, of: str = "trusted") -> bytes:
+def pkcs12_trust(password: str) -> bytes:
     """Return a trust store in PKCS #12, as Java's keytool writes it."""
-    found = x509.load_pem_x509_certificate(trusted_pem(of).encode())
+    found = x509.load_pem_x509_certificate(trusted_pem().encode())
     return pkcs12.serialize_java_truststore(
         [pkcs12.PKCS12Certificate(found, b"ca")],
         serialization.BestAvailableEncryption(password.encode()),

@@ -41,10 +41,8 @@ def beat(peer: Peer, group: str, member: str, generation: int, **fields: Any) ->
     peer.send(ApiKey.HEARTBEAT, 4, **told, **fields)
 
 
-def wait_until_it_rebalances(
-    peer: Peer, group: str, member: str, generation: int = 1
-) -> None:
-    told = {"group_id": group, "member_id": member, "generation_id": generation}
+def wait_until_it_rebalances(peer: Peer, group: str, member: str) -> None:
+    told = {"group_id": group, "member_id": member, "generation_id": 1}
     while True:
         answer = peer.ask(ApiKey.HEARTBEAT, 4, **told)
         if answer.error_code is not ErrorCode.none:

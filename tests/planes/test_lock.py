@@ -18,14 +18,14 @@ SECTION_SLICES = 20
 LOW, MEDIUM, HIGH = 5, 3, 0
 
 
-def pathfinder(*, inherits, flood, policy="priority", planes=1):
+def pathfinder(*, inherits, flood, planes=1):
     """Low holds a lock, ``flood`` medium tasks of 1 ms each come, high wants the lock.
 
     Returns how long high took, the tasks by name, and the order of their ends.
     """
 
     async def main(clock):
-        world = PlanesWorld(clock, *[policy] * planes, capacity=200)
+        world = PlanesWorld(clock, *["priority"] * planes, capacity=200)
         lock = TaskLock("bus", inherits=inherits)
 
         async def hold(slices):

@@ -10,7 +10,7 @@ from schedulers.contract.conformance import UNIT_NS, make_job, settings
 FLOWS = ("late", "all in turn")
 
 
-def served_of_each(name, *, in_turn_ns, afterwards_ns, turns=600):
+def served_of_each(name, *, in_turn_ns, afterwards_ns):
     """Keep two flows backlogged at one server; count the turns of each.
 
     Flow i uses ``in_turn_ns[i]`` in its turns, ``afterwards_ns[i]`` when they are over.
@@ -20,7 +20,7 @@ def served_of_each(name, *, in_turn_ns, afterwards_ns, turns=600):
     for number in range(10):
         which = number % 2
         policy.arrive(job_of(number, which, in_turn_ns[which]), now_ns)
-    for _ in range(turns):
+    for _ in range(600):
         job = policy.pick(now_ns)
         which = FLOWS.index(job.flow)
         now_ns += in_turn_ns[which]

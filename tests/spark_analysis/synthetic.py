@@ -72,15 +72,12 @@ def write_sweep(
     loads: Mapping[str, float],
     sizes: Mapping[str, float],
     *,
-    blocks: int = 2,
-    seconds: float = 0.2,
-    arms: Iterable[str] = ARMS,
     analysis: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write a sweep of load x share of control: factors by level, multiplying rates."""
-    names = [*arms, "fifo-again"]
+    names, seconds = [*ARMS, "fifo-again"], 0.2
     window = [0, int(seconds * 1e9)]
-    manifest = _manifest(names, blocks, 1, window, RATES, analysis or {})
+    manifest = _manifest(names, 2, 1, window, RATES, analysis or {})
     manifest["points"] = []
     for load, share in itertools.product(loads, sizes):
         rates = {name: rate * loads[load] for name, rate in RATES.items()}

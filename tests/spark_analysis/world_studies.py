@@ -17,19 +17,15 @@ def study_in(
     world: str,
     ratios: dict[str, float],
     noise: Sequence[float] = CALM,
-    *,
-    base_ms: float = 10.0,
-    request_ms: float | None = 0.5,
-    blocks: int = BLOCKS,
 ) -> Study:
     """Make a study of control and produce; ``ratios`` are those of control."""
     arms: dict[str, dict[str, str]] = {name: {} for name in ("fifo", *ratios)}
-    manifest = manifest_of(arms, ["control", "produce"], blocks, world=world)
-    point = replace(manifest.point, mean_request_ms=request_ms, stretch=1.0)
+    manifest = manifest_of(arms, ["control", "produce"], BLOCKS, world=world)
+    point = replace(manifest.point, mean_request_ms=0.5, stretch=1.0)
     manifest = replace(manifest, points=(point,))
-    values = {("control", "fifo"): [base_ms * it for it in CALM[:blocks]]}
+    values = {("control", "fifo"): [10.0 * it for it in CALM]}
     for arm, ratio in ratios.items():
-        values["control", arm] = [base_ms * ratio * it for it in noise]
+        values["control", arm] = [10.0 * ratio * it for it in noise]
     for arm in arms:
-        values["produce", arm] = [50.0 * it for it in CALM[:blocks]]
+        values["produce", arm] = [50.0 * it for it in CALM]
     return study_of([comparison_of(manifest, values)])

@@ -257,11 +257,11 @@ class Members(Hosting):
             for key in (TopicPartition(name, index) for index in range(count))
         )
 
-    def leader_of_others(self, name: str, but: int, index: int = 0) -> int:
+    def leader_of_others(self, name: str, but: int) -> int:
         """Return who leads as one broker that lives beside another is told."""
         number = next(it for it in self.alive if it != but)
         topic = self.broker(number).metadata_cache.topic(name)
-        return -1 if topic is None else topic.partitions[index].leader
+        return -1 if topic is None else topic.partitions[0].leader
 
     def isr(self, name: str, index: int = 0) -> set[int]:
         """Return who is in sync, as the leader has it."""

@@ -153,16 +153,14 @@ async def scram(
     return found.error_code
 
 
-async def alter_user(
-    stream: Any, user: str, mechanism: int, password: str, iterations: int = 4096
-) -> Any:
+async def alter_user(stream: Any, user: str, mechanism: int, password: str) -> Any:
     """Set a credential as Kafka's Admin does, and return the row of the answer."""
     found = await ask(
         stream,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         0,
         deletions=(),
-        upsertions=[scram_credential(user, mechanism, password, iterations)],
+        upsertions=[scram_credential(user, mechanism, password)],
     )
     (row,) = found.results
     return row

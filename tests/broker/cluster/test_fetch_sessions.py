@@ -210,10 +210,10 @@ def test_a_larger_session_replaces_a_smaller_one_in_a_full_cache() -> None:
     small.fetch({A: 0}, NOTHING)
     large.fetch({A: 0, B: 0, C: 0}, NOTHING)
 
-    def comes(*wanted: tuple[str, int], now_ns: int, is_follower: bool = False) -> bool:
+    def comes(*wanted: tuple[str, int], now_ns: int) -> bool:
         for each in (small, large):
             each.fetch({}, NOTHING, now_ns=now_ns)
-        late = Reader(sessions, is_follower=is_follower)
+        late = Reader(sessions)
         late.fetch(dict.fromkeys(wanted, 0), NOTHING, now_ns=now_ns)
         return late.session_id > 0
 

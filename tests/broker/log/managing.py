@@ -23,7 +23,7 @@ class Calls(Faults):
         super().count(call)
 
 
-def open_logs(config, *, storage=None, now_ms=lambda: NOW_MS, keys=(A, B), report=None):
+def open_logs(config, *, storage=None, now_ms=lambda: NOW_MS, keys=(A, B)):
     """Return a manager whose logs all have the same settings."""
     storage = storage or disk()
     make_durably(storage, HOME)
@@ -32,7 +32,7 @@ def open_logs(config, *, storage=None, now_ms=lambda: NOW_MS, keys=(A, B), repor
         storage,
         config_of=lambda topic: LogConfig(**config),
         now_ms=now_ms,
-        report=report or (lambda loss: None),
+        report=lambda loss: None,
     )
     made.open()
     for key in keys:

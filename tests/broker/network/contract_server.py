@@ -286,11 +286,12 @@ class ServerContract:
     async def test_beyond_max_connections_the_acceptor_waits(self, clock, wire):
         limits = ConnectionLimits(total=1)
         harness = Harness(wire.network, wire.now_ns, limits=limits)
-        async with harness.running():
+        async with harness.running(), trio.open_nursery() as nursery:
             first = await harness.client(wire)
             assert await first.ask() == (1, b"")
             second = await harness.client(wire)
-            await second.send(frame(b"patient"))
+            # A client of TLS cannot send before it is accepted.
+            nursery.start_soon(second.send, frame(b"patient"))
             for _ in range(5):
                 assert await first.ask() == (1, b"")
             assert harness.quotas.total == 1

@@ -96,20 +96,18 @@ class Harness:
         *,
         processors=1,
         capacity=100,
-        policy="fifo",
         limits=None,
         pool=None,
         frame_bytes_max=1 << 20,
         idle_ns_max=None,
         listeners=("PLAINTEXT",),
-        channel=BlindRequestChannel,
         address_rates=None,
     ):
         self.clients = []
         self.finished = []
         self.plane = PlaneCore(
             "data",
-            make(policy, SchedulerConfig()),
+            make("fifo", SchedulerConfig()),
             Block(capacity=capacity),
             seats=4,
         )
@@ -135,7 +133,7 @@ class Harness:
                 host="127.0.0.1",
                 port=0,
                 processors=processors,
-                request_channel=channel(self.plane, self.dispatcher),
+                request_channel=BlindRequestChannel(self.plane, self.dispatcher),
                 entitlement=CONTROLLER,
                 tls=getattr(network, "tls", None),
             )

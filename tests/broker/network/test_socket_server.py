@@ -35,21 +35,6 @@ class TestWithTls(ServerContract):
     def wire(self):
         return TlsWire()
 
-    async def test_beyond_max_connections_the_acceptor_waits(self, clock, wire):
-        """A client of TLS cannot send before it is accepted."""
-        limits = ConnectionLimits(total=1)
-        harness = Harness(wire.network, wire.now_ns, limits=limits)
-        async with harness.running(), trio.open_nursery() as nursery:
-            first = await harness.client(wire)
-            assert await first.ask() == (1, b"")
-            second = await harness.client(wire)
-            nursery.start_soon(second.send, frame(b"patient"))
-            for _ in range(5):
-                assert await first.ask() == (1, b"")
-            assert harness.quotas.total == 1
-            await first.stream.aclose()
-            assert await second.answer() == (1, b"patient")
-
 
 class TestInMemory(ServerContract):
     @pytest.fixture
