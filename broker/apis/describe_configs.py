@@ -57,7 +57,7 @@ from broker.protocol.messages.describe_configs import (
 )
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import in_steps, preempt
 
 
 async def handle(
@@ -93,6 +93,7 @@ async def _configs(
     kind, name = resource.resource_type, resource.resource_name
     if kind == ConfigResourceType.BROKER_LOGGER:
         return await _loggers(resource, broker)
+    wanted = await distinct(resource.configuration_keys or ())
     present = present_configs(kind, name, broker)
     if kind in OVERRIDES:
         found: Iterable[DescribedConfig] = describe_overrides(
@@ -103,7 +104,7 @@ async def _configs(
             *(
                 _of_broker(key, broker)
                 for _, key in sorted(KEYS.items())
-                if not key.internal
+                if not key.internal and (not wanted or key.name in wanted)
             ),
             *(
                 _as_written(name, broker.alterations.written_as(name))
@@ -119,7 +120,6 @@ async def _configs(
             # Under ZooKeeper another broker's tool can have set any key.
             if find_key(key) is not None
         ]
-    wanted = await distinct(resource.configuration_keys or ())
     return [
         _row(
             config,
@@ -127,7 +127,7 @@ async def _configs(
             synonyms=body.include_synonyms,
             documented=body.include_documentation,
         )
-        for config in found
+        async for config in in_steps(found)
         if not wanted or config.key.name in wanted
     ]
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from broker.log.steps import run
+from broker.process import NEW_OBJECTS_MAX
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.messages.metadata import (
@@ -52,6 +56,52 @@ def test_metadata_of_one_huge_topic_has_preemption_points(
         call.preemption_points
         >= PARTITIONS / 100 + PARTITIONS // 512 + PARTITIONS // 128
     )
+
+
+def test_configs_of_a_broker_have_preemption_points(world: World) -> None:
+    """Described by 64, and encoded with their synonyms by 128."""
+    asked = {"resource_type": 4, "resource_name": "0", "configuration_keys": None}
+    call = world.start(
+        ApiKey.DESCRIBE_CONFIGS, 4, resources=[asked], include_synonyms=True
+    )
+    (result,) = call.answer.results
+    encoded = sum(1 + len(each.synonyms) for each in result.configs)
+    assert len(result.configs) > 3 * 64
+    assert call.preemption_points > len(result.configs) // 64 + encoded // 128
+
+
+@contextmanager
+def collected(new_objects_max: int) -> Iterator[list[int]]:
+    """Yield the generations that are collected meanwhile."""
+    before, generations = gc.get_threshold(), list[int]()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(info["generation"])
+
+    gc.collect()
+    gc.callbacks.append(note)
+    gc.set_threshold(new_objects_max, *before[1:])
+    try:
+        yield generations
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(note)
+
+
+@pytest.mark.parametrize(
+    ("new_objects_max", "oldest"), [(NEW_OBJECTS_MAX, 0), (700, 1)]
+)
+def test_rows_of_large_answers_outlive_no_older_collection(
+    world: World, new_objects_max: int, oldest: int
+) -> None:
+    """20,000 rows at once; 700 is CPython's own bound."""
+    with collected(new_objects_max) as generations:
+        calls = [
+            world.start(ApiKey.METADATA, 9, topics=[{"name": "huge"}]) for _ in range(4)
+        ]
+    assert all(call.done for call in calls)
+    assert max(generations) == oldest
 
 
 def rows(count: int) -> MetadataResponse:
