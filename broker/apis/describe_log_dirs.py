@@ -54,23 +54,25 @@ async def handle(
             async for each in pace.over(body.topics)
             async for index in pace.over(each.partitions)
         }
+    found = await _found(wanted, broker)
     rows = []
     for directory in broker.config.log_dirs:
-        rows.append(await _row(directory, wanted, broker))
+        rows.append(await _row(directory, found.get(directory, {}), broker))
         await preempt()
     return DescribeLogDirsResponse(error_code=ErrorCode.none, results=rows)
 
 
-async def _row(
-    directory: str, wanted: set[TopicPartition] | None, broker: Broker
-) -> DescribeLogDirsResult:
-    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+async def _found(
+    wanted: set[TopicPartition] | None, broker: Broker
+) -> dict[str, dict[str, list[DescribeLogDirsPartition]]]:
+    """Return the replicas by directory and topic, in order."""
     logs, futures = broker.logs.logs, broker.logs.futures
-    async for key in in_steps(await in_order(tuple(logs))):
-        if wanted is not None and key not in wanted:
-            continue
+    found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
+    keys = tuple(logs) if wanted is None else tuple(wanted)
+    async for key in in_steps(await in_order(keys)):
         for log, is_future in ((logs.get(key), False), (futures.get(key), True)):
-            if log is not None and log.home == directory:
+            if log is not None:
+                topics = found.setdefault(log.home, {})
                 topics.setdefault(key.topic, []).append(
                     DescribeLogDirsPartition(
                         partition_index=key.partition,
@@ -79,6 +81,12 @@ async def _row(
                         is_future_key=is_future,
                     )
                 )
+    return found
+
+
+async def _row(
+    directory: str, topics: dict[str, list[DescribeLogDirsPartition]], broker: Broker
+) -> DescribeLogDirsResult:
     is_offline = directory in broker.log_dirs.offline
     volume = _UNKNOWN if is_offline else _volume(directory, broker)
     return DescribeLogDirsResult(
@@ -86,7 +94,7 @@ async def _row(
         log_dir=directory,
         topics=[
             DescribeLogDirsTopic(name=name, partitions=found)
-            for name, found in topics.items()
+            async for name, found in in_steps(topics.items())
         ],
         total_bytes=volume.total_bytes,
         usable_bytes=volume.usable_bytes,
