@@ -50,11 +50,11 @@ _DISKS_KEPT_S: Final = 10.0
 # Time added by each row of an answer, and rest after each row that was sampled: large
 # answers take no larger share of a broker's time. No answer is kept for longer than
 # `_KEPT_MAX_S`, though.
-_ROW_S: Final = 0.002_5
+_ROW_S: Final = 0.005
 _KEPT_MAX_S: Final = 60.0
 _GROUPS_PER_STEP: Final = 5
 # A broker that does not preempt serves others between requests.
-_GROUPS_PER_REQUEST, _PARTITIONS_PER_REQUEST = 5, 200
+_GROUPS_PER_REQUEST, _PARTITIONS_PER_REQUEST = 1, 50
 # Longer names do not fit into a request.
 _NAME_BYTES_MAX: Final = 32_767
 _NO_TOPIC: Final = (
