@@ -23,10 +23,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.apis.common.access import Check, allowed_on_topic, on_group
-from broker.apis.common.answer import NO_ID, to_ms
+from broker.apis.common.access import Check, on_group
+from broker.apis.common.answer import to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
+from broker.apis.common.offset_rows import sorted_rows
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.groups.committed_offsets import CommitRequest, Position
 from broker.node.broker import Broker
@@ -34,7 +35,6 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -56,46 +56,16 @@ async def handle(
     request: Request, body: OffsetCommitRequest, broker: Broker
 ) -> OffsetCommitResponse:
     """Commit what exists, and answer for all partitions."""
-    outcomes: Outcomes = {}
-    positions: dict[TopicPartition, Position] = {}
-    pace = Pace()
-    names = [_name(request, topic, broker) async for topic in pace.over(body.topics)]
-    async for topic, name in pace.over(zip(body.topics, names, strict=True)):
-        is_unknown_id = not name and request.api_version >= _TOPIC_IDS_SINCE
-        known = broker.metadata_cache.topic(name)
-        may_read = is_unknown_id or allowed_on_topic(
-            request, broker, AclOperation.READ, name
-        )
-        async for partition in pace.over(topic.partitions):
-            target = TopicPartition(name, partition.partition_index)
-            if is_unknown_id:
-                outcomes[target] = ErrorCode.unknown_topic_id
-                continue
-            if not may_read:
-                outcomes[target] = ErrorCode.topic_authorization_failed
-                continue
-            if known is None or target.partition not in known.partitions:
-                outcomes[target] = ErrorCode.unknown_topic_or_partition
-                continue
-            positions[target] = Position(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata,
-            )
+    by_id = request.api_version >= _TOPIC_IDS_SINCE
+    rows = await sorted_rows(request, body.topics, broker, by_id=by_id)
+    outcomes: Outcomes = rows.refused
     # In pieces, each of them a batch in the log: Kafka writes one, of any size.
-    remaining = list(positions.items())
+    remaining = list(rows.positions.items())
     for start in range(0, len(remaining), _OFFSETS_PER_BATCH):
         some = dict(remaining[start : start + _OFFSETS_PER_BATCH])
         outcomes |= await _commit(request, body, broker, some)
         await preempt()
-    return await _answer(body, names, outcomes)
-
-
-def _name(request: Request, topic: OffsetCommitRequestTopic, broker: Broker) -> str:
-    """Return the name of a topic; empty, which no name is, for an unknown id."""
-    if request.api_version < _TOPIC_IDS_SINCE:
-        return topic.name
-    return broker.metadata_cache.name(topic.topic_id or NO_ID) or ""
+    return await _answer(body, rows.names, outcomes)
 
 
 async def _commit(

@@ -1,6 +1,6 @@
 """TxnOffsetCommit (28): offsets of a group that count when a transaction commits.
 
-Versions: 0-5.
+Versions: 0-6.
 
 Behaviour:
 - The transaction is verified with its coordinator before it begins in the group's
@@ -11,24 +11,29 @@ Behaviour:
 - A consumer that is named with its generation is fenced: ILLEGAL_GENERATION,
   UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID. A producer of an old epoch gets
   INVALID_PRODUCER_EPOCH.
-- Partitions that do not exist fail alone, with UNKNOWN_TOPIC_OR_PARTITION.
+- Partitions that do not exist fail alone, with UNKNOWN_TOPIC_OR_PARTITION; all of an
+  unknown topic id fail with UNKNOWN_TOPIC_ID.
 - A request can be preempted between two topics, before anything is committed.
 
 Version notes: v2 carries leader epochs, and says COORDINATOR_LOAD_IN_PROGRESS where
 earlier ones say COORDINATOR_NOT_AVAILABLE; v3 is flexible and names the member
 (KIP-447); v4 may say TRANSACTION_ABORTABLE; v5, of clients of ``transaction.version``
-2, needs no AddOffsetsToTxn before it (KIP-890).
+2, needs no AddOffsetsToTxn before it (KIP-890); v6 names topics by id, and may say
+GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH where earlier ones say ILLEGAL_GENERATION
+(KIP-1319).
 
-Left out: v6, which names topics by id (KIP-1319).
+Left out: nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from broker.apis.common.access import Check, allowed_on_topic, on_transaction
+from broker.apis.common.access import Check, on_transaction
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
+from broker.apis.common.offset_rows import sorted_rows
 from broker.apis.common.verification import Sending, TransactionSupport, verified
 from broker.authorization.acls import AclOperation, ResourceType
 from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC
@@ -49,9 +54,13 @@ from broker.shards.effects import InTransaction
 from planes.slices import Pace, preempt
 
 _LOADING_SINCE: Final = 2
+_TOPIC_IDS_SINCE: Final = 6
+_FENCED_SINCE: Final = 6
+_FENCED: Final = (ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch)
 _SUPPORT: Final = dict.fromkeys(range(4), TransactionSupport.NONE) | {
     4: TransactionSupport.ABORTABLE_ERROR,
     5: TransactionSupport.IMPLICIT_ADD,
+    6: TransactionSupport.IMPLICIT_ADD,
 }
 # A batch of a coordinator has no sequence numbers.
 _NO_SEQUENCE: Final = 0
@@ -65,26 +74,10 @@ async def handle(
     request: Request, body: TxnOffsetCommitRequest, broker: Broker
 ) -> TxnOffsetCommitResponse:
     """Commit what exists, and answer for all partitions."""
-    outcomes: Outcomes = {}
-    positions: dict[TopicPartition, Position] = {}
-    pace = Pace()
-    async for topic in pace.over(body.topics):
-        known = broker.metadata_cache.topic(topic.name)
-        may_read = allowed_on_topic(request, broker, AclOperation.READ, topic.name)
-        async for partition in pace.over(topic.partitions):
-            target = TopicPartition(topic.name, partition.partition_index)
-            if not may_read:
-                outcomes[target] = ErrorCode.topic_authorization_failed
-                continue
-            if known is None or target.partition not in known.partitions:
-                outcomes[target] = ErrorCode.unknown_topic_or_partition
-                continue
-            positions[target] = Position(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata,
-            )
-    remaining = list(positions.items())
+    by_id = request.api_version >= _TOPIC_IDS_SINCE
+    rows = await sorted_rows(request, body.topics, broker, by_id=by_id)
+    outcomes: Outcomes = rows.refused
+    remaining = list(rows.positions.items())
     for start in range(0, len(remaining), _OFFSETS_PER_BATCH):
         some = dict(remaining[start : start + _OFFSETS_PER_BATCH])
         try:
@@ -93,7 +86,7 @@ async def handle(
             code = _told(refused.code, request.api_version)
             outcomes |= dict.fromkeys(some, code)
         await preempt()
-    return await _answer(body, outcomes)
+    return await _answer(body, rows.names, outcomes)
 
 
 async def _commit(
@@ -136,35 +129,38 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
         code = ErrorCode.coordinator_load_in_progress
     if code is ErrorCode.coordinator_load_in_progress and version < _LOADING_SINCE:
         return ErrorCode.coordinator_not_available
+    if code in _FENCED and version < _FENCED_SINCE:
+        return ErrorCode.illegal_generation
     return code
 
 
 async def _answer(
-    body: TxnOffsetCommitRequest, outcomes: Outcomes
+    body: TxnOffsetCommitRequest, names: Sequence[str], outcomes: Outcomes
 ) -> TxnOffsetCommitResponse:
     pace = Pace()
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
                 name=topic.name,
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
                         error_code=outcomes[
-                            TopicPartition(topic.name, partition.partition_index)
+                            TopicPartition(name, partition.partition_index)
                         ],
                     )
                     async for partition in pace.over(topic.partitions)
                 ],
             )
-            async for topic in pace.over(body.topics)
+            async for topic, name in pace.over(zip(body.topics, names, strict=True))
         ],
     )
 
 
 API: Final = Api(
     key=ApiKey.TXN_OFFSET_COMMIT,
-    versions=(0, 5),
+    versions=(0, 6),
     request_class=GROUP,
     handle=handle,
     access=on_transaction(Check(AclOperation.READ, ResourceType.TOPIC), and_group=True),

@@ -122,7 +122,7 @@ class Commits:
         group = self._shards.find(request.group_id)
         if group is None:
             if request.generation >= 0:
-                raise KafkaError(ErrorCode.illegal_generation)
+                raise KafkaError(ErrorCode.group_id_not_found)
             group = self._shards.find_or_new(request.group_id)
         if isinstance(group, ConsumerGroup):
             group.validate_transactional_commit(request)

@@ -157,14 +157,31 @@ def as_replica(names: Names, version: int) -> dict[str, Any]:
     return {**fetched(names, version), "replica_id": 2, "replica_state": state}
 
 
-def committed(names: Names, version: int) -> dict[str, Any]:
+def offset_rows(
+    names: Names, version: int, first_with_ids: int
+) -> list[dict[str, Any]]:
     row = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1}
-    field = "name" if version < 10 else "topic_id"
+    field = "name" if version < first_with_ids else "topic_id"
+    topics = keys(names, version, first_with_ids)
+    return [{field: it, "partitions": [row]} for it in topics]
+
+
+def committed(names: Names, version: int) -> dict[str, Any]:
     return {
         "group_id": names.groups[0],
         "member_id": "",
         "generation_id_or_member_epoch": -1,
-        "topics": [{field: it, "partitions": [row]} for it in keys(names, version, 10)],
+        "topics": offset_rows(names, version, 10),
+    }
+
+
+def committed_in_transaction(names: Names, version: int) -> dict[str, Any]:
+    return {
+        **in_transaction(names),
+        "group_id": names.groups[0],
+        "member_id": "",
+        "generation_id": -1,
+        "topics": offset_rows(names, version, 6),
     }
 
 
@@ -427,16 +444,10 @@ REQUESTS: Final = [
     Asked(key=K.ADD_PARTITIONS_TO_TXN, fields=added, versions=(0, 3)),
     Asked(key=K.ADD_PARTITIONS_TO_TXN, fields=added_by_broker, versions=(4,)),
     asked(K.END_TXN, in_transaction, versions=(0, 4)),
-    asked(
-        K.TXN_OFFSET_COMMIT,
-        lambda it: {
-            **in_transaction(it),
-            "group_id": it.groups[0],
-            "member_id": "",
-            "generation_id": -1,
-            "topics": it.partitions(committed_offset=1, committed_leader_epoch=-1),
-        },
-        versions=(0, 4),
+    Asked(
+        key=K.TXN_OFFSET_COMMIT,
+        fields=committed_in_transaction,
+        versions=(0, 4, 6),
     ),
     asked(
         K.DESCRIBE_TRANSACTIONS,

@@ -21,6 +21,7 @@ from tests.kafka.requests import (
     topic_id,
 )
 from tests.kafka.test_same_broker_configs import levels_of_loggers
+from tests.kafka.test_same_consumer_groups import beat
 from tests.kafka.test_same_frames import framed, header
 from tests.kafka.test_same_groups import join, partitions, ready, sync
 from tests.kafka.test_same_records import fetch, produce
@@ -75,6 +76,7 @@ def test_the_answers_are_the_same(newer: Both) -> None:
         log_dirs,
         batches,
         implicit_additions,
+        offsets_in_transactions,
         defaults,
         features,
         fences,
@@ -428,7 +430,7 @@ def implicit_additions(peer: Peer) -> None:
         fields["transactional_id"] = owner["transactional_id"]
         peer.send(ApiKey.PRODUCE, version, **{**fields, **other})
 
-    def commit(epoch: int, **other: Any) -> None:
+    def commit(epoch: int, version: int, **other: Any) -> None:
         row = {
             "partition_index": 0,
             "committed_offset": 7,
@@ -437,34 +439,34 @@ def implicit_additions(peer: Peer) -> None:
         }
         peer.send(
             ApiKey.TXN_OFFSET_COMMIT,
-            5,
+            version,
             **{
                 **owner,
                 "producer_epoch": epoch,
                 "group_id": group,
                 "generation_id": -1,
-                "topics": [{"name": name, "partitions": [row]}],
+                "topics": [{"name": name, "topic_id": named, "partitions": [row]}],
                 **other,
             },
         )
 
-    for round_, version in enumerate((12, 13)):
+    for round_, (version, offsets_version) in enumerate(((12, 5), (13, 6))):
         epoch = first + round_
         send(epoch, 1, version)
         send(epoch, 0, version, transactional_id=None)
         send(epoch, 0, version, transactional_id="never seen")
         send(epoch + 1, 0, version)
         send(epoch, 0, version, of=1)
-        commit(epoch, transactional_id="never seen")
-        commit(epoch + 1)
+        commit(epoch, offsets_version, transactional_id="never seen")
+        commit(epoch + 1, offsets_version)
         if round_:
             # The offsets begin the transaction.
-            commit(epoch)
+            commit(epoch, offsets_version)
         send(epoch, 0, version)
         send(epoch, 0, version)
         send(epoch, 1, version)
         send(epoch, 3, version)
-        commit(epoch)
+        commit(epoch, offsets_version)
         ids = [owner["transactional_id"]]
         answer = peer.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=ids)
         (state,) = answer.transaction_states
@@ -475,8 +477,70 @@ def implicit_additions(peer: Peer) -> None:
         completed(peer, owner["transactional_id"])
         # Late batches and offsets.
         send(epoch, 2, version)
-        commit(epoch)
+        commit(epoch, offsets_version)
         fetch(peer, name, isolation_level=1)
+
+
+def offsets_in_transactions(peer: Peer) -> None:
+    group = ready(peer, "ids-in-transactions")
+    owner: dict[str, Any] = {"transactional_id": "commits-by-id"}
+    producer_id, epoch = begun(peer, owner["transactional_id"])
+    owner |= {"producer_id": producer_id, "producer_epoch": epoch}
+    known = topic_id(peer, topic(peer, "in-transactions-by-id", 2))
+    gone = topic_id(peer, topic(peer, "deleted-in-transactions"))
+    names = {known: "in-transactions-by-id", gone: "deleted-in-transactions"}
+    unknown, none = UUID(int=77), UUID(int=0)
+    rows = partitions(0, 5, committed_offset=7, committed_metadata="m")
+
+    def commit(*ids: UUID, **fields: Any) -> None:
+        topics = [
+            {
+                "name": names.get(each, f"nowhere-{each.int}"),
+                "topic_id": each,
+                "partitions": rows,
+            }
+            for each in ids
+        ]
+        given = {"group_id": group, "generation_id": -1, **owner, "topics": topics}
+        for version in newer_versions(ApiKey.TXN_OFFSET_COMMIT):
+            peer.send(ApiKey.TXN_OFFSET_COMMIT, version, **{**given, **fields})
+
+    commit(known, gone)
+    commit(known, unknown)
+    commit(unknown, none)
+    commit()
+    commit(known, unknown, group_id="")
+    commit(known, unknown, member_id="stranger")
+    commit(known, unknown, generation_id=3)
+    commit(known, unknown, group_id="no-group", generation_id=3)
+    commit(known, unknown, producer_epoch=epoch + 3)
+    commit(known, unknown, transactional_id="never seen")
+    long = partitions(0, committed_offset=7, committed_metadata="m" * 5000)
+    rows = rows[1:] + long
+    commit(known)
+    rows = partitions(0, committed_offset=7, committed_metadata="m")
+    peer.ask(
+        ApiKey.DELETE_TOPICS,
+        6,
+        topics=[{"name": names[gone], "topic_id": none}],
+        timeout=SECONDS_30,
+    )
+    settle(peer)
+    commit(gone)
+    # Members of both protocols; the epoch is 2, of a group with one member.
+    for name in ("classic-in-transactions", "consumers-in-transactions"):
+        group = ready(peer, name)
+        if name.startswith("classic"):
+            member = join(peer, group).member_id
+            sync(peer, group, member)
+        else:
+            member = "member"
+            beat(peer, group, member, subscribed_topic_names=[names[known]])
+        for generation in (-1, 0, 1, 2, 3):
+            for each in (member, "stranger", ""):
+                commit(known, member_id=each, generation_id=generation)
+    peer.send(ApiKey.END_TXN, 5, **owner, committed=True)
+    completed(peer, owner["transactional_id"])
 
 
 def intended_brokers(peer: Peer) -> None:
@@ -500,6 +564,8 @@ def intended_brokers(peer: Peer) -> None:
 def frames(peer: Peer) -> None:
     """Bodies that are odd, or none."""
     software = b"\2a\0021"
+    # A transactional id, a group, a producer and no member.
+    in_transaction = b"\2x\2g" + bytes(10) + b"\xff" * 4 + b"\1\0"
     for key, version, what, body in (
         (ApiKey.API_VERSIONS, 5, "nothing", b""),
         (ApiKey.API_VERSIONS, 5, "version 4", software + b"\0"),
@@ -511,6 +577,8 @@ def frames(peer: Peer) -> None:
         (ApiKey.DELETE_GROUPS, 3, "too long a name", b"\2\x70a\0"),
         (ApiKey.DELETE_GROUPS, 3, "unknown tag", b"\1\1\x63\1x"),
         (ApiKey.DELETE_GROUPS, 4, "a later version", b"\1\0"),
+        (ApiKey.TXN_OFFSET_COMMIT, 6, "a name for an id", in_transaction + b"\2\2t\1"),
+        (ApiKey.TXN_OFFSET_COMMIT, 7, "a later version", in_transaction + b"\1\0"),
     ):
         row = f"{key.name} v{version} with {what}"
         peer.send_bytes(framed(header(key, version) + b"\0" + body), row)

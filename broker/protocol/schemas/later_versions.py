@@ -1,4 +1,4 @@
-"""Versions that Kafka 4.4 has and kio lacks: new fields of the version before.
+"""Versions that Kafka 4.4 has and kio lacks: the version before with other fields.
 
 The class of such a version is built from kio's class of the version before it. A row
 goes when a release of kio has its version: a test compares the table with kio's index.
@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from types import GenericAlias, MappingProxyType
 from typing import Any, Final, NamedTuple, get_args
+from uuid import UUID
 
 from kio.static.primitive import i16, i32
 
@@ -17,13 +18,18 @@ from broker.protocol.api_keys import ApiKey
 
 
 class NewField(NamedTuple):
-    """A field at the end of a struct, with its type, wire type and default."""
+    """A field at the end of a struct, or at the place of one that it replaces."""
 
     name: str
     python_type: Any
     wire_type: str
     default: object
+    replaced: str | None = None
 
+
+_TOPIC_ID: Final = NewField(
+    "topic_id", UUID | None, "uuid", dataclasses.MISSING, replaced="name"
+)
 
 # By API and version; the fields by the name of the struct that has them.
 LATER_VERSIONS: Final[Mapping[tuple[int, int], Mapping[str, tuple[NewField, ...]]]] = (
@@ -41,6 +47,11 @@ LATER_VERSIONS: Final[Mapping[tuple[int, int], Mapping[str, tuple[NewField, ...]
                     NewField("error_message", str | None, "string", None),
                 )
             },
+            # KIP-1319.
+            (ApiKey.TXN_OFFSET_COMMIT, 6): {
+                "TxnOffsetCommitRequestTopic": (_TOPIC_ID,),
+                "TxnOffsetCommitResponseTopic": (_TOPIC_ID,),
+            },
         }
     )
 )
@@ -53,23 +64,11 @@ def following(entity: type[Any], api_key: int) -> type[Any]:
 
 
 def _built(
-    entity: type[Any], version: int, added: Mapping[str, tuple[NewField, ...]]
+    entity: type[Any], version: int, changes: Mapping[str, tuple[NewField, ...]]
 ) -> type[Any]:
     return dataclasses.make_dataclass(
         entity.__name__,
-        [
-            *_kept(entity, version, added),
-            *(
-                (
-                    new.name,
-                    new.python_type,
-                    dataclasses.field(
-                        default=new.default, metadata={"kafka_type": new.wire_type}
-                    ),
-                )
-                for new in added.get(entity.__name__, ())
-            ),
-        ],
+        list(_fields(entity, version, changes)),
         namespace={
             "__type__": entity.__type__,
             "__version__": i16(version),
@@ -84,16 +83,29 @@ def _built(
     )
 
 
-def _kept(
-    entity: type[Any], version: int, added: Mapping[str, tuple[NewField, ...]]
+def _fields(
+    entity: type[Any], version: int, changes: Mapping[str, tuple[NewField, ...]]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the fields of ``entity``, with structs of ``version``."""
+    """Yield the fields of ``entity`` and the new ones, with structs of ``version``."""
+    new = {it.replaced or it.name: it for it in changes.get(entity.__name__, ())}
     for field in dataclasses.fields(entity):
+        replacing = new.pop(field.name, None)
+        if replacing is not None:
+            yield _declared(replacing)
+            continue
         annotation: Any = field.type
         # Structs of these messages are items of arrays: ``tuple[Struct, ...]``.
         items = get_args(annotation)
         if items and dataclasses.is_dataclass(items[0]):
             struct: Any = items[0]
-            annotation = GenericAlias(tuple, (_built(struct, version, added), ...))
+            annotation = GenericAlias(tuple, (_built(struct, version, changes), ...))
         made: Any = dataclasses.field(default=field.default, metadata=field.metadata)
         yield field.name, annotation, made
+    yield from map(_declared, new.values())
+
+
+def _declared(new: NewField) -> tuple[str, Any, Any]:
+    made: Any = dataclasses.field(
+        default=new.default, metadata={"kafka_type": new.wire_type}
+    )
+    return new.name, new.python_type, made

@@ -438,6 +438,7 @@ CASES = [
         T,
         (Op.WRITE, X),
         (Op.READ, G),
+        version=5,
         **{**COMMIT, "transactional_id": "x"},
     ),
     case(
@@ -725,12 +726,19 @@ def test_offsets_by_topic_id_are_refused_by_the_topic_that_it_names() -> None:
     unknown = ErrorCode.unknown_topic_id
     ids = (world.topic_id, UUID(int=77))
     partition = {"partition_index": 0, "committed_offset": 1}
-    topics = [{"topic_id": each, "partitions": [partition]} for each in ids]
-    answer = world.send(
-        ApiKey.OFFSET_COMMIT, 10, group_id="g", member_id="", topics=topics
-    )
-    found = [(it.topic_id, it.partitions[0].error_code) for it in answer.topics]
-    assert found == list(zip(ids, (denied, unknown), strict=True))
+    commit = {
+        **COMMIT,
+        "transactional_id": "x",
+        "topics": [{"topic_id": each, "partitions": [partition]} for each in ids],
+    }
+    refused_whole = world.send(K.TXN_OFFSET_COMMIT, 6, **commit)
+    assert set(errors(refused_whole)) == {DENIED[X]}
+    assert [it.topic_id for it in refused_whole.topics] == list(ids)
+    world.allow(Check(Op.WRITE, X))
+    for key, version in ((K.OFFSET_COMMIT, 10), (K.TXN_OFFSET_COMMIT, 6)):
+        answer = world.send(key, version, **commit)
+        found = [(it.topic_id, it.partitions[0].error_code) for it in answer.topics]
+        assert found == list(zip(ids, (denied, unknown), strict=True))
     wanted = [{"topic_id": each, "partition_indexes": [0]} for each in ids]
     groups = [{"group_id": "g", "topics": each} for each in (wanted, None)]
     named, everything = world.send(ApiKey.OFFSET_FETCH, 10, groups=groups).groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -79,11 +80,17 @@ def commit(world: World, offset: int, version: int = 3, **fields: Any) -> ErrorC
         "generation_id": -1,
         "member_id": "",
         "group_instance_id": None,
-        "topics": [{"name": "t", "partitions": [row]}],
+        "topics": [{"name": "t", "topic_id": topic_id(world), "partitions": [row]}],
     }
     answer = world.send(ApiKey.TXN_OFFSET_COMMIT, version, **{**given, **fields})
     code: ErrorCode = answer.topics[0].partitions[0].error_code
     return code
+
+
+def topic_id(world: World) -> UUID:
+    answer = world.send(ApiKey.METADATA, 12, topics=[{"name": "t"}])
+    found: UUID = answer.topics[0].topic_id
+    return found
 
 
 def committed(world: World) -> tuple[int, ErrorCode]:
@@ -207,7 +214,7 @@ def test_markers_can_be_preempted_between_two_partitions(world: World) -> None:
 # ---- offsets of transactions ----
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(7))
 def test_offsets_are_shown_when_the_marker_is_written(
     world: World, version: int
 ) -> None:
@@ -263,6 +270,8 @@ def test_offsets_need_a_transaction_that_has_their_group(
 def test_errors_of_offsets_in_transactions(world: World) -> None:
     assert commit(world, 5, group_id="") is ErrorCode.invalid_group_id
     assert commit(world, 5, generation_id=3) is ErrorCode.illegal_generation
+    missing = commit(world, 5, version=6, generation_id=3)
+    assert missing is ErrorCode.group_id_not_found
     row = {"partition_index": 9, "committed_offset": 1, "committed_metadata": ""}
     topics = [{"name": "t", "partitions": [row]}]
     unknown = ErrorCode.unknown_topic_or_partition
@@ -274,6 +283,25 @@ def test_errors_of_offsets_in_transactions(world: World) -> None:
     }
     topics = [{"name": "t", "partitions": [long]}]
     assert commit(world, 5, topics=topics) is ErrorCode.offset_metadata_too_large
+
+
+def test_an_unknown_topic_id_fails_alone(world: World) -> None:
+    row = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+    ids = (UUID(int=77), topic_id(world), UUID(int=0))
+    answer = world.send(
+        ApiKey.TXN_OFFSET_COMMIT,
+        6,
+        transactional_id="tx",
+        group_id="g",
+        producer_id=7,
+        topics=[{"topic_id": it, "partitions": [row]} for it in ids],
+    )
+    found = [(it.topic_id, it.partitions[0].error_code) for it in answer.topics]
+    unknown = ErrorCode.unknown_topic_id
+    # kio reads the zero id as None.
+    assert found == [(ids[0], unknown), (ids[1], NONE), (None, unknown)]
+    write(world, marker((OFFSETS, offsets_partition(world))))
+    assert committed(world) == (5, NONE)
 
 
 # ---- producers ----

@@ -127,7 +127,7 @@ def test_members_are_fenced_and_others_are_not(world: GroupWorld) -> None:
     world.group_id = "other"
     with pytest.raises(KafkaError) as refused:
         committing(world, {T0: 1}, 7, member, 1)
-    assert refused.value.code is ErrorCode.illegal_generation
+    assert refused.value.code is ErrorCode.group_id_not_found
 
 
 def test_offsets_of_open_transactions_keep_a_group_from_expiring() -> None:
