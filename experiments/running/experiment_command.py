@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -97,6 +98,8 @@ def run_experiment(
 
     ``calibration`` is a file that ``doorkeeper calibrate`` wrote.
     """
+    for caution in cautions(experiment):
+        console.print(caution, highlight=False)
     there = launching.for_machine(
         experiment, directory, calibration, console, resume=resume
     )
@@ -151,6 +154,8 @@ def describe(experiment: Experiment, console: Console) -> None:
         primary, quantile = experiment.primary
         metric = f"configured metric: p{quantile * 100:g} of {primary}"
         console.print(metric, highlight=False)
+    for caution in cautions(experiment):
+        console.print(caution, highlight=False)
     lasting = _lasting(found, world, further_levels(experiment))
     console.print(f"{size(experiment)}, {lasting}", highlight=False)
 
@@ -203,6 +208,26 @@ def size(experiment: Experiment) -> str:
 
 def _range(least: str, most: str) -> str:
     return least if least == most else f"{least} to {most}"
+
+
+def cautions(experiment: Experiment) -> Iterator[str]:
+    """Yield a sentence if no measured difference can become significant.
+
+    The smallest p-value of n sessions is 2 ** (1 - n), that of the sign-flip test.
+    Holm's rule multiplies it by the number of arms compared.
+    """
+    sessions, world = experiment.sessions, experiment.experiment.world
+    if sessions is None or WORLDS[world].computed:
+        return
+    compared = len(experiment.arms) - 1
+    if compared < 1:
+        return
+    needed = math.floor(math.log2(compared / experiment.analysis.alpha)) + 2
+    if sessions.count < needed:
+        yield (
+            f"{sessions.count} sessions cannot show a significant difference of "
+            f"{compared} arms; {needed} can"
+        )
 
 
 def _lasting(found: Sequence[Point], world: World, further: int) -> str:

@@ -13,6 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from doorkeeper import broker, cli, client
+from experiments.design.config_file import load
+from experiments.running.experiment_command import cautions
 from schedulers import POLICIES
 from tests.architecture import PACKAGES
 
@@ -51,6 +53,22 @@ def test_plan_of_sessions_states_the_configured_metric() -> None:
         "12 sessions x 5 rounds x 8 arms = 480 runs in the live world, about " in said
     )
     assert "configured metric: p95 of control" in said
+
+
+def test_plan_says_that_sessions_are_too_few_for_a_verdict(tmp_path: Path) -> None:
+    few = tmp_path / "few.toml"
+    few.write_text(QUICKSTART.read_text().replace("count = 12", "count = 7"))
+    found = doorkeeper("experiment", "plan", few)
+    said = " ".join(found.output.split())
+    # Of six arms, 6 * 2 ** (1 - n) is below 0.05 from n = 8 on.
+    assert "7 sessions cannot show a significant difference of 6 arms; 8 can" in said
+
+
+@pytest.mark.parametrize(
+    "config", sorted(CONFIGS.glob("*.toml")), ids=lambda it: it.stem
+)
+def test_shipped_experiments_have_sessions_enough(config: Path) -> None:
+    assert list(cautions(load(config))) == []
 
 
 def test_plan_of_chosen_schedulers_has_only_their_arms() -> None:

@@ -52,11 +52,12 @@ class Kafka:
         }
 
     def estimate_s(self, experiment: Experiment) -> float:
-        """Add starts and unrecorded load to the load's length, or the time between."""
+        """Add starts and unrecorded load, which the rounds of a session share."""
         length_s = experiment.workload.duration_s
-        if experiment.sessions is not None:
-            return length_s + _BESIDE_EPISODE_S
-        return length_s + max(length_s, self._hosts.unrecorded_s) + _OVERHEAD_S
+        start_s = max(length_s, self._hosts.unrecorded_s) + _OVERHEAD_S
+        if experiment.sessions is None:
+            return length_s + start_s
+        return length_s + _BESIDE_EPISODE_S + start_s / experiment.sessions.rounds
 
     def session(self, experiment: Experiment) -> Session:
         """Return a session of all arms, not started yet."""
