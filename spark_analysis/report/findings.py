@@ -48,8 +48,9 @@ class Experiment:
 
     @property
     def sentences(self) -> str:
-        """The first screen's sentences."""
-        return " ".join([*self.summary.sentences, self.summary.noise]).strip()
+        """The first screen's sentences, cautions first."""
+        it = self.summary
+        return " ".join([*it.cautions, *it.sentences, it.noise]).strip()
 
     @property
     def design(self) -> str:

@@ -241,8 +241,12 @@ def _cautions(study: Study, sessions: int) -> Iterator[schema.Caution]:
     missing = len(study.points_missing)
     if missing:
         yield _caution("points missing", points=missing, of=len(manifest.points))
-    if smallest_p(sessions) > manifest.options.alpha:
-        p_min = smallest_p(sessions)
+    rivals = sum(
+        arm.name != manifest.baseline and not arm.again_of
+        for arm in manifest.arms_compared
+    )
+    p_min = smallest_p(sessions, rivals)
+    if not manifest.deterministic and p_min > manifest.options.alpha:
         yield _caution("few sessions", sessions=sessions, p_min=p_min)
     if manifest.deterministic and _differs_from_itself(study):
         yield _caution("replay differs")

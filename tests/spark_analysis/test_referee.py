@@ -247,6 +247,16 @@ def test_an_invalid_input_is_refused_in_one_sentence(
 # ---- reported, with no more certainty than there is ----
 
 
+def test_sessions_too_few_for_their_number_of_arms_are_named(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    # Alone, 2 ** (1 - 6) is below 0.05; of two arms it is not.
+    arms = ("fifo", "planes", "wfq")
+    synthetic.write(tmp_path, blocks=6, seconds=0.05, arms=arms, seed=31)
+    (said,) = Summary(report(tmp_path, spark)).cautions
+    assert said.startswith("6 complete sessions cannot give a p below 0.06")
+
+
 def test_one_session_decides_nothing(tmp_path: Path, spark: SparkSession) -> None:
     found = report(written(tmp_path, sessions=1), spark)
     assert set(verdicts(found).values()) <= {"not significant", "refused"}
