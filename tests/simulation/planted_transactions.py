@@ -5,22 +5,29 @@ Each kind of `simulation.transaction_checkers` has one at least.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
+from broker.client.consumer.consumer_record import ConsumerRecord
+from broker.client.consumer.subscription_state import PartitionState
+from broker.client.producer.producer_transactions import Transactions
 from broker.cluster.partition import Partition
 from broker.coordination.features import TRANSACTION_VERSION
 from broker.groups.committed_offsets import Commits, Outcomes
 from broker.groups.state.any_group import AnyGroup
 from broker.groups.state.group_messages import OffsetCommit
 from broker.log import log_reading as reading
+from broker.log.log import Appended, Log
 from broker.log.producers import Producers, ProducerState
 from broker.log.segments.transaction_index import AbortedTransaction
 from broker.log.transactions import Marker
+from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode
+from broker.protocol.messages.message import AnyRequest, AnyResponse
 from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import InTransaction
@@ -30,9 +37,11 @@ from broker.transactions.transaction import (
     Transaction,
     TransactionValue,
 )
+from broker.transactions.transaction_coordinator import TransactionCoordinator
 from simulation.swarm.scenarios import Fault, Scenario, draw
 
 Patch = pytest.MonkeyPatch
+R = TypeVar("R", bound=AnyResponse)
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,8 @@ class PlantedTransactions:
     """A bug: how it is planted, as what it is found, and a seed that finds it.
 
     ``faults`` are those of a day that is made for it, in place of the drawn ones; with
-    ``transaction_version`` its day has this level.
+    ``transaction_version`` its day has this level, with ``writes_only`` no copiers and
+    no members of groups.
     """
 
     plant: Callable[[Patch], None]
@@ -48,6 +58,7 @@ class PlantedTransactions:
     seed: int = 0
     faults: tuple[Fault, ...] | None = None
     transaction_version: int | None = None
+    writes_only: bool = False
 
     def scenario(self) -> Scenario:
         """Return the day that finds it."""
@@ -56,7 +67,11 @@ class PlantedTransactions:
         assert plan is not None
         if self.transaction_version is not None:
             levels = {**plan.features, TRANSACTION_VERSION: self.transaction_version}
-            scenario = replace(scenario, transactions=replace(plan, features=levels))
+            plan = replace(plan, features=levels)
+        if self.writes_only:
+            plan = replace(plan, copiers=())
+            scenario = replace(scenario, members=0)
+        scenario = replace(scenario, transactions=plan)
         if self.faults is None:
             return scenario
         return replace(
@@ -79,6 +94,12 @@ def fault(number: int, kind: str, broker: int, at_ms: int, lasts_ms: int = 0) ->
 # One broker after the other is away, again and again.
 _KILLS: Final = tuple(
     fault(number, "kill", number % 3, 1_000 + 700 * number, 400) for number in range(8)
+)
+_ONE_KILL: Final = (fault(0, "kill", 0, 4_000, 400),)
+# Two after each other, so that requests wait for the first when the second is hit.
+_POWER_FAILURES: Final = tuple(
+    fault(number, "power", number % 3, 1_000 + 500 * number, 800)
+    for number in range(16)
 )
 _USURPERS: Final = tuple(
     fault(number, "usurp", 0, 1_000 + 250 * number) for number in range(16)
@@ -127,6 +148,57 @@ def forget_transactions_on_a_fail_over(patch: Patch) -> None:
         return replay(self, header, marker)
 
     patch.setattr(Producers, "replay", plain)
+
+
+def abort_on_followers(patch: Patch) -> None:
+    """A follower takes the markers of commits for those of aborts."""
+    append, follow = Log.append_as_follower, Log._follow
+
+    def aborting(self: Log, header: BatchHeader, marker: Marker | None) -> None:
+        follow(self, header, marker and marker._replace(is_abort=True))
+
+    def following(self: Log, records: Buffer, now_ms: int) -> Appended | None:
+        with Patch.context() as within:
+            within.setattr(Log, "_follow", aborting)
+            return append(self, records, now_ms)
+
+    patch.setattr(Log, "append_as_follower", following)
+
+
+def coordinate_once(patch: Patch) -> None:
+    """No broker coordinates the ids of a partition that has moved."""
+    elect = TransactionCoordinator.elect
+
+    def first(self: TransactionCoordinator, partition: int, epoch: int) -> None:
+        if epoch == 0:
+            elect(self, partition, epoch)
+
+    patch.setattr(TransactionCoordinator, "elect", first)
+
+
+def wait_for_ever(patch: Patch) -> None:
+    """A producer waits for its coordinator even where that has lost power."""
+
+    async def ask(self: Transactions, request: AnyRequest[R]) -> R:
+        address = self._coordinator or await self._find(self._id, 1)
+        self._coordinator = address
+        newest = self.newest_versions
+        return await self._client.call(address, request, math.inf, newest=newest)
+
+    patch.setattr(Transactions, "_ask", ask)
+
+
+def stop_before_markers(patch: Patch) -> None:
+    """A consumer's position does not pass markers behind the last record."""
+    take = PartitionState.take
+
+    def records_only(self: PartitionState, count: int) -> list[ConsumerRecord]:
+        before = self.position
+        taken = take(self, count)
+        self.position = taken[-1].offset + 1 if taken else before
+        return taken
+
+    patch.setattr(PartitionState, "take", records_only)
 
 
 def ignore_epochs(patch: Patch) -> None:
@@ -197,6 +269,36 @@ PLANTED_TRANSACTIONS = {
     ),
     "transactions forgotten on fail-over": PlantedTransactions(
         forget_transactions_on_a_fail_over, _EARLY, faults=_KILLS
+    ),
+    "followers abort, leaders commit": PlantedTransactions(
+        abort_on_followers,
+        frozenset({"torn-transaction"}),
+        seed=9,
+        faults=_ONE_KILL,
+        writes_only=True,
+    ),
+    "followers abort": PlantedTransactions(
+        abort_on_followers,
+        frozenset({"lost-transaction"}),
+        seed=9,
+        faults=_ONE_KILL,
+        writes_only=True,
+    ),
+    "coordinated once": PlantedTransactions(
+        coordinate_once,
+        frozenset({"not-committable"}),
+        faults=_KILLS,
+        writes_only=True,
+    ),
+    "waits for ever": PlantedTransactions(
+        wait_for_ever,
+        frozenset({"transactors-stuck"}),
+        seed=8,
+        faults=_POWER_FAILURES,
+        writes_only=True,
+    ),
+    "stops before markers": PlantedTransactions(
+        stop_before_markers, frozenset({"unreadable-transactions"})
     ),
     "epochs ignored": PlantedTransactions(
         ignore_epochs,
