@@ -1,6 +1,6 @@
 """Bugs planted in transactions, one at a time, for the swarm to find.
 
-Each kind of `simulation.transaction_checkers` has one at least.
+Each kind of anomaly that a day can show has one at least.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ R = TypeVar("R", bound=AnyResponse)
 
 @dataclass(frozen=True)
 class PlantedTransactions:
-    """A bug: how it is planted, as what it is found, and a seed that finds it.
+    """A bug: how it is planted, the kinds that it shows, and a seed that finds it.
 
     ``faults`` are those of a day that is made for it, in place of the drawn ones; with
     ``transaction_version`` its day has this level, with ``writes_only`` no copiers and
@@ -94,6 +94,9 @@ def fault(number: int, kind: str, broker: int, at_ms: int, lasts_ms: int = 0) ->
 # One broker after the other is away, again and again.
 _KILLS: Final = tuple(
     fault(number, "kill", number % 3, 1_000 + 700 * number, 400) for number in range(8)
+)
+_DEATHS: Final = tuple(
+    fault(number, "transactor", 0, 2_000 + 300 * number) for number in range(24)
 )
 _ONE_KILL: Final = (fault(0, "kill", 0, 4_000, 400),)
 # Two after each other, so that requests wait for the first when the second is hit.
@@ -251,15 +254,13 @@ def drop_offsets(patch: Patch) -> None:
     patch.setattr(Commits, "completing", dropping)
 
 
-_EARLY: Final = frozenset({"aborted-read", "precommitted-read", "stable-offset-passed"})
-
-
 PLANTED_TRANSACTIONS = {
     "aborted transactions hidden": PlantedTransactions(
-        hide_aborted_transactions, frozenset({"aborted-read"})
+        hide_aborted_transactions, frozenset({"aborted-read", "processed-twice"})
     ),
     "read to the high watermark": PlantedTransactions(
-        read_to_the_high_watermark, _EARLY
+        read_to_the_high_watermark,
+        frozenset({"aborted-read", "precommitted-read", "stable-offset-passed"}),
     ),
     "read beyond the high watermark": PlantedTransactions(
         read_beyond_the_high_watermark, frozenset({"stable-offset-outside"})
@@ -268,18 +269,13 @@ PLANTED_TRANSACTIONS = {
         begin_too_early, frozenset({"stable-offset-back"})
     ),
     "transactions forgotten on fail-over": PlantedTransactions(
-        forget_transactions_on_a_fail_over, _EARLY, faults=_KILLS
-    ),
-    "followers abort, leaders commit": PlantedTransactions(
-        abort_on_followers,
-        frozenset({"torn-transaction"}),
-        seed=9,
-        faults=_ONE_KILL,
-        writes_only=True,
+        forget_transactions_on_a_fail_over,
+        frozenset({"aborted-read"}),
+        faults=_KILLS,
     ),
     "followers abort": PlantedTransactions(
         abort_on_followers,
-        frozenset({"lost-transaction"}),
+        frozenset({"torn-transaction", "lost-transaction"}),
         seed=9,
         faults=_ONE_KILL,
         writes_only=True,
@@ -310,9 +306,7 @@ PLANTED_TRANSACTIONS = {
         never_time_out, frozenset({"transactions-stuck"})
     ),
     "offsets count at once": PlantedTransactions(
-        count_offsets_at_once, frozenset({"skipped-input", "lost-commit"})
+        count_offsets_at_once, frozenset({"skipped-input"}), seed=24, faults=_DEATHS
     ),
-    "offsets dropped": PlantedTransactions(
-        drop_offsets, frozenset({"processed-twice", "offset-behind", "copiers-stuck"})
-    ),
+    "offsets dropped": PlantedTransactions(drop_offsets, frozenset({"copiers-stuck"})),
 }
