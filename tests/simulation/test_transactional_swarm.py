@@ -19,7 +19,7 @@ from tests.simulation.test_checkers import PLANTED
 SEEDS = (0, 1)
 ZOOKEEPER_SEEDS = (0,)
 SEARCHED_SEEDS = 200
-# What a day demands of transactions once all faults are over.
+# Demands of a day on transactions, once all faults are over.
 DEMANDS = {
     "transactors-stuck",
     "not-committable",
