@@ -22,7 +22,7 @@ INCIDENT := experiments/configs/kafka-4453.toml
 INCIDENTS := runs/results/kafka-4453
 PREDICTED := theory theory-seats
 # Those of docs/experiments.md.
-PAGES := operators price policies
+PAGES := operators price load-curves policies
 DOSE := runs/experiments/kafka-4453-dose
 KAFKA_VERSIONS := 3.9.1 4.4.0
 KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).jar)
