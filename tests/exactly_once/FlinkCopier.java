@@ -14,6 +14,7 @@ import java.util.stream.Stream;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichFlatMapFunction;
+import org.apache.flink.api.common.state.CheckpointListener;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.CheckpointingOptions;
@@ -121,10 +122,15 @@ public final class FlinkCopier {
         }
     }
 
-    /** A fault of the program on purpose: Flink goes back to a checkpoint. */
-    private static final class FailNowAndThen extends RichFlatMapFunction<String, String> {
+    /**
+     * A fault of the program on purpose: Flink goes back to a checkpoint. Each attempt completes a
+     * checkpoint before it fails, so that a backlog shrinks.
+     */
+    private static final class FailNowAndThen extends RichFlatMapFunction<String, String>
+            implements CheckpointListener {
         private final int seed;
         private transient Random random;
+        private transient boolean hasCheckpoint;
 
         private FailNowAndThen(int seed) {
             this.seed = seed;
@@ -137,8 +143,13 @@ public final class FlinkCopier {
         }
 
         @Override
+        public void notifyCheckpointComplete(long checkpoint) {
+            hasCheckpoint = true;
+        }
+
+        @Override
         public void flatMap(String copy, Collector<String> out) {
-            if (random.nextInt(500) == 0) {
+            if (hasCheckpoint && random.nextInt(500) == 0) {
                 out.collect("aborted " + copy);
                 throw new IllegalStateException("planned");
             }
