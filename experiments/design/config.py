@@ -364,7 +364,7 @@ class Experiment(Section):
     def with_traces(self, seed: int | None, sessions: int | None) -> Experiment:
         """Return the same experiment on other traces, in another number of sessions.
 
-        :raises ExperimentError: if there are no sessions to be counted.
+        Without ``[sessions]`` each block is a session.
         """
         header, planned = self.experiment, self.sessions
         if seed is None and sessions is None:
@@ -373,8 +373,9 @@ class Experiment(Section):
             header = header.changed(seed=seed)
         if sessions is not None:
             if planned is None:
-                raise ExperimentError("sessions", "this experiment has none to count")
-            planned = planned.changed(count=sessions)
+                header = header.changed(blocks=sessions)
+            else:
+                planned = planned.changed(count=sessions)
         return self.changed(experiment=header, sessions=planned)
 
     def with_machine(self, machine: Calibration) -> Experiment:
