@@ -41,6 +41,11 @@ class Cluster(Section):
         numbers = range(self.leader + 1, self.leader + 1 + self.brokers)
         return tuple(number % self.brokers for number in numbers)
 
+    @property
+    def leader_first(self) -> tuple[int, ...]:
+        """Return the replicas, the first leader before the others."""
+        return (self.leader, *(it for it in self.replicas if it != self.leader))
+
 
 def lacking(cluster: Cluster, workload: Workload, world: str, *, on_seats: bool) -> str:
     """Return the reason that a world has no such cluster, or "".
