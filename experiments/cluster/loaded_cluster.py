@@ -144,7 +144,7 @@ class LoadedCluster:
         await self._wait_until_set_up()
 
     async def _put_back(self) -> None:
-        """Let the first leader lead again, while another replica is preferred."""
+        """Make the first leader lead again, while another replica is preferred."""
         await trio.sleep(_SETTLE_S)
         await self._operator.reassign(self._cluster.leader_first)
         await self._operator.elect(one_by_one=False)
