@@ -18,6 +18,9 @@ _SCHEDULERS = click.option(
 _WORLD = click.option(
     "--world", metavar="NAME", help="live, model or another; default the file's."
 )
+_SESSIONS = click.option(
+    "--sessions", type=click.IntRange(min=1), help="Another number of sessions."
+)
 
 
 @click.group()
@@ -41,9 +44,7 @@ def experiment() -> None:
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Other traces than the file's."
 )
-@click.option(
-    "--sessions", type=click.IntRange(min=1), help="Another number of sessions."
-)
+@_SESSIONS
 @click.option("--resume", is_flag=True, help="Go on; repeat no trial that is done.")
 @click.option(
     "--executor",
@@ -113,6 +114,7 @@ def validate(config: Path) -> None:
 @CONFIG
 @_SCHEDULERS
 @_WORLD
+@_SESSIONS
 @click.option(
     "--pilot",
     type=DIRECTORY,
@@ -130,6 +132,7 @@ def plan(
     config: Path,
     schedulers: str | None,
     world: str | None,
+    sessions: int | None,
     pilot: Path | None,
     precision: str,
 ) -> None:
@@ -138,7 +141,7 @@ def plan(
     from experiments.running import experiment_command, launching
 
     with refusing(ExperimentError):
-        chosen = launching.load(config, schedulers, world)
+        chosen = launching.load(config, schedulers, world, sessions=sessions)
         if pilot is not None:
             experiment_command.advise(chosen, pilot, _share(precision), console())
             return

@@ -51,11 +51,14 @@ class AttemptLog:
         self.tries.append(begun)
         return begun
 
-    def last_tries(self, requests: int) -> list[Try | None]:
-        """Return the last attempt at each request of a trace."""
+    def last_tries(self, requests: int, since_ns: int) -> list[Try | None]:
+        """Return the last attempt at each request of a trace.
+
+        Attempts due before ``since_ns`` are of a rehearsal.
+        """
         last: list[Try | None] = [None] * requests
         for each in self.tries:
-            if each.request_id != NO_REQUEST:
+            if each.request_id != NO_REQUEST and each.intended_ns >= since_ns:
                 last[each.request_id] = each
         return last
 

@@ -67,7 +67,11 @@ def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
 
 
 class LoadedCluster:
-    """A cluster under the load and the faults of a trial."""
+    """A cluster under the load and the faults of a trial.
+
+    Both happen ``rehearsals`` times without a record before, each undone by an
+    election.
+    """
 
     def __init__(
         self,
@@ -75,6 +79,7 @@ class LoadedCluster:
         trial: MachineTrial,
         replayed: Trace,
         attempt_log: AttemptLog,
+        rehearsals: int = 0,
     ) -> None:
         experiment = trial.experiment
         assert experiment.cluster is not None
@@ -83,14 +88,13 @@ class LoadedCluster:
         self._under_test = under_test
         self._attempt_log = attempt_log
         self._replayed = replayed
+        self._rehearsals = rehearsals
         self._topics = frames.topics(experiment.workload)
-        seed = f"{experiment.experiment.seed}/{trial.block}"
+        self._seed = f"{experiment.experiment.seed}/{trial.block}"
         self._operator = ClusterOperator(under_test, self._topics)
-        self._decisions = Decisions(under_test, random.Random(f"{seed}/decisions"))
-        self._timeline = Timeline(
-            experiment.faults, under_test, self._operator, self._cluster
+        self._decisions = Decisions(
+            under_test, random.Random(f"{self._seed}/decisions")
         )
-        self._clients = list(self._made(seed))
 
     async def run(self) -> ClusterOutcome:
         """Run the trial from the creation of its topics to the last log.
@@ -100,6 +104,9 @@ class LoadedCluster:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._decisions.run)
             await self._set_up()
+            for _ in range(self._rehearsals):
+                await self._under_load(self._under_test.now_ns() + _LEAD_NS)
+                await self._put_back()
             origin_ns = self._under_test.now_ns() + _LEAD_NS
             before = self._under_test.faults.cpu_time(self._cluster.leader)
             offered_ns = await self._under_load(origin_ns)
@@ -118,9 +125,9 @@ class LoadedCluster:
             leader_cpu=after - before,
         )
 
-    def _made(self, seed: str) -> Iterable[Client]:
-        """Yield the clients of the load, by their connections' numbers."""
-        about = (self._under_test, self._attempt_log, self._cluster, seed)
+    def _clients(self) -> Iterable[Client]:
+        """Yield new clients of the load, by their connections' numbers."""
+        about = (self._under_test, self._attempt_log, self._cluster, self._seed)
         timeout_ms = self._experiment.limits.timeout_ms
         for sender in senders(self._experiment.workload):
             if sender.traffic.request.api == "produce":
@@ -130,12 +137,21 @@ class LoadedCluster:
 
     async def _set_up(self) -> None:
         """Create the topics: led by one replica, while another is the preferred one."""
-        first = self._cluster.leader
-        others = [it for it in self._cluster.replicas if it != first]
         await self._operator.wait_for_all()
-        await self._operator.create([first, *others])
+        await self._operator.create(self._cluster.leader_first)
         await self._operator.reassign(self._cluster.replicas)
         await self._decisions.follow(self._operator.keys)
+        await self._wait_until_set_up()
+
+    async def _put_back(self) -> None:
+        """Make the first leader lead again, while another replica is preferred."""
+        await trio.sleep(_SETTLE_S)
+        await self._operator.reassign(self._cluster.leader_first)
+        await self._operator.elect(one_by_one=False)
+        await self._operator.reassign(self._cluster.replicas)
+        await self._wait_until_set_up()
+
+    async def _wait_until_set_up(self) -> None:
         with trio.move_on_after(_PATIENCE_S):
             # Decisions are not reported to any task that could set an event for all.
             while not all(  # noqa: ASYNC110 see above
@@ -144,7 +160,8 @@ class LoadedCluster:
                 await trio.sleep(_PAUSE_S)
             await trio.sleep(_SETTLE_S)
             return
-        raise RunFailed(f"the topics are not led as they should be by {first}")
+        leader = self._cluster.leader
+        raise RunFailed(f"the topics are not led as they should be by {leader}")
 
     def _is_set_up(self, key: TopicPartition) -> bool:
         standing = self._decisions.standing(key)
@@ -156,10 +173,14 @@ class LoadedCluster:
         offered_ns = [NEVER] * len(self._replayed)
         workload, limits = self._experiment.workload, self._experiment.limits
         until_ns = origin_ns + round((workload.duration_s + limits.drain_s) * _NS)
+        clients = list(self._clients())
+        timeline = Timeline(
+            self._experiment.faults, self._under_test, self._operator, self._cluster
+        )
         async with trio.open_nursery() as nursery:
-            for client in self._clients:
+            for client in clients:
                 nursery.start_soon(client.run)
-            nursery.start_soon(self._timeline.run, origin_ns)
+            nursery.start_soon(timeline.run, origin_ns)
             due = zip(
                 self._replayed.column("intended_ns"),
                 self._replayed.column("connection"),
@@ -168,9 +189,9 @@ class LoadedCluster:
             for number, (intended_ns, connection) in enumerate(due):
                 await self._under_test.until(origin_ns + intended_ns)
                 offered_ns[number] = self._under_test.now_ns()
-                self._clients[connection].offer(number, origin_ns + intended_ns)
+                clients[connection].offer(number, origin_ns + intended_ns)
             with trio.move_on_after((until_ns - self._under_test.now_ns()) / _NS):
-                for client in self._clients:
+                for client in clients:
                     await client.idle()
             nursery.cancel_scope.cancel()
         return offered_ns

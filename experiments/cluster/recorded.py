@@ -185,7 +185,7 @@ def _first_ns(decisions: Sequence[Decision], origin_ns: int) -> int | None:
 def _results(outcome: ClusterOutcome, replayed: Trace, seen: Columns) -> Results:
     """Return what became of each request: its last attempt."""
     origin_ns = outcome.origin_ns
-    last = outcome.attempt_log.last_tries(len(replayed))
+    last = outcome.attempt_log.last_tries(len(replayed), origin_ns)
     columns = {
         name: np.array([NEVER if it is None else seen[name][it.number] for it in last])
         for name in (*BROKER_STAMPS, *MEASURES)

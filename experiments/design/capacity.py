@@ -21,10 +21,10 @@ from experiments.design.config import Arm, BrokerSection, Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.faults import stretched
 from experiments.design.workload import ConstantService, Traffic, Workload
-from experiments.design.world_config import LiveWorld
+from experiments.design.world_config import MeasuredWorld
 
 _QUANTUM: Final = "doorkeeper.quantum.us"
-_WithKeys = TypeVar("_WithKeys", Arm, BrokerSection, LiveWorld)
+_WithKeys = TypeVar("_WithKeys", Arm, BrokerSection, MeasuredWorld)
 
 
 def in_rates(experiment: Experiment) -> Experiment:

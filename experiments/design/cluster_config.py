@@ -15,7 +15,7 @@ class Cluster(Section):
 
     Every topic of the load has a replica on each broker. ``leader`` leads all
     partitions when the load begins; the preferred replica is the broker after it. Their
-    controller is one broker more, which holds no replica: all are members of one
+    controller is one more broker of ours, without a replica: all are members of one
     ZooKeeper. Producers keep one request each in flight, ask any broker for metadata
     after NOT_LEADER_OR_FOLLOWER or without an answer, and try again after
     ``retry_backoff_ms``, until ``limits.timeout_ms`` (Kafka's ``delivery.timeout.ms``)
@@ -41,6 +41,11 @@ class Cluster(Section):
         numbers = range(self.leader + 1, self.leader + 1 + self.brokers)
         return tuple(number % self.brokers for number in numbers)
 
+    @property
+    def leader_first(self) -> tuple[int, ...]:
+        """Return the replicas, the first leader before the others."""
+        return (self.leader, *(it for it in self.replicas if it != self.leader))
+
 
 def lacking(cluster: Cluster, workload: Workload, world: str, *, on_seats: bool) -> str:
     """Return the reason that a world has no such cluster, or "".
@@ -49,7 +54,7 @@ def lacking(cluster: Cluster, workload: Workload, world: str, *, on_seats: bool)
     """
     if cluster.leader >= cluster.brokers:
         return f"cluster.leader: there is no broker {cluster.leader}"
-    if world not in ("virtual", "live"):
+    if world not in ("virtual", "live", "kafka"):
         return f"there is no cluster in the {world} world"
     if world == "virtual" and not on_seats:
         return 'a cluster needs virtual.server = "seats": brokers share no CPU'

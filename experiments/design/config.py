@@ -15,6 +15,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Mapping
+from itertools import product
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -34,7 +35,7 @@ from experiments.design.world_config import (
     WORLDS,
     BrokerKeys,
     KafkaArm,
-    LiveWorld,
+    MeasuredWorld,
     VirtualWorld,
     known,
 )
@@ -142,7 +143,8 @@ class Experiment(Section):
 
     ``nominal`` are the costs in whose time the traffic is written, ``machine`` those of
     the machine that it is replayed on (``--calibration``). ``cluster`` makes several
-    brokers of one, and ``faults`` is what happens to them.
+    brokers of one, and ``faults`` is what happens to them. ``kafka`` is for both worlds
+    of Apache Kafka.
     """
 
     experiment: Header
@@ -152,7 +154,8 @@ class Experiment(Section):
     limits: Limits = Limits()
     analysis: Analysis = Analysis()
     virtual: VirtualWorld = VirtualWorld()
-    live: LiveWorld = LiveWorld()
+    live: MeasuredWorld = MeasuredWorld()
+    kafka: MeasuredWorld = MeasuredWorld()
     model: ModelSection = ModelSection()
     nominal: Calibration | None = None
     machine: Calibration | None = None
@@ -364,7 +367,7 @@ class Experiment(Section):
     def with_traces(self, seed: int | None, sessions: int | None) -> Experiment:
         """Return the same experiment on other traces, in another number of sessions.
 
-        :raises ExperimentError: if there are no sessions to be counted.
+        Without ``[sessions]`` each block is a session.
         """
         header, planned = self.experiment, self.sessions
         if seed is None and sessions is None:
@@ -373,8 +376,9 @@ class Experiment(Section):
             header = header.changed(seed=seed)
         if sessions is not None:
             if planned is None:
-                raise ExperimentError("sessions", "this experiment has none to count")
-            planned = planned.changed(count=sessions)
+                header = header.changed(blocks=sessions)
+            else:
+                planned = planned.changed(count=sessions)
         return self.changed(experiment=header, sessions=planned)
 
     def with_machine(self, machine: Calibration) -> Experiment:
@@ -425,9 +429,9 @@ def check_broker_keys(experiment: Experiment) -> None:
     from broker.protocol.errors import ConfigError
     from broker.requests import topology
 
-    for arm in experiment.arms:
+    for arm, world in product(experiment.arms, (experiment.live, experiment.kafka)):
         try:
-            keys = experiment.broker_keys(arm, experiment.live.set)
+            keys = experiment.broker_keys(arm, world.set)
             topology.build(BrokerConfig.load(None, keys), random.Random(0))
         except ConfigError as error:
             raise ExperimentError(f"arms[{arm.name!r}]", str(error)) from error

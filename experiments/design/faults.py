@@ -171,7 +171,7 @@ _WITH_BROKERS: Final = frozenset({"virtual", "live"})
 WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "scale-load": frozenset({"model", "virtual", "live", "kafka", "kraft"}),
-        "elect": _WITH_BROKERS,
+        "elect": _WITH_BROKERS | {"kafka"},
         "reassign": _WITH_BROKERS,
         "rebalance": _WITH_BROKERS,
         "stop": _WITH_BROKERS,
@@ -185,7 +185,7 @@ WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 _WHY_NOT: Final = MappingProxyType(
     {
         "model": "the model has one broker and no disk",
-        "kafka": "its run has one broker, which is left alone",
+        "kafka": "its run is rehearsed first, and only an election can be undone",
         "kraft": "its run has one broker, which is left alone",
     }
 )

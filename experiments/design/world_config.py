@@ -65,8 +65,8 @@ def known(name: str) -> str:
     return name
 
 
-class LiveWorld(Section):
-    """Broker keys of the live world alone: there they cost something."""
+class MeasuredWorld(Section):
+    """Broker keys of one measured world alone: there they cost something."""
 
     set: BrokerKeys = Field(default_factory=dict)
 

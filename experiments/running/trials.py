@@ -160,6 +160,9 @@ def _settings_of(trial: Trial, world: str) -> dict[str, Any]:
     processes: dict[str, Any] = {"shared": trial.experiment.sessions is not None}
     if world == "live":
         processes["live"] = trial.experiment.live.model_dump(mode="json")
+    else:
+        processes["kafka"] = trial.experiment.kafka.model_dump(mode="json")
+        processes["queue"] = trial.arm.kafka.queue
     return processes
 
 

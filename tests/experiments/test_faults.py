@@ -60,9 +60,9 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         ({**ELECT, "at_s": 2.0}, "virtual", CLUSTER, "after the run's end"),
         (
             ELECT,
-            "kafka",
+            "kraft",
             {},
-            "'elect' cannot happen in the kafka world, for its run has one",
+            "'elect' cannot happen in the kraft world, for its run has one",
         ),
         (
             {"kind": "fill", "at_s": 1.0, "until_s": 1.5, "broker": 0},
@@ -74,7 +74,14 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         ({**SCALE, "until_s": 0.5}, "virtual", {}, "until_s = 0.5 is not after at_s"),
         ({"kind": "explode", "at_s": 1.0}, "virtual", {}, "'explode'"),
         ({**ELECT, "brokr": 1}, "virtual", CLUSTER, "unknown key"),
-        (CUT, "kafka", {}, "'cut' cannot happen in the kafka world, for its run"),
+        (ELECT, "kafka", {}, "'elect' needs a [cluster]"),
+        (
+            CUT,
+            "kafka",
+            CLUSTER,
+            "'cut' cannot happen in the kafka world, for its run is rehearsed first, "
+            "and only an election can be undone; in live and virtual it can",
+        ),
         ({**CUT, "between": [1, 1]}, "virtual", CLUSTER, "between = [1, 1] names a"),
         (
             {"kind": "reassign", "at_s": 1.0, "replicas": [0, 0]},
@@ -84,7 +91,7 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         ),
         ({"kind": "rebalance", "at_s": 1.0}, "model", {}, "the model has one"),
         (ELECT, "model", {}, "'elect' cannot happen in the model world"),
-        ({"kind": "stop", "at_s": 1.0, "broker": 0}, "kafka", {}, "left alone"),
+        ({"kind": "stop", "at_s": 1.0, "broker": 0}, "kraft", {}, "left alone"),
     ],
 )
 def test_impossible_faults_are_refused_by_name(
@@ -120,6 +127,7 @@ def test_a_live_disk_that_was_filled_goes_with_its_broker() -> None:
         ({"cluster": {"leader": 2}}, "there is no broker 2"),
         ({**CLUSTER, "virtual": {"server": "cpu"}}, "brokers share no CPU"),
         ({**CLUSTER, "world": "model"}, "there is no cluster in the model world"),
+        ({**CLUSTER, "world": "kraft"}, "there is no cluster in the kraft world"),
         (
             {"arms": [{"name": "fifo", "scheduler": "fifo", "controller": "merged"}]},
             "a controller needs a [cluster]",

@@ -371,8 +371,7 @@ def test_other_traces_and_sessions_leave_the_rest_as_it_is() -> None:
     alone = content()
     del alone["sessions"]
     alone["experiment"]["blocks"] = 6
-    with pytest.raises(ExperimentError, match="none to count"):
-        parse(alone).with_traces(None, 5)
+    assert parse(alone).with_traces(None, 5).blocks == 5
 
 
 def test_blocks_are_stated_once() -> None:

@@ -3,7 +3,7 @@
 Its brokers are bound to the CPU that the live world gives to ours. A JVM compiles its
 code while it runs, so the load runs once before it counts. Kafka keeps no row per
 request: its own phases come by JMX, as means per API; the client's side is recorded as
-in other worlds.
+in other worlds. The brokers of a cluster log their requests instead (`request_log`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ from experiments.processes import scratch
 from experiments.processes.pinning import Pinning
 from experiments.worlds.arm_session import Session, run_alone
 from experiments.worlds.kafka.kafka_hosts import KafkaHosts
+from experiments.worlds.kafka.kafka_program import KafkaProgram
 from experiments.worlds.kafka.nodes import Mode
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
+from experiments.worlds.live.live_cluster import ClusterWorld
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 # Both starts and stops, and the tool that reads JMX.
 _OVERHEAD_S: Final = 20.0
+# A cluster has its whole run so often before it counts.
+_REHEARSALS: Final = 2
+# ZooKeeper and all brokers start and stop; a run has to settle, and to answer its rest.
+_CLUSTER_OVERHEAD_S: Final = 20.0
+_CLUSTER_REST_S: Final = 5.0
 # Time of encoding and of the probe; a session's start is not in it.
 _BESIDE_EPISODE_S: Final = 0.3
 
@@ -54,6 +61,9 @@ class Kafka:
     def estimate_s(self, experiment: Experiment) -> float:
         """Add starts and unrecorded load, which the rounds of a session share."""
         length_s = experiment.workload.duration_s
+        if experiment.cluster is not None:
+            load_s = (1 + _REHEARSALS) * (length_s + _CLUSTER_REST_S)
+            return _CLUSTER_OVERHEAD_S + load_s
         start_s = max(length_s, self._hosts.unrecorded_s) + _OVERHEAD_S
         if experiment.sessions is None:
             return length_s + start_s
@@ -65,6 +75,14 @@ class Kafka:
 
     def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
         """Start Kafka, replay the trace without and with a record, write the rows."""
+        if trial.experiment.cluster is not None:
+            return ClusterWorld(
+                name=self.name,
+                program=KafkaProgram(trial, self._tick),
+                pinning=self._pinning,
+                tick=self._tick,
+                rehearsals=_REHEARSALS,
+            ).run(trial, trace, out)
         session = self._session(trial.experiment, (trial.arm,))
         return run_alone(session, trial, trace, out, unrecorded_first=True)
 

@@ -72,12 +72,16 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Environment of a node: directory, CPU, own JVM options, progress callback."""
+    """Environment of a node: directory, CPU, own JVM options, progress callback.
+
+    ``log4j`` are further lines of its log4j.properties, which Kafka 4 does not read.
+    """
 
     at: Path
     binding: Binding
     tick: Callable[[], None]
     jvm_options: tuple[str, ...] = ()
+    log4j: str = ""
 
 
 class Mode(Protocol):
@@ -105,7 +109,7 @@ def broker(version: str, site: Site, ports: Ports, keys: Mapping[str, str]) -> C
         *(f"{jmx}.authenticate=false", f"{jmx}.ssl=false"),
         *("kafka.Kafka", str(write_properties(site.at, keys))),
     )
-    command = _java(version, site.at, options)
+    command = _java(version, site, options)
     return bound_child("kafka", command, site.at, site.binding, site.tick)
 
 
@@ -124,7 +128,7 @@ def complete(version: str, site: Site, options: Sequence[str]) -> None:
     """
     try:
         subprocess.run(
-            _java(version, site.at, options),
+            _java(version, site, options),
             check=True,
             capture_output=True,
             text=True,
@@ -145,9 +149,9 @@ def wait_for_broker(node: Child, ports: Ports, timeout_s: float) -> None:
     wait_for_answer(node, ports.data, _API_VERSIONS, timeout_s)
 
 
-def _java(version: str, at: Path, options: Sequence[str]) -> list[str]:
-    log4j = at / "log4j.properties"
-    log4j.write_text(_LOG4J, encoding="utf-8")
+def _java(version: str, site: Site, options: Sequence[str]) -> list[str]:
+    log4j = site.at / "log4j.properties"
+    log4j.write_text(_LOG4J + site.log4j, encoding="utf-8")
     return [
         str(apache_kafka.java()),
         *("-cp", f"{apache_kafka.jars(version)}/*"),

@@ -8,6 +8,7 @@ quantum) do not apply to Kafka, and are left out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from experiments.design.config import Arm, Experiment
@@ -28,7 +29,7 @@ def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
 
     :raises WorldError: if the arm needs a feature that it lacks.
     """
-    keys = experiment.broker_keys(arm)
+    keys = experiment.broker_keys(arm, experiment.kafka.set)
     ours = sorted(
         key
         for key in arm.set
@@ -41,4 +42,13 @@ def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
             f"{', '.join(mode.schedulers)}, and no such key: choose arms, as "
             f"with --schedulers {','.join(mode.schedulers)}"
         )
+    return kafkas(keys)
+
+
+def kafkas(keys: Mapping[str, str]) -> dict[str, str]:
+    """Return keys without ours.
+
+    >>> kafkas({"doorkeeper.scheduler": "fifo", "num.io.threads": "1"})
+    {'num.io.threads': '1'}
+    """
     return {key: value for key, value in keys.items() if not key.startswith(_OURS)}

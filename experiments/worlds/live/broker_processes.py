@@ -1,28 +1,29 @@
 """The broker processes of a run on a cluster, over all their starts, and their faults.
 
-A restarted broker keeps its ports and its files.
+A restarted broker keeps its ports and its files. The controller is a broker of ours in
+every world; the brokers with replicas run the world's program.
 """
 
 from __future__ import annotations
 
 import signal
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import trio
 
-from experiments.cluster.member_keys import Endpoints, listener_names, member_keys
+from experiments.cluster.member_keys import Endpoints
 from experiments.cluster.recorded import BrokerRecording
-from experiments.design.faults import Cut, Fill
 from experiments.processes.child import Binding
 from experiments.processes.children import UNKNOWN_CPU_TIME, Child, CpuTime
 from experiments.processes.cut_off import HEARD, SILENT
 from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.pinning import Pinning
 from experiments.worlds.live import live_brokers
-from experiments.worlds.live.disk import fill, free, small_disk
+from experiments.worlds.live.broker_program import BrokerProgram, Member, OurProgram
+from experiments.worlds.live.disk import fill, free
 from experiments.worlds.world import MachineTrial
 
 _START_S, _STOP_TIMEOUT_S = 60.0, 30.0
@@ -33,8 +34,8 @@ _PERIOD_S = 0.02
 class LiveBrokers:
     """The brokers of a run by number, the last of them its controller; `run` must run.
 
-    ``records`` takes where each start of a broker with replicas is recorded. Processes
-    end with ``stack`` at the latest.
+    Brokers with replicas run ``program``. ``records`` takes where each of their starts
+    is recorded. Processes end with ``stack`` at the latest.
     """
 
     def __init__(
@@ -43,30 +44,27 @@ class LiveBrokers:
         at: Path,
         stack: ExitStack,
         *,
+        program: BrokerProgram,
         pinning: Pinning,
         zookeeper: str,
         tick: Callable[[], None],
         records: list[BrokerRecording],
     ) -> None:
         assert trial.experiment.cluster is not None
-        self._trial = trial
         self._at = at
         self._stack = stack
         self._pinning = pinning
         self._zookeeper = zookeeper
-        self._tick = tick
         self._records = records
         self._cluster = trial.experiment.cluster
         self._count = self._cluster.brokers + 1
-        self._listeners = listener_names(trial.experiment, trial.arm)
+        self._programs: list[BrokerProgram] = [program] * self._cluster.brokers
+        self._programs.append(OurProgram(trial, tick))
         ports = free_ports(2 * self._count)
         self.ports, self._control_ports = ports[: self._count], ports[self._count :]
-        faults = trial.experiment.faults
-        self._filled = {it.broker for it in faults if isinstance(it, Fill)}
-        cuts = [it for it in faults if isinstance(it, Cut)]
-        self._cuttable = {number for it in cuts for number in it.between}
         # The brokers that each is cut off from now.
-        self._silent: dict[int, set[int]] = {number: set() for number in self._cuttable}
+        self._silent: defaultdict[int, set[int]] = defaultdict(set)
+        self._members: dict[int, Member] = {}
         self._up: dict[int, Child] = {}
         self._faults: list[str] = []
         self._slowing: dict[int, trio.CancelScope] = {}
@@ -90,9 +88,14 @@ class LiveBrokers:
         for numbers in (others, [controller]):
             for number in numbers:
                 self._up[number].terminate()
-            faults = [self._up[number].ending(_STOP_TIMEOUT_S) for number in numbers]
+            faults = [self._ending(number, self._up[number]) for number in numbers]
             self._faults += filter(None, faults)
+        for broker, record in self._records:
+            self._programs[broker].complete(record)
         return self._faults
+
+    def _ending(self, number: int, child: Child) -> str:
+        return child.ending(_STOP_TIMEOUT_S, self._programs[number].stopped)
 
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -109,8 +112,7 @@ class LiveBrokers:
         child = self._up.pop(number, None)
         if child is not None:
             child.terminate()
-            ending = partial(child.ending, _STOP_TIMEOUT_S)
-            if fault := await trio.to_thread.run_sync(ending):
+            if fault := await trio.to_thread.run_sync(self._ending, number, child):
                 self._faults.append(fault)
 
     async def kill(self, number: int) -> None:
@@ -170,7 +172,7 @@ class LiveBrokers:
         starts = sum(it.broker == number for it in self._records)
         if starts > 1 or number not in self._up:
             return UNKNOWN_CPU_TIME
-        return self._up[number].cpu_time()
+        return self._programs[number].cpu_time(self._up[number])
 
     # ---- processes ----------------------------------------------------------------
 
@@ -186,29 +188,22 @@ class LiveBrokers:
         record = at / f"life-{starts}.rows"
         if number < self._cluster.brokers:
             self._records.append(BrokerRecording(number, record))
-        experiment = self._trial.experiment
         endpoints = Endpoints(
             host=HOST,
             data=self.ports[number],
             control=self._control_ports[number],
             zookeeper=self._zookeeper,
         )
-        keys = member_keys(
-            experiment, self._trial.arm, number, endpoints, experiment.live.set
+        member = self._members[number] = Member(
+            number=number,
+            at=at,
+            record=record,
+            endpoints=endpoints,
+            binding=self._binding(number),
         )
-        disk = small_disk(live_brokers.data(at)) if number in self._filled else ()
-        child = live_brokers.start_with(
-            {**keys, "doorkeeper.record.file": str(record)},
-            at,
-            self._binding(number),
-            self._tick,
-            within=disk,
-            serve=live_brokers.SERVE_CUT_OFF
-            if number in self._cuttable
-            else live_brokers.SERVE,
-        )
+        child = self._programs[number].start(member)
         self._up[number] = self._stack.enter_context(child)
-        for other in sorted(self._silent.get(number, ())):
+        for other in sorted(self._silent[number]):
             self._send(number, SILENT, other)
 
     def _binding(self, number: int) -> Binding:
@@ -222,8 +217,8 @@ class LiveBrokers:
     def _wait(self, number: int) -> None:
         # A killed broker that comes back waits for the end of its last session.
         patience_s = _START_S + self._cluster.session_ms / 1000
-        count = len(self._listeners)
-        live_brokers.listening(self._trial.arm, self._up[number], count, patience_s)
+        member, child = self._members[number], self._up[number]
+        self._programs[number].wait(member, child, patience_s)
 
     def _files(self, number: int) -> Path:
         return self._at / f"broker-{number}"

@@ -4,6 +4,9 @@ The broker that leads at first has a CPU of its own, for its backlog is measured
 others, ZooKeeper, the controller and the clients share the second one, where brokers
 with replicas give way: they have work without end, and all wait for the rest. Clients
 are tasks of this process, on the same monotonic clock as the brokers.
+
+Worlds differ in the program of the brokers with replicas, and in how often a run is
+rehearsed for it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
@@ -18,15 +22,19 @@ import trio
 from experiments.cluster.attempt_log import AttemptLog
 from experiments.cluster.cluster_under_test import Address, ClusterUnderTest, Node
 from experiments.cluster.loaded_cluster import ClusterOutcome, LoadedCluster, reasons
-from experiments.cluster.recorded import BrokerRecording
+from experiments.cluster.recorded import BrokerRecording, record_outcome
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
 from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.own_zookeeper import start_own_zookeeper
 from experiments.processes.pinning import Pinning
+from experiments.processes.scratch import scratch
+from experiments.processes.speed_probe import SpeedProbe
 from experiments.processes.zookeeper import wait_for_zookeeper
+from experiments.records.machine import Watch
 from experiments.worlds.live.broker_processes import LiveBrokers
-from experiments.worlds.world import MachineTrial
+from experiments.worlds.live.broker_program import BrokerProgram
+from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
 _START_S = 60.0
 _STOP_TIMEOUT_S = 30.0
@@ -35,24 +43,61 @@ _TICK_MS_MAX = 3000
 _NS_PER_MS = 1_000_000
 
 
-class ClusterRun:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterWorld:
+    """A world with broker processes: its name, its program, and its rehearsals."""
+
+    name: str
+    program: BrokerProgram
+    pinning: Pinning
+    tick: Callable[[], None]
+    rehearsals: int = 0
+
+    def run(self, trial: MachineTrial, replayed: Trace, out: RunFiles) -> RunResult:
+        """Run a trial on new processes, and write its rows.
+
+        A run that went wrong is a result with a reason.
+
+        :raises WorldError: if the next run would go wrong in the same way.
+        """
+        with scratch(f"doorkeeper-{trial.run_id}-") as at:
+            try:
+                return self._run(trial, replayed, out, Path(at))
+            except RunFailed as failure:
+                return RunResult.without_rows(str(failure), replayed)
+
+    def _run(
+        self, trial: MachineTrial, replayed: Trace, out: RunFiles, at: Path
+    ) -> RunResult:
+        run = _ClusterRun(self, trial, replayed, at)
+        with SpeedProbe(self.pinning, at, self.tick) as probe:
+            watch = Watch(probe, self.pinning.broker)
+            outcome, fault = run.run()
+            loop_us, machine = watch.end()
+        result = record_outcome(self.name, trial, replayed, out, outcome, run.records)
+        faults = [each for each in (fault, result.reason) if each]
+        return replace(
+            result,
+            valid=not faults,
+            reason="; ".join(faults),
+            loop_us=loop_us,
+            machine=machine,
+        )
+
+
+class _ClusterRun:
     """One run: ZooKeeper and its brokers, whose files lie below ``at``."""
 
     def __init__(
-        self,
-        trial: MachineTrial,
-        replayed: Trace,
-        at: Path,
-        pinning: Pinning,
-        tick: Callable[[], None],
+        self, world: ClusterWorld, trial: MachineTrial, replayed: Trace, at: Path
     ) -> None:
         assert trial.experiment.cluster is not None
         self._cluster = trial.experiment.cluster
         self._trial = trial
         self._replayed = replayed
         self._at = at
-        self._pinning = pinning
-        self._tick = tick
+        self._world = world
+        self._pinning, self._tick = world.pinning, world.tick
         self.records: list[BrokerRecording] = []
 
     def run(self) -> tuple[ClusterOutcome, str]:
@@ -93,6 +138,7 @@ class ClusterRun:
                 self._trial,
                 self._at,
                 stack,
+                program=self._world.program,
                 pinning=self._pinning,
                 zookeeper=f"{HOST}:{zookeeper}",
                 tick=self._tick,
@@ -122,7 +168,11 @@ class ClusterRun:
             nursery.start_soon(self._ticking)
             await nursery.start(brokers.run)
             outcome = await LoadedCluster(
-                under_test, self._trial, self._replayed, AttemptLog()
+                under_test,
+                self._trial,
+                self._replayed,
+                AttemptLog(),
+                self._world.rehearsals,
             ).run()
             nursery.cancel_scope.cancel()
         return outcome

@@ -13,20 +13,15 @@ that ends before it listens stops the experiment: its configuration will not do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from experiments.cluster.recorded import record_outcome
 from experiments.design.config import Arm, Experiment
 from experiments.load.trace import Trace
 from experiments.processes import scratch
-from experiments.processes.children import RunFailed
 from experiments.processes.pinning import Pinning
-from experiments.processes.speed_probe import SpeedProbe
-from experiments.records.machine import Watch
 from experiments.worlds.arm_session import Session, run_alone
-from experiments.worlds.live.live_cluster import ClusterRun
+from experiments.worlds.live.broker_program import OurProgram
+from experiments.worlds.live.live_cluster import ClusterWorld
 from experiments.worlds.live.live_hosts import LiveHosts
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
@@ -72,30 +67,13 @@ class Live:
         if trial.experiment.cluster is None:
             session = self._session(trial.experiment, (trial.arm,))
             return run_alone(session, trial, trace, out, unrecorded_first=False)
-        with scratch.scratch(f"doorkeeper-{trial.run_id}-") as at:
-            try:
-                return self._run_cluster(trial, trace, out, Path(at))
-            except RunFailed as failure:
-                return RunResult.without_rows(str(failure), trace)
+        return ClusterWorld(
+            name=self.name,
+            program=OurProgram(trial, self._tick),
+            pinning=self._pinning,
+            tick=self._tick,
+        ).run(trial, trace, out)
 
     def _session(self, experiment: Experiment, arms: Sequence[Arm]) -> Session:
         hosts = LiveHosts(self._pinning, self._tick)
         return Session(self.name, experiment, arms, hosts, self._pinning, self._tick)
-
-    def _run_cluster(
-        self, trial: MachineTrial, replayed: Trace, out: RunFiles, at: Path
-    ) -> RunResult:
-        run = ClusterRun(trial, replayed, at, self._pinning, self._tick)
-        with SpeedProbe(self._pinning, at, self._tick) as probe:
-            watch = Watch(probe, self._pinning.broker)
-            outcome, fault = run.run()
-            loop_us, machine = watch.end()
-        result = record_outcome(self.name, trial, replayed, out, outcome, run.records)
-        reasons = [each for each in (fault, result.reason) if each]
-        return replace(
-            result,
-            valid=not reasons,
-            reason="; ".join(reasons),
-            loop_us=loop_us,
-            machine=machine,
-        )

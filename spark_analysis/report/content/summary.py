@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_analysis.report.content.numbers import NONE, interval, ratio, ratio_interval
 from spark_analysis.report.content.rendering import sentence
-from spark_analysis.report.content.schema import Results, Row
+from spark_analysis.report.content.schema import Incident, Results, Row
 from spark_analysis.report.content.tables import (
     Table,
     confidence,
@@ -317,19 +317,22 @@ class Summary:
         election = self.found["election"]
         for overload in election["overload"][:1]:
             yield sentence("overload", **overload)
-        measures = [row for row in election["measures"] if row["world"] == self.world]
-        if not measures:
-            return
+        for world in (it["world"] for it in self.found["worlds"]):
+            measures = [row for row in election["measures"] if row["world"] == world]
+            if measures:
+                yield self._election_sentence(world, measures)
+
+    def _election_sentence(self, world: str, measures: Sequence[Incident]) -> str:
         name = measures[0]["measure"]
         rows = [row for row in measures if row["measure"] == name]
         decided = [row for row in rows if row["verdict"] in ("better", "worse")]
         decided.sort(key=lambda row: row["value"] or 0.0)
         base = next(row for row in rows if row["arm"] == self.found["baseline"])
-        yield sentence(
+        return sentence(
             "election",
             label=measures[0]["label"],
             unit=measures[0]["unit"],
-            world=self.world,
+            world=world,
             baseline={"arm": base["arm"], "value": base["value"]},
             arms=[
                 {

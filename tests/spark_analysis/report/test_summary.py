@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from spark_analysis.report.content.numbers import THIN_SPACE
-from spark_analysis.report.content.schema import Agreement, Results
+from spark_analysis.report.content.schema import Agreement, Incident, Results
 from spark_analysis.report.content.summary import SENTENCES_MAX, Summary
 from spark_analysis.report.content.tables import as_markdown
 from spark_analysis.report.terminal import LINES_MAX, show
@@ -93,6 +93,46 @@ def _agreement(arm: str, word: str) -> Agreement:
         "quotient": 1.0,
         "quotient_low": 0.9,
         "quotient_high": 1.1,
+    }
+
+
+def test_an_election_has_a_sentence_for_each_world() -> None:
+    found = made({"live": CELLS, "kafka": CELLS})
+    found["election"] = {
+        "measures": [
+            _measured("live", "fifo", 900.0, "baseline"),
+            _measured("live", "planes", 20.0, "better"),
+            _measured("kafka", "fifo", 700.0, "baseline"),
+            _measured("kafka", "planes", 600.0, "not significant"),
+        ],
+        "agreement": [],
+        "timelines": [],
+        "overload": [],
+    }
+    live, kafka = Summary(found).sentences
+    assert live.startswith("steps down (live, mean in ms): 900 under fifo; 20.0")
+    assert kafka == (
+        "steps down (kafka) does not differ significantly from fifo under any arm."
+    )
+
+
+def _measured(world: str, arm: str, value: float, verdict: str) -> Incident:
+    return {
+        "world": world,
+        "arm": arm,
+        "measure": "step_down_ms",
+        "label": "steps down",
+        "unit": "ms",
+        "meaning": "",
+        "value": value,
+        "low": value - 1,
+        "high": value + 1,
+        "difference": None,
+        "difference_low": None,
+        "difference_high": None,
+        "p": None,
+        "verdict": verdict,
+        "blocks": 10,
     }
 
 
