@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import trio
@@ -43,8 +43,10 @@ from simulation.histories import (
 
 _ALL: Final = -1
 _COMMIT_ATTEMPTS: Final = 3
-# Records of an abandoned transaction; how often, and how long, a sender pauses.
+# Records of an abandoned transaction, and of one of a copier in a hurry at most.
 _SOME: Final = 6
+_MANY: Final = 50
+# How often, and how long, a sender pauses.
 _PAUSES: Final = 0.3
 _PAUSE_S: Final = 0.2
 
@@ -54,7 +56,8 @@ class TransactorPlan:
     """Plan of the producers of one transactional id.
 
     ``aborts`` is the share of transactions that they abort on purpose; ``returns``:
-    the id has another producer when one was killed.
+    the id has another producer when one was killed; ``pauses``: the share of records
+    after which they rest.
     """
 
     transactional_id: str
@@ -63,6 +66,11 @@ class TransactorPlan:
     records: int
     pause_ms: int
     returns: bool
+    pauses: float = _PAUSES
+
+    def hurried(self) -> TransactorPlan:
+        """Return the plan of one that is to have done soon."""
+        return replace(self, aborts=0.0, records=_MANY, pauses=0.0)
 
 
 @dataclass(slots=True)
@@ -255,7 +263,7 @@ class RecordingTransactor:
                 transaction=opened.name,
                 source=source,
             )
-            if self.rng.random() < _PAUSES:
+            if self.rng.random() < self.plan.pauses:
                 await trio.sleep(self.rng.expovariate(1 / _PAUSE_S))
         return took_all
 

@@ -48,7 +48,8 @@ PATIENCE_S: Final = 60.0
 _SETTLING_S: Final = 0.5
 _LOOK_S: Final = 0.05
 _Tell = Callable[[], Sequence[str]]
-_LAST_WORDS: Final = ProducerPlan(acks=-1, idempotent=True, linger_ms=0, pause_ms=50)
+_LAST_WORDS: Final = ProducerPlan(acks=-1, idempotent=True, linger_ms=0, pause_ms=20)
+_LAST_WORDS_S: Final = 0.4
 
 
 @dataclass(slots=True)
@@ -194,7 +195,7 @@ class BadDay:
         """Run load and faults together, until both are over."""
         scenario = self._scenario
         hosts = [each.host.name for each in self._cluster.brokers]
-        self._nemesis = nemesis = Nemesis(
+        nemesis = Nemesis(
             scenario,
             self._cluster,
             self._control,
@@ -214,6 +215,8 @@ class BadDay:
                 self._transactions.begin(self._load, self._until_s)
             await nemesis.run()
             self._is_over = True
+            if self._transactions is not None:
+                self._transactions.hurry()
             async with self._patience("no-restart"):
                 await nemesis.bring_back()
             await self._wait_until("producers-stuck", lambda: not self._producers_left)
@@ -316,9 +319,9 @@ class BadDay:
         """Demand that every partition takes a record of a new producer."""
         sends = self._outcome.history.sends
         before = len(sends)
-        self._until_s = trio.current_time() + 1.0
+        self._until_s = trio.current_time() + _LAST_WORDS_S
         self._load.start_soon(self._produce, _LAST_WORDS)
-        await trio.sleep(1.0)
+        await trio.sleep(_LAST_WORDS_S)
         await self._wait_until("producers-stuck", lambda: not self._producers_left)
         refused = [
             send
@@ -400,12 +403,8 @@ class BadDay:
         load = self._transactions
         if load is None:
             return
-        # A time-out is counted by the clock of its coordinator's host.
-        late_s = 2 * self._nemesis.clocks_ahead_ms / 1000
         await self._wait_until(
-            "transactions-stuck",
-            lambda: all(map(self._is_stable, load.outputs)),
-            more_s=late_s,
+            "transactions-stuck", lambda: all(map(self._is_stable, load.outputs))
         )
         async with self._patience("unreadable-transactions"):
             await load.read_all({key: self._end(key) for key in load.outputs})
@@ -420,25 +419,18 @@ class BadDay:
         return list(differences(self._cluster.up, [*self._partitions, *outputs]))
 
     async def _wait_until(
-        self,
-        kind: str,
-        condition: Callable[[], bool],
-        tell: _Tell = tuple,
-        *,
-        more_s: float = 0.0,
+        self, kind: str, condition: Callable[[], bool], tell: _Tell = tuple
     ) -> None:
         """Wait for something that a cluster without faults must come to."""
-        async with self._patience(kind, tell, more_s=more_s):
+        async with self._patience(kind, tell):
             # Nothing tells of all this; virtual time is free.
             while not condition():  # noqa: ASYNC110 see above
                 await trio.sleep(_LOOK_S)
 
     @asynccontextmanager
-    async def _patience(
-        self, kind: str, tell: _Tell = tuple, *, more_s: float = 0.0
-    ) -> AsyncIterator[None]:
+    async def _patience(self, kind: str, tell: _Tell = tuple) -> AsyncIterator[None]:
         """Give up the day if the block takes too long; ``tell`` says what is wrong."""
-        with trio.move_on_after(PATIENCE_S + more_s) as scope:
+        with trio.move_on_after(PATIENCE_S) as scope:
             yield
         if scope.cancelled_caught:
             await self._give_up(kind, f"after {PATIENCE_S} s without faults", *tell())

@@ -73,16 +73,22 @@ class Nemesis:
             "clock": self._clock,
         }
         # The most by which a wall clock has ever differed from the true time.
-        self.clocks_ahead_ms = scenario.clock_skew_ms
+        self._clocks_ahead_ms = scenario.clock_skew_ms
 
     async def run(self) -> None:
-        """Inflict all faults; returns when they are over, brokers may be down."""
+        """Inflict all faults; returns when they are over, brokers may be down.
+
+        Wall clocks agree then, and none has gone back: time-outs are counted by the
+        clock of their coordinator's host, and one set back would delay them by minutes.
+        """
         self._begins_s = trio.current_time()
         async with trio.open_nursery() as nursery:
             for fault in self._scenario.faults:
                 await trio.sleep_until(self._begins_s + fault.at_ms / 1000)
                 nursery.start_soon(self._inflictions[fault.kind], fault)
             await trio.sleep_until(self._begins_s + self._scenario.lasts_ms / 1000)
+        for each in self._cluster.brokers:
+            each.wall_clock = replace(each.wall_clock, ahead_ms=self._clocks_ahead_ms)
 
     async def bring_back(self) -> None:
         """Start again whoever stops for its disk: it hands over first, so wait for it.
@@ -181,7 +187,7 @@ class Nemesis:
         rng = random.Random(fault.chance)
         ahead_ms = rng.randint(-_CLOCK_JUMP_MS, _CLOCK_JUMP_MS)
         each.wall_clock = replace(each.wall_clock, ahead_ms=ahead_ms)
-        self.clocks_ahead_ms = max(self.clocks_ahead_ms, abs(ahead_ms))
+        self._clocks_ahead_ms = max(self._clocks_ahead_ms, abs(ahead_ms))
 
     # ---- links --------------------------------------------------------------------
 

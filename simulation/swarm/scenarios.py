@@ -151,6 +151,8 @@ def _with_transactions(scenario: Scenario, rng: random.Random) -> Scenario:
         partitions=rng.randint(1, 3),
         state_partitions=rng.randint(1, 3),
         settings={
+            # Idle followers of many partitions would else be most of a day's requests.
+            "replica.fetch.wait.max.ms": "500",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
             "group.consumer.min.session.timeout.ms": "1000",
             "group.consumer.session.timeout.ms": "6000",

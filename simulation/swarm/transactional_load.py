@@ -60,6 +60,8 @@ class TransactionalLoad:
         self._scopes: list[trio.CancelScope] = []
         # Ids that had a producer killed.
         self._killed: set[str] = set()
+        self._copying: list[RecordingTransactor] = []
+        self._is_hurried = False
         # Set when the next producer of an id may begin.
         self._turns: dict[str, trio.Event] = {}
         self.writers_left = 0
@@ -93,7 +95,9 @@ class TransactionalLoad:
     async def _copy(self, plan: TransactorPlan) -> None:
         async def copy() -> None:
             topic = self._inputs[0].topic
-            await self._transactor(plan).copy(COPIERS, topic, self.protocol)
+            copier = self._transactor(plan.hurried() if self._is_hurried else plan)
+            self._copying.append(copier)
+            await copier.copy(COPIERS, topic, self.protocol)
 
         await self._one_by_one(plan, copy, lambda: False)
 
@@ -137,6 +141,12 @@ class TransactionalLoad:
             turns[chance % len(turns)].set()
 
     # ---- after them -------------------------------------------------------------
+
+    def hurry(self) -> None:
+        """Copy in large transactions, without rests and aborts, from now on."""
+        self._is_hurried = True
+        for each in self._copying:
+            each.plan = each.plan.hurried()
 
     async def abandon(self) -> None:
         """Leave a transaction open whose id has no other producer."""

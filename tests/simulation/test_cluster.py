@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import trio
 from broker.client.producer.producer import open_producer
 from broker.protocol.topic_partition import TopicPartition
 from simulation.cluster import WallClock
+from simulation.swarm.nemesis import Nemesis
+from simulation.swarm.scenarios import Fault, draw
 from simulation.virtual_time.network_faults import Link, between
 from tests.simulation.clusters import KEY, World, in_world
 
@@ -213,6 +216,22 @@ def test_wall_clocks_differ_and_drift(fast_ppm: int) -> None:
         assert clock.now_ms(world.clock) == right.now_ms(world.clock) + 7 + drifted_ms
 
     in_world(scenario, count=1)
+
+
+def test_wall_clocks_agree_once_faults_are_over_and_none_goes_back() -> None:
+    jump = Fault(number=0, at_ms=50, kind="clock", broker=1, lasts_ms=0, chance=3)
+    day = replace(draw(0), lasts_ms=100, clock_skew_ms=7, faults=(jump,))
+
+    async def scenario(world: World) -> set[int]:
+        brokers = world.cluster.brokers
+        brokers[0].wall_clock = WallClock(ahead_ms=7)
+        hosts = [each.host.name for each in brokers]
+        nemesis = Nemesis(day, world.cluster, world.control, hosts, lambda *_: None)
+        await nemesis.run()
+        return {each.wall_clock.ahead_ms for each in brokers}
+
+    (ahead_ms,) = in_world(scenario)
+    assert ahead_ms >= 7
 
 
 def test_a_produce_that_waits_for_the_disk_while_its_records_are_cut_off_fails() -> (
