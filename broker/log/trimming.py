@@ -188,6 +188,8 @@ def truncate_fully(log: Log, offset: int, now_ms: int, nobody: Producers) -> Non
 def _ends_at(log: Log, offset: int, producers: Producers) -> None:
     """Bring epochs, producers and recovery point in line with a new end."""
     log.log_end_offset = offset
+    # Other records may come to end where those ended that the disk has.
+    log.settled_offset = -1
     log.cleaner_offset = min(log.cleaner_offset, offset)
     log.durability.truncated(offset, tuple(log.segments))
     log.epochs.truncate_from_end(offset)

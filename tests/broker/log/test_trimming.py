@@ -16,6 +16,7 @@ from tests.broker.log.witness import (
     decoded,
     everything,
     found_at,
+    found_newest,
     truncate_to,
 )
 from tests.broker.log.witness import open_log as open_plain
@@ -246,3 +247,21 @@ def test_a_log_that_gets_shorter_at_its_start_syncs_nothing(how, wanted):
         opening={"log_start_offset": log.log_start_offset, "recovery_point": 9},
     )
     assert again.epochs.entries() == wanted
+
+
+def test_a_log_that_was_cut_and_filled_to_its_old_end_is_settled_again():
+    """Found by `test_log_model`: a stop left the time index of the records cut off."""
+
+    def stopped(log):
+        flushing.settle(log)
+        return open_plain(log.storage.disk.after_kill(), opening={"clean": True})
+
+    log = open_plain()
+    log.append(batch([b"v"] * 2, timestamps=[NOW_MS, NOW_MS + 1]), 0, NOW_MS)
+    log = stopped(log)
+    truncate_to(log, 0, NOW_MS)
+    log.append(batch([b"v"] * 2, timestamps=[NOW_MS, NOW_MS]), 0, NOW_MS)
+    flushing.flush(log)
+    log = stopped(log)
+    log.check()
+    assert found_newest(log)[:2] == (NOW_MS, 0)
