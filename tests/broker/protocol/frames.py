@@ -51,6 +51,11 @@ def read_table() -> list[Golden]:
 
 
 GOLDEN = read_table()
+# By API, for tests that take all of its messages together.
+GOLDEN_OF = {
+    ApiKey(key).name: [row for row in GOLDEN if row.api_key == key]
+    for key in sorted({row.api_key for row in GOLDEN})
+}
 
 # Sizes and lengths that no field should have, and pieces of varints and tags.
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08")

@@ -116,7 +116,7 @@ def kio_produce(version: int, topics: Any, throttle_ms: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(data=st.data(), throttle_ms=THROTTLES)
 def test_produce_frame_is_kios(
     version: int, data: st.DataObject, throttle_ms: int
@@ -176,7 +176,7 @@ def kio_fetch(version: int, topics: Any, throttle_ms: int, error: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(4, 18))
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(data=st.data(), throttle_ms=THROTTLES, error=ERROR)
 def test_fetch_frame_is_kios(
     version: int, data: st.DataObject, throttle_ms: int, error: int

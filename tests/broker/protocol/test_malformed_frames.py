@@ -24,7 +24,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire import codec
 from broker.protocol.wire import frame_bounds as bounds
 from broker.protocol.wire.varint import encode_varint
-from tests.broker.protocol.frames import GOLDEN, HUGE, Golden, mutated
+from tests.broker.protocol.frames import GOLDEN, GOLDEN_OF, HUGE, Golden, mutated
 
 
 @st.composite
@@ -33,7 +33,7 @@ def mutated_golden(draw: st.DrawFn) -> tuple[Golden, bytes]:
     return row, mutated(draw, row.frame, row.body_offset)
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(mutated_golden())
 def test_mutated_frame_is_an_entity_or_malformed(case: tuple[Golden, bytes]) -> None:
     row, frame = case
@@ -41,7 +41,7 @@ def test_mutated_frame_is_an_entity_or_malformed(case: tuple[Golden, bytes]) -> 
         decoded(row, frame)
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(mutated_golden())
 def test_check_and_native_reader_agree_where_a_frame_ends(
     case: tuple[Golden, bytes],
@@ -80,11 +80,12 @@ def decoded(row: Golden, frame: bytes) -> object:
     return codec.decode_response(row.api_key, row.version, frame)[1]
 
 
-@pytest.mark.parametrize("row", GOLDEN, ids=str)
-def test_every_shorter_frame_is_malformed(row: Golden) -> None:
-    for end in range(row.body_offset, len(row.frame)):
-        with pytest.raises(MalformedFrame):
-            decoded(row, row.frame[:end])
+@pytest.mark.parametrize("api", GOLDEN_OF)
+def test_every_shorter_frame_is_malformed(api: str) -> None:
+    for row in GOLDEN_OF[api]:
+        for end in range(row.body_offset, len(row.frame)):
+            with pytest.raises(MalformedFrame):
+                decoded(row, row.frame[:end])
 
 
 def test_native_reader_alone_would_abort_the_process() -> None:

@@ -104,7 +104,7 @@ def messages(draw: st.DrawFn) -> tuple[int, int, str, Any]:
     return key, version, direction, draw(entities(of_kind(key, version, direction)))
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(messages())
 def test_message_is_written_as_kio_writes_it(
     message: tuple[int, int, str, Any],
@@ -117,7 +117,7 @@ def test_message_is_written_as_kio_writes_it(
     assert b"".join(pieces) == buffer.getvalue()
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(messages(), st.none() | TEXT, integers(32))
 def test_message_comes_back_as_it_was(
     message: tuple[int, int, str, Any], client_id: str | None, correlation_id: int
@@ -142,7 +142,7 @@ def test_message_comes_back_as_it_was(
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(messages())
 def test_message_is_decoded_in_steps_as_by_kio(
     message: tuple[int, int, str, Any],

@@ -90,7 +90,7 @@ def assert_kio_agrees(version: int, frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     name=NAMES,
     index=INT32,
@@ -156,14 +156,14 @@ def mutated_produce(draw: st.DrawFn) -> tuple[int, bytes]:
     return version, mutated(draw, frame, parse_request_header(frame).body_offset)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(mutated_produce())
 def test_no_mutation_is_read_otherwise_than_by_kio(case: tuple[int, bytes]) -> None:
     assert_kio_agrees(*case)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     correlation_id=INT32,
     topic=NAMES,
