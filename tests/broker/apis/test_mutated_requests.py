@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from tests.broker.apis.broker_world import NONE, World
@@ -24,9 +25,9 @@ from tests.broker.apis.requests import (
     stop_replica,
     update_metadata,
 )
-from tests.broker.apis.test_every_version import FIELDS, VERSIONS
+from tests.broker.apis.test_every_version import FIELDS, KEYS
 
-ROUNDS = 40
+ROUNDS = 12
 # Numbers that programs trip over.
 ODD = (-(2**31), -2, -1, 0, 1, 127, 128, 255, 32767, 2**31 - 1)
 T = ("t", 0)
@@ -66,21 +67,23 @@ def mutated(frame: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_no_mutation_is_more_than_a_clean_error(key: ApiKey, version: int) -> None:
-    rng = random.Random(key * 100 + version)
+@pytest.mark.parametrize("key", KEYS)
+def test_no_mutation_is_more_than_a_clean_error(key: ApiKey) -> None:
+    rng = random.Random(key)
     world = World()
     topic_id = world.create("t", 2)
-    for number in range(ROUNDS):
-        frame = mutated(frame_of(world, key, version, topic_id), rng)
-        try:
-            call = world.start_frame(frame)
-        except MalformedFrame:
-            # The header: the connection is closed before there is a request.
-            continue
-        if not call.done:
-            world.pass_ms(2**31 // 1_000_000)
-        assert call.closed or not call.done or isinstance(call.frame, bytes), number
+    for version in APIS[key].served:
+        for number in range(ROUNDS):
+            frame = mutated(frame_of(world, key, version, topic_id), rng)
+            try:
+                call = world.start_frame(frame)
+            except MalformedFrame:
+                # The header: the connection is closed before there is a request.
+                continue
+            if not call.done:
+                world.pass_ms(2**31 // 1_000_000)
+            is_answered = call.closed or isinstance(call.frame, bytes)
+            assert is_answered or not call.done, (version, number)
     world.check()
     world.create("next")
     assert world.produce("next", b"x").error_code is NONE
