@@ -170,7 +170,7 @@ def test_new_weights_share_the_service_from_then_on():
         assert gap <= sum(bounds), after
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_job_is_lost_when_weights_change_amid_turns(seed):
     rng = random.Random(seed)
     policy, now_ns, left, serving = Wfq(SchedulerConfig()), 0, set(), []
