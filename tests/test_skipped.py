@@ -12,8 +12,6 @@ import pkgutil
 import re
 from pathlib import Path
 
-import pytest
-
 import broker.apis
 from broker.handling.api_registry import APIS
 from broker.protocol.api_keys import ApiKey
@@ -72,14 +70,14 @@ def test_every_file_of_an_api_declares_it() -> None:
     assert headers().keys() == APIS.keys()
 
 
-@pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: key.name)
-def test_a_header_reports_the_versions_that_are_declared(key: ApiKey) -> None:
-    told = _VERSIONS.search(headers()[key])
-    assert told is not None, "no line 'Versions: 0-5.'"
-    first, last, advertised_from = (each and int(each) for each in told.groups())
-    assert APIS[key].versions == (first, first if last is None else last)
-    lowest = first if advertised_from is None else advertised_from
-    assert APIS[key].advertised[0] == lowest
+def test_headers_report_the_versions_that_are_declared() -> None:
+    for key, header in headers().items():
+        told = _VERSIONS.search(header)
+        assert told is not None, f"{key.name}: no line 'Versions: 0-5.'"
+        first, last, advertised_from = (each and int(each) for each in told.groups())
+        assert APIS[key].versions == (first, first if last is None else last), key
+        lowest = first if advertised_from is None else advertised_from
+        assert APIS[key].advertised[0] == lowest, key
 
 
 def test_omissions_of_served_apis_are_on_the_page() -> None:
