@@ -15,7 +15,7 @@ from tests.broker.apis.requests import values_of
 from tests.fuzzing import disks
 from tests.fuzzing.known import is_known
 
-SEEDS = 60
+SEEDS = 20
 
 
 def started(storage: MemoryStorage) -> World | None:
