@@ -78,7 +78,7 @@ def _refusals(key: Key[Any]) -> Iterator[ConfigError]:
 def _ends(expected: str) -> list[str]:
     if match := _WHOLE.search(expected):
         low, high = int(match[1]), int(match[2])
-        near = (low - 1, low, low + 1, 1, high - 1, high, high + 1)
+        near = (low - 1, low, 1, high, high + 1)
         return [*map(str, near), f"{low}.0", f"+{high}"]
     if match := _REAL.search(expected):
         return [match[1], match[2], "5e-324", "1.7976931348623157e308", "nan", "-1e308"]
