@@ -1,4 +1,8 @@
-"""Policies in the model world against their closed forms and path identities."""
+"""Policies in the model world against their closed forms and path identities.
+
+`test_worlds_agree` has those of FIFO and non-preemptive priority, and of priority
+between preemption points.
+"""
 
 import math
 import random
@@ -7,7 +11,6 @@ import statistics
 import pytest
 
 from experiments.theory.mg1 import MG1
-from experiments.theory.mmc import MMc
 from experiments.theory.sizes import Sizes
 from schedulers import POLICIES, find
 from schedulers.contract.scheduler import NEVER
@@ -15,7 +18,6 @@ from tests.model.simulation import MS, exponential, plane, poisson, serve
 
 RATES_A, MEANS_A = (0.05, 0.1875), (1, 4)
 A = MG1.exponential(RATES_A, MEANS_A)
-C = MMc(servers=8, rates=(0.085, 1.615), mean=4)
 M_M_1 = Sizes.exponential(0.8, 1)
 # Student's t for 11 degrees of freedom, 99.9 % two-sided.
 REPLICATIONS, T_999 = 12, 4.437
@@ -31,30 +33,23 @@ def agree(measure, expected, *, widest):
         assert half <= widest * theory, (mean, half, theory)
 
 
-def waits(policy, rates, means, *, seats=1, count=6_000, **settings):
+def waits(policy, **settings):
     def measure(seed):
-        draws = [exponential(mean) for mean in means]
-        run = serve(
-            [plane(policy, seats=seats, **settings)], poisson(seed, count, rates, draws)
-        )
-        return [statistics.fmean(run.waits_ms(k)) for k in range(len(rates))]
+        draws = [exponential(mean) for mean in MEANS_A]
+        jobs = poisson(seed, 6_000, RATES_A, draws)
+        run = serve([plane(policy, **settings)], jobs)
+        return [statistics.fmean(run.waits_ms(k)) for k in range(len(RATES_A))]
 
     return measure
 
 
-def test_nonpreemptive_priority_on_set_a():
-    agree(waits("np-priority", RATES_A, MEANS_A), A.nonpreemptive(), widest=0.35)
+def test_preemptive_priority_on_set_a():
+    expected = [t - b for t, b in zip(A.preemptive(), MEANS_A, strict=True)]
+    agree(waits("priority"), expected, widest=0.4)
 
 
-def test_nonpreemptive_priority_on_set_c():
-    measure = waits("np-priority", C.rates, (4, 4), seats=8)
-    agree(measure, C.nonpreemptive(), widest=0.5)
-
-
-@pytest.mark.parametrize("ratio", [2, 10])
-def test_ageing_on_set_a(ratio):
-    measure = waits("ageing", RATES_A, MEANS_A, options={"ratio": ratio})
-    agree(measure, A.ageing((ratio, 1)), widest=0.35)
+def test_ageing_on_set_a():
+    agree(waits("ageing", options={"ratio": 10}), A.ageing((10, 1)), widest=0.35)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """``doorkeeper theory``: the table, its intervals, and what the exit status means."""
 
 import json
+import shutil
 import statistics
 from pathlib import Path
 
@@ -62,6 +63,21 @@ def config(tmp_path):
     return path
 
 
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory):
+    at = tmp_path_factory.mktemp("little")
+    (at / "little.toml").write_text(CONFIG)
+    recorded = run("experiment", "run", at / "little.toml", "--out", at / "recorded")
+    assert recorded.exit_code == 0, recorded.output
+    return at / "recorded"
+
+
+@pytest.fixture
+def directory(recorded_once, tmp_path):
+    """Return a recording of the config, for one test alone."""
+    return Path(shutil.copytree(recorded_once, tmp_path / "recorded"))
+
+
 def run(*arguments):
     # Wide enough that no cell of the table is broken.
     runner = CliRunner(env={"COLUMNS": "200"})
@@ -90,10 +106,7 @@ def test_prediction_appears_with_measurement_in_both_worlds(config):
     assert lines_of(result, "predictions: ", "met within 5%: ", "not met: 0,")
 
 
-def test_a_recording_gives_the_table_that_running_it_gives(config, tmp_path):
-    directory = tmp_path / "recorded"
-    recorded = run("experiment", "run", config, "--out", directory)
-    assert recorded.exit_code == 0, recorded.output
+def test_a_recording_gives_the_table_that_running_it_gives(config, directory, tmp_path):
     read = run("theory", config, directory)
     ran = run("theory", config, "--world", "model")
     assert read.exit_code == ran.exit_code == 0
@@ -123,10 +136,7 @@ def test_rounds_of_a_session_share_a_file_and_are_distinguished(config, tmp_path
     assert lines_of(read, "model") == lines_of(ran, "model") != []
 
 
-def test_blocks_that_an_arm_has_missed_are_compared_in_no_arm(config, tmp_path):
-    directory = tmp_path / "run"
-    recorded = run("experiment", "run", config, "--out", directory)
-    assert recorded.exit_code == 0, recorded.output
+def test_blocks_that_an_arm_has_missed_are_compared_in_no_arm(config, directory):
     path = directory / "manifest.json"
     manifest = json.loads(path.read_text())
     spoiled = next(it for it in manifest["runs"] if it["arm"] == "scfq")
@@ -137,9 +147,7 @@ def test_blocks_that_an_arm_has_missed_are_compared_in_no_arm(config, tmp_path):
     assert sorted(found) == ["fifo"] * 2 + ["scfq"] * 2
 
 
-def test_a_damaged_recording_is_named(config, tmp_path):
-    directory = tmp_path / "run"
-    assert run("experiment", "run", config, "--out", directory).exit_code == 0
+def test_a_damaged_recording_is_named(config, directory):
     manifest = directory / "manifest.json"
     sound = manifest.read_bytes()
     file = next(iter(sorted((directory / "requests").iterdir())))
