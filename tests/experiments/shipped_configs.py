@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,11 +17,17 @@ _COST_US: Final = 300.0
 
 
 def small(
-    config: Path, *, blocks: int = 2, levels: int = 2, duration_s: float = 0.5
+    config: Path,
+    *,
+    blocks: int = 2,
+    levels: int = 2,
+    duration_s: float = 0.5,
+    window_s: float = math.inf,
 ) -> Experiment:
     """Return a config with few blocks, short runs, and few levels of each factor.
 
-    A trace, and the incident of a cluster, keep their length.
+    A run of a trace takes ``window_s`` at most; the incident of a cluster keeps its
+    length.
     """
     content: dict[str, Any] = tomllib.loads(config.read_text())
     header, workload = content["experiment"], content["workload"]
@@ -32,8 +39,9 @@ def small(
         content["sessions"] |= {"count": blocks, "rounds": 1}
     else:
         header["blocks"] = blocks
-    if "cluster" not in content and "trace" not in workload:
-        factor = min(1.0, duration_s / workload["duration_s"])
+    if "cluster" not in content:
+        longest_s = window_s if "trace" in workload else duration_s
+        factor = min(1.0, longest_s / workload["duration_s"])
         for part in {"workload", "faults", "analysis"} & content.keys():
             content[part] = _shortened(content[part], factor)
     sweep = content.get("sweep", {})

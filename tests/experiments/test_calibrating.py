@@ -143,12 +143,21 @@ def interval(cost: Cost) -> tuple[float | None, float, float | None]:
     return cost.low_us, cost.mean_us, cost.high_us
 
 
-@pytest.mark.parametrize("content", [CONTENT, SESSIONS_OF_CONTENT])
-def test_a_request_costs_its_bill_and_an_equal_share_of_the_rest(
-    content: dict[str, Any],
-) -> None:
+@pytest.fixture(scope="module")
+def in_sessions() -> tuple[Calibration, Broker]:
+    """A calibration by sessions, and its broker afterwards."""
     broker = Broker()
-    found = calibrated(broker, content)
+    return calibrated(broker, SESSIONS_OF_CONTENT), broker
+
+
+@pytest.mark.parametrize("by_sessions", [False, True])
+def test_a_request_costs_its_bill_and_an_equal_share_of_the_rest(
+    in_sessions: tuple[Calibration, Broker], by_sessions: bool
+) -> None:
+    found, broker = in_sessions
+    if not by_sessions:
+        broker = Broker()
+        found = calibrated(broker)
     for name, billed_us in BILLED_US.items():
         expected_us = billed_us + REST_US
         assert interval(found.costs[name]) == pytest.approx((expected_us,) * 3)
@@ -160,9 +169,11 @@ def test_a_request_costs_its_bill_and_an_equal_share_of_the_rest(
     assert broker.stretches[0] == 1.0
 
 
-def test_the_loops_time_is_the_mean_over_the_sessions_that_count() -> None:
+def test_the_loops_time_is_the_mean_over_the_sessions_that_count(
+    in_sessions: tuple[Calibration, Broker],
+) -> None:
     """Sessions 2 to 5 of six: the first two settle the stretch."""
-    assert calibrated(Broker(), SESSIONS_OF_CONTENT).loop_us == 23.5
+    assert in_sessions[0].loop_us == 23.5
 
 
 def test_waits_for_a_cpu_that_others_had_are_no_cost() -> None:
@@ -194,9 +205,10 @@ def test_intervals_are_students_over_sessions() -> None:
         assert interval(found.costs[name]) == pytest.approx(expected_us, rel=1e-4)
 
 
-def test_no_round_of_the_experiment_is_played_beforehand() -> None:
-    broker = Broker()
-    calibrated(broker, SESSIONS_OF_CONTENT)
+def test_no_round_of_the_experiment_is_played_beforehand(
+    in_sessions: tuple[Calibration, Broker],
+) -> None:
+    _, broker = in_sessions
     played = [trial for session in broker.sessions for trial, _ in session]
     seeds = {trial.experiment.experiment.seed for trial in played}
     assert CONTENT["experiment"]["seed"] not in seeds
@@ -272,15 +284,13 @@ def test_a_calibration_that_measures_nothing_ends_with_its_reason(
         calibrated(broker, {**CONTENT, **changes})
 
 
-@pytest.mark.parametrize("read_us", [None, 25.0])
-def test_the_virtual_world_costs_what_is_stated(read_us: float | None) -> None:
-    read = None if read_us is None else {"mean_us": read_us}
+def test_the_virtual_world_costs_what_is_stated() -> None:
+    read = {"mean_us": 25.0}
     stated = parse({**CONTENT, "nominal": {**CONTENT["nominal"], "read": read}})
     found = calibrate(stated, Virtual(), Unwatched(), "a test")
     for name, cost in found.costs.items():
         assert interval(cost) == pytest.approx((NOMINAL_US[name],) * 3)
-    expected = None if read_us is None else Cost(mean_us=25, low_us=25, high_us=25)
-    assert found.read == expected
+    assert found.read == Cost(mean_us=25, low_us=25, high_us=25)
 
 
 CONFIG = """

@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
+
+from doorkeeper.cli import main
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """
@@ -55,10 +58,15 @@ def doorkeeper(
     )
 
 
-def sentence(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode in (1, 2), done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    (line,) = [it for it in done.stderr.splitlines() if it.startswith("Error: ")]
+def here(*arguments: str | Path) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def sentence(status: int, printed: str) -> str:
+    assert status in (1, 2), printed
+    assert "Traceback" not in printed
+    (line,) = [it for it in printed.splitlines() if it.startswith("Error: ")]
     return line
 
 
@@ -68,8 +76,15 @@ def config(at: Path, rate: float = 4000.0) -> Path:
     return path
 
 
-@pytest.mark.parametrize("executor", ["sequential", "local"])
-@pytest.mark.parametrize("file_bytes", [0, 3_000, 12_000, 60_000])
+@pytest.mark.parametrize(
+    ("executor", "file_bytes"),
+    [
+        ("sequential", 0),
+        ("sequential", 3_000),
+        ("sequential", 60_000),
+        ("local", 12_000),
+    ],
+)
 def test_recording_stops_with_a_sentence_and_is_resumed(
     tmp_path: Path, executor: str, file_bytes: int
 ) -> None:
@@ -77,7 +92,8 @@ def test_recording_stops_with_a_sentence_and_is_resumed(
     command = ("experiment", "run", config(tmp_path), "--out", out)
     command = (*command, "--executor", executor)
     done = doorkeeper(*command, file_bytes=file_bytes)
-    assert "File too large" in sentence(done)
+    assert "File too large" in sentence(done.returncode, done.stderr)
+    assert "Traceback" not in done.stdout
     assert not list(tmp_path.rglob("*.partial"))
     kept = {}
     if (out / "manifest.json").exists():
@@ -85,7 +101,8 @@ def test_recording_stops_with_a_sentence_and_is_resumed(
             run["run_id"]: (out / run["requests"]).read_bytes()
             for run in json.loads((out / "manifest.json").read_text())["runs"]
         }
-    assert doorkeeper(*command, "--resume").returncode == 0
+    resumed = (*command, "--resume", "--executor", "sequential")
+    assert here(*resumed).exit_code == 0
     for run_id, content in kept.items():
         assert (out / "requests" / f"{run_id}.parquet").read_bytes() == content
 
@@ -107,7 +124,9 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_any_work(
         "analyze": ("analyze", tmp_path),
         "paper": ("paper", tmp_path),
     }[command]
-    said = sentence(doorkeeper(*arguments, "--out", out))
+    refused = here(*arguments, "--out", out)
+    assert isinstance(refused.exception, SystemExit)
+    said = sentence(refused.exit_code, refused.output)
     assert "--out" in said
     assert str(out)[:60] in said
     assert (tmp_path / "file").read_text() == "mine"
@@ -117,8 +136,9 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_any_work(
 def test_an_analysis_without_room_is_one_sentence(tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("experiment", "run", config(tmp_path), "--out", out)
-    assert doorkeeper(*command).returncode == 0
+    assert here(*command, "--executor", "sequential").exit_code == 0
     before = (out / "manifest.json").read_bytes()
-    said = sentence(doorkeeper("analyze", out, file_bytes=20_000))
-    assert "File too large" in said
+    done = doorkeeper("analyze", out, file_bytes=20_000)
+    assert "File too large" in sentence(done.returncode, done.stderr)
+    assert "Traceback" not in done.stdout
     assert (out / "manifest.json").read_bytes() == before

@@ -47,6 +47,9 @@ service = { kind = "exponential", mean_us = 2000.0 }
 [[arms]]
 name = "fifo"
 scheduler = "fifo"
+
+[limits]
+retries = 0
 """
 
 

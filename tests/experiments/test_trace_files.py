@@ -372,11 +372,18 @@ def test_waits_under_fifo_are_lindleys(tmp_path: Path, world: str) -> None:
     assert max(done) == free_ns
 
 
-@pytest.mark.parametrize("world", ["model", "virtual"])
-def test_every_policy_replays_the_trace_and_serves_all_of_it(
-    tmp_path: Path, world: str
+@pytest.mark.parametrize(
+    ("world", "names"),
+    [
+        ("model", sorted({*POLICIES, "planes", "planes-lending"} - {"fifo"})),
+        ("virtual", ["planes", "planes-lending", "priority", "wfq"]),
+    ],
+    ids=["model", "virtual"],
+)
+def test_policies_replay_the_trace_and_serve_all_of_it(
+    tmp_path: Path, world: str, names: list[str]
 ) -> None:
-    names = sorted({*POLICIES, "planes", "planes-lending"} - {"fifo"})
+    """In the whole broker those of the presets."""
     more = "".join(
         f'[[arms]]\nname = "{name.replace("+", "p")}"\nscheduler = "{name}"\n'
         for name in names
