@@ -1,7 +1,8 @@
 """A partition of ``__consumer_offsets`` is loaded beside requests, in the whole broker.
 
-Under every policy a client waits for one piece at most, and a controller is answered at
-once: its LeaderAndIsr only notes what is to be loaded.
+A client waits for one piece at most, and a controller is answered at once: its
+LeaderAndIsr only notes what is to be loaded. `test_upkeep_whole_broker` and
+`tests/broker/requests/test_internal_tasks.py` have every policy.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from broker.protocol.records.batch_records import new_batch
 from broker.protocol.records.codecs import NONE, ZSTD
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import encode_request
-from schedulers.registry import POLICIES
 from simulation.virtual_time.determinism import spender
 from tests.broker.apis.requests import (
     SECONDS_30,
@@ -153,7 +153,9 @@ async def beside_a_load(world: World) -> tuple[list[int], list[int], dict[str, i
     return produced, commanded, dict(world.server.laws.totals())
 
 
-@pytest.mark.parametrize("scheduler", [*sorted(POLICIES), "planes", "planes-lending"])
+@pytest.mark.parametrize(
+    "scheduler", ["fifo", "las", "planes", "planes-lending", "priority", "wfq"]
+)
 def test_no_request_waits_for_more_than_one_piece_of_a_load(scheduler: str) -> None:
     produced, commanded, broken_laws = in_world(
         beside_a_load,

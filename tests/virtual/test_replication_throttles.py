@@ -80,9 +80,7 @@ async def seconds_to_move(members: Members) -> float:
     ("side", "replicas", "holds"),
     [
         (LEADER, "0:0", True),
-        (LEADER, "*", True),
         (LEADER, "0:1,1:0", False),
-        (FOLLOWER, "0:2", True),
         (FOLLOWER, "*", True),
         (FOLLOWER, "0:0,0:1,1:2", False),
     ],
