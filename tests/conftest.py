@@ -54,7 +54,14 @@ _GROUPS = {
     "tests/spark_analysis/": "spark",
     "tests/experiments/test_executors": "spark",
 }
-_ORDER = ("sockets", "spark")
+# The long ones: begun last, one of them would leave the other processes idle.
+_ORDER = (
+    *("sockets", "spark"),
+    "tests/web_console/test_console_in_browser.py",
+    "tests/simulation/test_swarm.py",
+    "tests/model/test_worlds_agree.py",
+    "tests/virtual/test_keys_at_their_extremes.py",
+)
 
 
 def _group(nodeid: str) -> str:
