@@ -199,9 +199,8 @@ def test_a_broker_started_while_cut_off_is_not_waited_for(
     [
         ({"kind": "stop", "broker": OLD}, {NEW}),
         ({"kind": "reassign", "replicas": [NEW]}, {NEW}),
-        ({"kind": "rebalance"}, {OLD, NEW}),
     ],
-    ids=["stop", "reassign", "rebalance"],
+    ids=["stop", "reassign"],
 )
 def test_another_leads_as_the_operator_wished(
     tmp_path: Path,

@@ -28,7 +28,7 @@ from tests.live.verifying import Quiet
 pytestmark = pytest.mark.live
 
 SEED = 4453
-SCHEDULERS = ("fifo", "planes", "priority", "wfq")
+SCHEDULERS = ("fifo", "planes")
 
 
 @pytest.mark.parametrize(
