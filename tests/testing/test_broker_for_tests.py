@@ -64,9 +64,14 @@ def values_of(
 
 # ---- running ------------------------------------------------------------------------
 
+in_thread_and_process = pytest.mark.parametrize(
+    ("process", "scheduler"),
+    [(False, "planes"), (True, "fifo")],
+    ids=["thread", "process"],
+)
 
-@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
-@pytest.mark.parametrize("scheduler", ["fifo", "planes"])
+
+@in_thread_and_process
 def test_a_record_is_read_with_all_its_fields(process: bool, scheduler: str) -> None:
     with broker(scheduler=scheduler, process=process) as kafka:
         kafka.create_topic(TOPIC, partitions=2, config={"retention.ms": 60_000})
@@ -299,8 +304,7 @@ def members(kafka: Broker) -> int:
 # ---- clusters -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
-@pytest.mark.parametrize("scheduler", ["fifo", "planes"])
+@in_thread_and_process
 def test_a_cluster_outlives_the_leader_of_a_partition(process, scheduler) -> None:
     with cluster(scheduler=scheduler, process=process) as kafka:
         kafka.create_topic(TOPIC, partitions=3)
