@@ -80,7 +80,6 @@ def config(at: Path, rate: float = 4000.0) -> Path:
     ("executor", "file_bytes"),
     [
         ("sequential", 0),
-        ("sequential", 3_000),
         ("sequential", 60_000),
         ("local", 12_000),
     ],

@@ -17,7 +17,7 @@ QUICK = [path for path in CONFIGS if path.stem != "kafka-4453"]
 @pytest.mark.parametrize("config", QUICK, ids=[path.stem for path in QUICK])
 def test_a_block_of_each_arm_is_recorded(config: Path, tmp_path: Path) -> None:
     missing = run_experiment(
-        small(config, blocks=1, levels=1, duration_s=0.2, window_s=48.0),
+        small(config, blocks=1, levels=1, duration_s=0.1, window_s=48.0),
         tmp_path,
         Unwatched(),
         resume=False,
