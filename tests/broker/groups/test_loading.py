@@ -62,7 +62,7 @@ def test_many_groups_are_unloaded_and_loaded_in_steps() -> None:
 
 
 def test_a_group_of_many_members_is_unloaded_and_loaded_in_steps() -> None:
-    count = 1_000
+    count = 500
     world = GroupWorld()
     members = world.form(count)
     waiting = [world.join(member) for member in members[: count // 2]]
