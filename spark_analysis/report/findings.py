@@ -18,9 +18,8 @@ from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.report.content.rendering import sentence
 from spark_analysis.report.content.schema import Results, Row
 from spark_analysis.report.content.summary import Summary
-from spark_analysis.report.content.tables import as_csv, as_markdown
+from spark_analysis.report.content.tables import as_csv, as_markdown, factors_of
 from spark_analysis.report.doses import DOSES, DoseResponse
-from spark_analysis.report.figures.sweep_maps import factors_of
 from spark_analysis.report.paper import (
     FAULTS,
     judged_predictions,

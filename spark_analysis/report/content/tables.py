@@ -170,6 +170,15 @@ def metric_label(found: Results, name: str) -> str:
     return next(it["label"] for it in found["metrics"] if it["name"] == name)
 
 
+def factors_of(found: Results) -> dict[str, list[str]]:
+    """Return the factors that vary, with their levels in design order."""
+    factors: dict[str, dict[str, None]] = {}
+    for point in found["points"]:
+        for factor, level in point["levels"].items():
+            factors.setdefault(factor, {})[level] = None
+    return {name: list(of) for name, of in factors.items() if len(of) > 1}
+
+
 def comparison_table(found: Results) -> Table:
     """Return one row per world, point, class and arm, with all metrics."""
     primary, level = found["primary"]["metric"], confidence(found)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from spark_analysis.report.content.schema import Results
 from spark_analysis.report.content.summary import Summary
-from spark_analysis.report.content.tables import metric_label
+from spark_analysis.report.content.tables import factors_of, metric_label
 from spark_analysis.report.figures.factor_effects import effects
 from spark_analysis.report.figures.incident_timeline import timelines
 from spark_analysis.report.figures.latency import exceedance_curves
@@ -18,7 +18,7 @@ from spark_analysis.report.figures.load_curves import load_curves, load_factor
 from spark_analysis.report.figures.overview import overview
 from spark_analysis.report.figures.phase_bars import stacked
 from spark_analysis.report.figures.queue_length import queue_length
-from spark_analysis.report.figures.sweep_maps import by_level, factors_of, pair_map
+from spark_analysis.report.figures.sweep_maps import by_level, pair_map
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

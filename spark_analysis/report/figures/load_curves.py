@@ -1,4 +1,4 @@
-"""Latency and attainment over the load: one row of panels per class, a line per arm.
+"""Latency and attainment over the load: a column of panels per class, a line per arm.
 
 Drawn for a sweep of one factor whose levels are numbers. Bands are the intervals of the
 values; the line breaks where a value was refused or is infinite.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spark_analysis.report.content.schema import Results, Row
-from spark_analysis.report.content.tables import metric_label
+from spark_analysis.report.content.tables import factors_of, metric_label
 from spark_analysis.report.figures.style import (
     MUTED,
     colour,
@@ -25,39 +26,44 @@ from spark_analysis.report.figures.style import (
     plain_log_axis,
 )
 
-_ATTAINMENT = "attainment"
+_ATTAINMENT: Final = "attainment"
+# Classes in a row of the figure.
+_ACROSS: Final = 4
 
 
 def load_factor(found: Results) -> str | None:
     """Return the only factor that varies, if its levels are numbers."""
-    factors: dict[str, set[str]] = {}
-    for point in found["points"]:
-        for factor, level in point["levels"].items():
-            factors.setdefault(factor, set()).add(level)
-    varied = [name for name, levels in factors.items() if len(levels) > 1]
-    if len(varied) != 1 or not all(map(_is_number, factors[varied[0]])):
+    varied = factors_of(found)
+    if len(varied) != 1:
         return None
-    return varied[0]
+    ((name, levels),) = varied.items()
+    return name if all(map(_is_number, levels)) else None
 
 
 def load_curves(found: Results, world: str, factor: str) -> Figure:
-    """Draw the primary latency metric, and the share of good answers, over a factor."""
+    """Draw the primary latency metric and, below it, the share of good answers."""
     metric = found["primary"]["metric"]
     classes = [it["name"] for it in found["classes"]]
     classes = [it for it in classes if any(r["class"] == it for r in found["rows"])]
-    figure = new_figure(0.7 + 2.3 * len(classes))
-    axes = figure.subplots(len(classes), 2, sharex=True, squeeze=False)
-    for (left, right), name in zip(axes, classes, strict=True):
-        _panel(left, found, _of(found["rows"], world, name, metric), factor)
-        _panel(right, found, _of(found["measures"], world, name, _ATTAINMENT), factor)
-        log_scale(left, "y")
-        left.set_ylabel(f"{name}: {metric_label(found, metric)} [ms]")
-        right.set_ylabel("share of good answers")
-        right.axhline(found["slo_share"], color=MUTED, linewidth=0.8)
-        right.set_ylim(-0.02, 1.02)
-        plain_log_axis(left, "y")
-    for axis in axes[-1]:
-        axis.set_xlabel(factor)
+    bands, across = math.ceil(len(classes) / _ACROSS), min(len(classes), _ACROSS)
+    figure = new_figure(0.7 + 3.9 * bands)
+    axes = figure.subplots(2 * bands, across, squeeze=False)
+    for place, name in enumerate(classes):
+        band, column = divmod(place, across)
+        above, below = axes[2 * band : 2 * band + 2, column]
+        _panel(above, found, _of(found["rows"], world, name, metric), factor)
+        _panel(below, found, _of(found["measures"], world, name, _ATTAINMENT), factor)
+        log_scale(above, "y")
+        plain_log_axis(above, "y")
+        above.set_title(name)
+        below.axhline(found["slo_share"], color=MUTED, linewidth=0.8)
+        below.set_ylim(-0.02, 1.02)
+        below.set_xlabel(factor)
+        if column == 0:
+            above.set_ylabel(f"{metric_label(found, metric)} [ms]")
+            below.set_ylabel("share of good answers")
+    for axis in axes[-2:, len(classes) - across * (bands - 1) :].flat:
+        axis.set_visible(False)
     legend(figure, axes[0, 0], [arm["name"] for arm in found["arms"]])
     return figure
 

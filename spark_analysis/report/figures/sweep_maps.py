@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from spark_analysis.report.content.numbers import ratio
 from spark_analysis.report.content.schema import Pair, Results
-from spark_analysis.report.content.tables import metric_label
+from spark_analysis.report.content.tables import factors_of, metric_label
 from spark_analysis.report.figures.interval_bars import (
     Interval,
     draw_interval,
@@ -33,21 +33,10 @@ from spark_analysis.report.figures.style import (
     rivals,
 )
 
-Factors = dict[str, list[str]]
-
 # The baseline's colour is ink, which is white on a dark page.
 _BASELINE: Final = "#5f636d"
 # A ratio of this size, either way, has the full colour.
 _FULL: Final = 4.0
-
-
-def factors_of(found: Results) -> Factors:
-    """Return the factors that vary, with their levels in design order."""
-    factors: dict[str, dict[str, None]] = {}
-    for point in found["points"]:
-        for factor, level in point["levels"].items():
-            factors.setdefault(factor, {})[level] = None
-    return {name: list(of) for name, of in factors.items() if len(of) > 1}
 
 
 def by_level(found: Results) -> Figure:

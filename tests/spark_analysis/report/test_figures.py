@@ -17,6 +17,7 @@ from spark_analysis.report.figures.interval_bars import (
     limits_of,
 )
 from spark_analysis.report.figures.listing import plots
+from spark_analysis.report.figures.load_curves import load_curves
 from spark_analysis.report.figures.overview import overview
 from spark_analysis.report.figures.style import colour, dash, marker, styled
 from spark_analysis.report.figures.sweep_maps import pair_map
@@ -125,6 +126,19 @@ def test_a_refused_arm_keeps_its_row_without_a_mark() -> None:
     found = made({("control", "wfq"): BETTER, ("control", "planes"): REFUSED})
     (axis,) = overview(Summary(found)).axes
     assert [it.get_text() for it in axis.get_yticklabels()] == ["wfq", "planes"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 9])
+def test_load_curves_have_two_panels_per_class(count: int) -> None:
+    names = [f"class-{n}" for n in range(count)]
+    cells = {(name, FIRST): BETTER for name in names}
+    found = made(cells, points=[{"load": "0.5"}, {"load": "0.9"}])
+    with styled():
+        figure = load_curves(found, "live", "load")
+    shown = [axis for axis in figure.axes if axis.get_visible()]
+    titles = [axis.get_title(loc="left") for axis in shown]
+    assert len(shown) == 2 * count
+    assert [it for it in titles if it] == names
 
 
 def test_the_first_figure_of_a_sweep_is_the_map_of_its_pair() -> None:
