@@ -33,12 +33,12 @@ def check(claims: Path, runs: Path) -> Iterator[tuple[bool, str]]:
 def _checked(claim: dict[str, Any], runs: Path) -> tuple[bool, str]:
     name = claim["experiment"]
     summary = Summary(read_results(runs / name / "report" / "results.json"))
-    row = summary.row(summary.world, claim["class"], claim["arm"])
+    row = summary.row(claim["world"], claim["class"], claim["arm"])
     ratio = row["ratio"] if row else None
     low, high = claim["range"]
     holds = ratio is not None and low <= ratio <= high
     measured = "not measured" if ratio is None else f"{ratio:.3f}"
-    where = f"{name} ({summary.world}), {claim['class']} under {claim['arm']}"
+    where = f"{name} ({claim['world']}), {claim['class']} under {claim['arm']}"
     word = "holds" if holds else "FAILS"
     return holds, f"{word}: {claim['text']} {where}: {measured} in {low} to {high}"
 

@@ -16,8 +16,9 @@ from matplotlib.figure import Figure
 from spark_analysis.incidents.incident import Incident
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.report.content.numbers import digits, interval
+from spark_analysis.report.content.paper_tables import marked
 from spark_analysis.report.content.rendering import sentence
-from spark_analysis.report.content.tables import Table, as_markdown, text
+from spark_analysis.report.content.tables import Column, Table, as_markdown, text
 from spark_analysis.report.figures.interval_bars import (
     Interval,
     draw_interval,
@@ -119,16 +120,10 @@ class DoseResponse:
     @property
     def table(self) -> Table:
         """A row per cell and arm, a column per measure."""
-        factors = self.found["rows"][0]["levels"]
-        headings = {row["measure"]: row["heading"] for row in self.found["rows"]}
         return Table(
             name="doses",
             caption=sentence("doses_caption", baseline=self.found["baseline"]),
-            columns=(
-                *(text(name) for name in factors),
-                text("arm"),
-                *(text(headings[name], name) for name in SHOWN),
-            ),
+            columns=self._columns(text("arm")),
             rows=tuple(self._cells()),
         )
 
@@ -136,6 +131,34 @@ class DoseResponse:
     def markdown(self) -> str:
         """The table in Markdown."""
         return as_markdown(self.table).strip()
+
+    @property
+    def by_arm(self) -> Table:
+        """A row per cell, a column per measure with the means of all arms."""
+        arms = list(dict.fromkeys(row["arm"] for row in self.found["rows"]))
+        rows: dict[tuple[str, ...], dict[str, str]] = {}
+        for row in self.found["rows"]:
+            place = rows.setdefault(tuple(row["levels"].values()), {**row["levels"]})
+            value = "∞" if row["value"] is None else digits(row["value"])
+            word = marked(value, row["verdict"])
+            before = place.get(row["measure"])
+            place[row["measure"]] = word if before is None else f"{before} / {word}"
+        return Table(
+            name="doses-by-arm",
+            caption=sentence(
+                "doses_by_arm_caption", baseline=self.found["baseline"], arms=arms
+            ),
+            columns=self._columns(),
+            rows=tuple(rows.values()),
+        )
+
+    def _columns(self, *further: Column) -> tuple[Column, ...]:
+        headings = {row["measure"]: row["heading"] for row in self.found["rows"]}
+        return (
+            *(text(name) for name in self.found["rows"][0]["levels"]),
+            *further,
+            *(text(headings[name], name) for name in SHOWN),
+        )
 
     def _cells(self) -> Iterator[dict[str, Any]]:
         for cell in cells_of(self.found["rows"]):

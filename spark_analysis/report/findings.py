@@ -19,11 +19,12 @@ from spark_analysis.report.content.rendering import sentence
 from spark_analysis.report.content.schema import Results, Row
 from spark_analysis.report.content.summary import Summary
 from spark_analysis.report.content.tables import as_csv, as_markdown, factors_of
-from spark_analysis.report.doses import DOSES, DoseResponse
+from spark_analysis.report.doses import DOSES
 from spark_analysis.report.paper import (
     FAULTS,
     judged_predictions,
     naming,
+    read_doses,
     read_results,
 )
 from spark_analysis.report.predictions import JUDGEMENT
@@ -120,18 +121,6 @@ def _read(name: str, path: Path) -> Experiment:
     return experiment
 
 
-def _doses(path: Path) -> DoseResponse:
-    """Return a dose and response of which a page can be rendered.
-
-    :raises RecordingError: if the file is damaged.
-    """
-    with naming(path):
-        found = DoseResponse(json.loads(path.read_bytes()))
-        for text in (found.markdown, found.source):
-            text.encode()
-    return found
-
-
 def render(template: Path, beside: Path) -> str:
     """Return the page.
 
@@ -141,7 +130,9 @@ def render(template: Path, beside: Path) -> str:
         path.stem: _read(path.stem, path) for path in sorted(beside.glob("*.json"))
     }
     judged = judged_predictions(beside / JUDGEMENT)
-    doses = {path.stem: _doses(path) for path in sorted(beside.glob(f"{DOSES}/*.json"))}
+    doses = {
+        path.stem: read_doses(path) for path in sorted(beside.glob(f"{DOSES}/*.json"))
+    }
     environment = Environment(
         loader=FileSystemLoader(template.parent),
         undefined=StrictUndefined,

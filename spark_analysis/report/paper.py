@@ -12,22 +12,30 @@ import datetime
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from matplotlib.figure import Figure
 
 from spark_analysis.recordings.contract import RecordingError
-from spark_analysis.report.content.numbers import digits, p_value
+from spark_analysis.report.content.numbers import digits
+from spark_analysis.report.content.paper_tables import (
+    arms_table,
+    contradictions,
+    further_table,
+    parts,
+    reader_by_order,
+    recordings_table,
+    tables_of,
+    worse_measures,
+)
 from spark_analysis.report.content.schema import Results
 from spark_analysis.report.content.summary import Summary
-from spark_analysis.report.content.tables import (
-    Table,
-    agreement_table,
-    comparison_table,
-    confidence,
-    incident_table,
-)
+from spark_analysis.report.content.tables import Table, confidence
+from spark_analysis.report.doses import DOSES, DoseResponse, figure
 from spark_analysis.report.figures.listing import plots
+from spark_analysis.report.figures.style import styled
 from spark_analysis.report.predictions import JUDGEMENT, OutOfSample
 from spark_analysis.report.results import SCHEMA
 
@@ -37,46 +45,72 @@ FAULTS: Final = (
     *(ArithmeticError, AttributeError, LookupError),
     *(RecursionError, TypeError, ValueError),
 )
-# The experiment of the abstract, where several are set.
-_FIRST: Final = "quickstart"
-# Rows beyond which a table of the paper would not fit a page.
-_ROWS_MAX: Final = 45
-
-
-class Recorded(NamedTuple):
-    """One experiment of the paper: its file, and its figures with their captions."""
-
-    path: Path
-    found: Results
-    figures: Mapping[Path, str]
+# Experiments with a place in the text of ``main.typ``, and those of them with a figure.
+PLACED: Final = (
+    *("quickstart", "kafka-reader", "kafka-agent", "operators"),
+    *("price", "load-curves", "kafka-4453", "policies"),
+)
+_DRAWN: Final = ("quickstart", "load-curves", "policies")
+_DOSE: Final = "kafka-4453-dose"
 
 
 def build(source: Path, out_pdf: Path) -> None:
     """Typeset the paper of a run directory, or of a directory of kept results.
 
-    ``docs/results`` is a directory of kept results: ``NAME.json`` and ``NAME-*.svg``.
+    ``docs/results`` is a directory of kept results: ``NAME.json`` for each experiment.
 
     :raises RecordingError: if the source has no report and no results.
     """
+    recorded = list(_recorded(source))
+    alone = recorded[0][0].parent != source
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory, "paper")
         ignored = shutil.ignore_patterns("generated", "*.pdf", "__pycache__")
         shutil.copytree(SOURCES, root, ignore=ignored)
-        (root / "generated").mkdir()
+        generated = root / "generated"
+        generated.mkdir()
         facts, dates = [], []
-        for path, results, figures in _recorded(source):
+        for path, results in recorded:
             with naming(path):
-                facts.append(facts_of(results, alone=path.parent != source))
+                facts.append(facts_of(results))
+                if alone or results["name"] in _DRAWN:
+                    facts[-1]["figure"] = _first_figure(
+                        results, generated / f"{len(facts)}.svg"
+                    )
                 dates.append(datetime.datetime.fromisoformat(results["created"]))
-            for file, caption in figures.items():
-                name = f"generated/{results['name']}-{file.name}"
-                shutil.copy(file, root / name)
-                facts[-1]["figures"].append({"file": name, "caption": caption})
-        facts.sort(key=lambda it: (it["name"] != _FIRST, it["name"]))
-        found = {"experiments": facts, "prediction": _prediction(source / JUDGEMENT)}
+        with naming(source):
+            found = {
+                "alone": alone,
+                "experiments": facts,
+                **_over_all([results for _, results in recorded]),
+                "doses": _doses(source, generated),
+                "prediction": _prediction(source / JUDGEMENT),
+            }
         text = json.dumps(found, ensure_ascii=False, indent=1)
-        (root / "generated" / "facts.json").write_text(text, encoding="utf-8")
+        (generated / "facts.json").write_text(text, encoding="utf-8")
         _compile(root / "main.typ", out_pdf, max(dates))
+
+
+def _recorded(source: Path) -> Iterator[tuple[Path, Results]]:
+    """Yield each file of results with its content, the placed experiments first."""
+    kept = sorted(source.glob("*.json"))
+    if (source / "report").is_dir() or not kept:
+        kept = [source / "report" / "results.json"]
+    found = [(path, read_results(path)) for path in kept]
+    for path, results in found:
+        with naming(path):
+            results["name"].encode()
+    yield from sorted(found, key=lambda it: _place(it[1]["name"]))
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (PLACED.index(name) if name in PLACED else len(PLACED)), name
+
+
+def _first_figure(found: Results, file: Path) -> dict[str, Any] | None:
+    for plot in plots(found):
+        return {**_drawn(plot.draw, file), "caption": plot.caption}
+    return None
 
 
 def judged_predictions(path: Path) -> OutOfSample | None:
@@ -93,34 +127,40 @@ def judged_predictions(path: Path) -> OutOfSample | None:
     return found
 
 
+def read_doses(path: Path) -> DoseResponse:
+    """Return an incident's dose and response.
+
+    :raises RecordingError: if the file is damaged.
+    """
+    with naming(path):
+        found = DoseResponse(json.loads(path.read_bytes()))
+        for text in (found.markdown, found.source):
+            text.encode()
+    return found
+
+
 def _prediction(path: Path) -> dict[str, Any] | None:
     found = judged_predictions(path)
     if found is None:
         return None
-    return {"sentences": found.sentences, "table": _written(found.table)}
+    return {
+        "sentences": found.sentences,
+        "source": found.source,
+        "table": _written(found.table),
+    }
 
 
-def _recorded(source: Path) -> Iterator[Recorded]:
-    kept = sorted(source.glob("*.json"))
-    if (source / "report").is_dir() or not kept:
-        path = source / "report" / "results.json"
-        found = read_results(path)
-        with naming(path):
-            names = {plot.name: plot.caption for plot in plots(found)}
-        yield Recorded(
-            path,
-            found,
-            {path.parent / "figures" / f"{it}.svg": names[it] for it in names},
-        )
-        return
-    for path in kept:
-        found = read_results(path)
-        with naming(path):
-            drawn = {
-                path.with_name(f"{path.stem}-{it.name}.svg"): it.caption
-                for it in plots(found)
-            }
-        yield Recorded(path, found, {it: drawn[it] for it in drawn if it.is_file()})
+def _doses(source: Path, folder: Path) -> dict[str, Any] | None:
+    path = source / DOSES / f"{_DOSE}.json"
+    if not path.is_file():
+        return None
+    doses = read_doses(path)
+    with naming(path):
+        return {
+            "source": doses.source,
+            "table": _written(doses.by_arm),
+            "figure": _drawn(lambda: figure(doses.found), folder / "doses.svg"),
+        }
 
 
 def read_results(path: Path) -> Results:
@@ -155,75 +195,64 @@ def naming(path: Path) -> Iterator[None]:
         raise RecordingError(f"{path}: {fault}") from error
 
 
-def facts_of(found: Results, *, alone: bool = True) -> dict[str, Any]:
-    """Return every number, table and sentence of an experiment.
-
-    Details follow the first table where the paper is about this experiment ``alone``.
-    """
+def facts_of(found: Results) -> dict[str, Any]:
+    """Return the numbers, tables and sentences of an experiment."""
     summary = Summary(found)
-    incidents = incident_table(found)
-    tables = [incidents if incidents.rows and not alone else summary.table]
-    if alone:
-        tables += _tables(found)
     return {
         "name": found["name"],
         "title": found["title"],
         "date": found["created"][:10],
         "baseline": found["baseline"],
         "level": confidence(found),
-        "worlds": [
-            {
-                "world": world["world"],
-                "deterministic": world["deterministic"],
-                "sessions": str(world["sessions"]),
-                "planned": str(world["sessions_planned"]),
-                "rounds": str(world["rounds"]),
-                "runs": digits(world["runs"]),
-                "discarded": str(sum(world["discarded"].values())),
-                "requests": digits(world["requests"]),
-                "seed": str(world["seed"]),
-                "commit": world["commit"],
-                "config": world["config_sha256"],
-                "machine": world["machine"],
-                "p_min": p_value(world["p_min"]),
-                "window": [f"{edge:g}" for edge in world["window_s"]],
-            }
-            for world in found["worlds"]
-        ],
-        "arms": [
-            {
-                **arm,
-                "settings": " ".join(f"{k}={v}" for k, v in arm["settings"].items()),
-            }
-            for arm in found["arms"]
-        ],
+        "placed": found["name"] in PLACED,
+        "machines": list(dict.fromkeys(it["machine"] for it in found["worlds"])),
         "classes": ", ".join(
             f"{it['name']} ({', '.join(it['apis'])}, "
             f"{digits(it['offered_per_s'])} a second)"
             for it in found["classes"]
         ),
-        "sentences": summary.sentences,
+        "sentences": [*summary.sentences, *worse_measures(found)],
         "cautions": summary.cautions,
         "noise": summary.noise,
-        "tables": [_written(table) for table in tables],
-        "figures": [],
+        "tables": [_written(table) for table in tables_of(found)],
+        "figure": None,
     }
 
 
-def _tables(found: Results) -> list[Table]:
-    tables = (comparison_table(found), agreement_table(found), incident_table(found))
-    return [table for table in tables if 0 < len(table.rows) <= _ROWS_MAX]
+def _over_all(found: Sequence[Results]) -> dict[str, Any]:
+    """Return the tables and sentences over several experiments."""
+    placed = [it for it in found if it["name"] in PLACED] or found
+    further = [it for it in found if it["name"] not in PLACED]
+    kafka_first = sorted(found, key=lambda it: it["worlds"][0]["world"] != "kafka")
+    crossed = reader_by_order(kafka_first)
+    return {
+        "reader_by_order": None if crossed is None else _written(crossed),
+        "parts": parts(kafka_first),
+        "contradictions": contradictions(kafka_first),
+        "arms": _written(arms_table(placed)),
+        "recordings": _written(recordings_table(found)),
+        "further": _written(further_table(further)),
+    }
 
 
 def _written(table: Table) -> dict[str, Any]:
     return {
-        "name": table.name,
         "caption": table.caption,
         "headings": [column.heading for column in table.columns],
         "numeric": [column.numeric for column in table.columns],
         "rows": [[it.text(row) for it in table.columns] for row in table.rows],
-        "groups": [],
     }
+
+
+def _drawn(draw: Callable[[], Figure], file: Path) -> dict[str, Any]:
+    """Save a figure; return its name, and its height relative to its width."""
+    with styled():
+        drawn = draw()
+        # Without a date, so that the same results give the same bytes.
+        metadata = {"Date": None, "Creator": "doorkeeper"}
+        drawn.savefig(file, metadata=metadata, transparent=True)
+    width, height = drawn.get_size_inches()
+    return {"file": f"{file.parent.name}/{file.name}", "tall": float(height / width)}
 
 
 def _compile(source: Path, out_pdf: Path, moment: datetime.datetime) -> None:

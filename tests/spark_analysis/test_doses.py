@@ -51,6 +51,20 @@ def test_the_table_has_a_row_for_each_arm_of_a_cell() -> None:
     assert "at least 100 incidents" in shown.source
 
 
+def test_the_table_by_arm_has_a_row_for_each_cell() -> None:
+    table = DoseResponse(DOSES).by_arm
+    rows = [[column.text(row) for column in table.columns] for row in table.rows]
+    assert [column.heading for column in table.columns][:3] == [
+        *("backlog", "queue", "step_down [ms]"),
+    ]
+    assert [row[:3] for row in rows] == [
+        ["none", "20", "40.0 / 40.0*"],
+        ["high", "20", "40.0 / 40.0*"],
+    ]
+    assert {row[-1] for row in rows} == {"∞ / ∞*"}
+    assert "under fifo / planes." in table.caption
+
+
 def test_the_figure_has_an_interval_for_each_arm_of_a_cell() -> None:
     (axis,) = figure(DOSES).axes
     assert [it.get_text() for it in axis.get_xticklabels()] == ["none\n20", "high\n20"]

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Final
 
 from spark_analysis.report.content.numbers import NONE, interval, ratio, ratio_interval
@@ -175,6 +176,25 @@ class Summary:
             found = [self._effect_sentence(), self._price_sentence()]
         found += [self._worlds_sentence()] if len(self.found["worlds"]) > 1 else []
         return [it for it in found if it][:SENTENCES_MAX]
+
+    @property
+    def outcome(self) -> str:
+        """Number of comparisons of the primary class with each verdict."""
+        points = [it["point"] for it in self.found["points"]] or [""]
+        primary = self.found["primary"]["class_name"]
+        rows = [
+            row
+            for arm, point in product(self.rivals, points)
+            if (row := self.row(self.world, primary, arm, point)) is not None
+        ]
+        counts = sentence(
+            "outcome",
+            label=self.label,
+            world=self.world,
+            baseline=self.found["baseline"],
+            counts=_counts(rows),
+        )
+        return f"{counts} {self._worlds_sentence()}".strip()
 
     @property
     def noise(self) -> str:

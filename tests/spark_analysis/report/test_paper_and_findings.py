@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -13,11 +14,20 @@ import pytest
 from spark_analysis.claims import check
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.report.content.schema import Results
+from spark_analysis.report.doses import written_doses
 from spark_analysis.report.findings import collect, render
-from spark_analysis.report.paper import SOURCES, build, facts_of, naming, read_results
+from spark_analysis.report.paper import (
+    PLACED,
+    SOURCES,
+    build,
+    facts_of,
+    naming,
+    read_results,
+)
 from spark_analysis.report.writing import write_report
 from tests.spark_analysis.damage import damage_bytes, damage_field
 from tests.spark_analysis.made_results import BETTER, OPEN, made
+from tests.spark_analysis.test_doses import DOSES
 
 CELLS = {
     ("control", "wfq"): BETTER,
@@ -85,8 +95,8 @@ def test_a_claim_holds_inside_its_range(
     analysed(KINDS["point"], tmp_path / "one")
     claims = tmp_path / "claims.toml"
     claims.write_text(
-        f'[[claim]]\ntext = "a"\nexperiment = "one"\nclass = "control"\n'
-        f'arm = "{arm}"\nrange = {limits}\ntier = "small"\n'
+        f'[[claim]]\ntext = "a"\nexperiment = "one"\nworld = "live"\n'
+        f'class = "control"\narm = "{arm}"\nrange = {limits}\ntier = "small"\n'
         f'[[claim]]\nexperiment = "not recorded"\ntier = "large"\n'
     )
     assert [found for found, _ in check(claims, tmp_path)] == [holds]
@@ -132,6 +142,38 @@ def test_a_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         template.write_bytes(content)
         with pytest.raises(RecordingError, match=re.escape(str(template))):
             render(template, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["kafka-4453", "kafka-reader", "price"])
+def test_a_paper_is_set_without_the_other_experiments(
+    name: str, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "docs/results" / f"{name}.json", tmp_path)
+    build(tmp_path, tmp_path / "paper.pdf")
+    assert (tmp_path / "paper.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_paper_has_predictions_and_doses_where_they_are(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs/results/predictions", tmp_path / "predictions")
+    (tmp_path / "one.json").write_text(json.dumps(KINDS["point"]))
+    build(tmp_path, tmp_path / "without.pdf")
+    (tmp_path / "doses").mkdir()
+    doses = tmp_path / "doses" / "kafka-4453-dose.json"
+    doses.write_text(written_doses(DOSES))
+    build(tmp_path, tmp_path / "with.pdf")
+    without, having = (
+        (tmp_path / f"{name}.pdf").read_bytes() for name in ("without", "with")
+    )
+    assert len(having) > len(without)
+    doses.write_text("{}")
+    with pytest.raises(RecordingError, match=re.escape(f"{doses}: ")):
+        build(tmp_path, tmp_path / "none.pdf")
+
+
+def test_every_experiment_with_a_place_is_shipped_and_in_the_text() -> None:
+    text = (SOURCES / "main.typ").read_text()
+    configs = {path.stem for path in (ROOT / "experiments/configs").glob("*.toml")}
+    assert set(PLACED) <= configs & set(re.findall(r'result\("([\w-]+)"', text))
 
 
 def test_the_sources_hold_no_measured_number() -> None:
