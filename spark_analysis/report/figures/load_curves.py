@@ -47,7 +47,7 @@ def load_curves(found: Results, world: str, factor: str) -> Figure:
     classes = [it for it in classes if any(r["class"] == it for r in found["rows"])]
     bands, across = math.ceil(len(classes) / _ACROSS), min(len(classes), _ACROSS)
     figure = new_figure(0.7 + 3.9 * bands)
-    axes = figure.subplots(2 * bands, across, squeeze=False)
+    axes = figure.subplots(2 * bands, across, sharex=True, squeeze=False)
     for place, name in enumerate(classes):
         band, column = divmod(place, across)
         above, below = axes[2 * band : 2 * band + 2, column]
@@ -59,6 +59,7 @@ def load_curves(found: Results, world: str, factor: str) -> Figure:
         below.axhline(found["slo_share"], color=MUTED, linewidth=0.8)
         below.set_ylim(-0.02, 1.02)
         below.set_xlabel(factor)
+        below.tick_params(labelbottom=True)
         if column == 0:
             above.set_ylabel(f"{metric_label(found, metric)} [ms]")
             below.set_ylabel("share of good answers")

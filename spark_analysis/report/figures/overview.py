@@ -63,7 +63,7 @@ def overview(summary: Summary) -> Figure:
         panels[1].set_xlim(min(low, 1 / _AROUND), max(high, _AROUND))
     for axis in panels:
         plain_log_axis(axis, "x")
-        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=5, handlelength=1.2)
+        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handlelength=1.2)
     panels[0].set_yticks(range(len(rivals)), rivals)
     return figure
 
