@@ -50,7 +50,7 @@ PLACED: Final = (
     *("quickstart", "kafka-reader", "kafka-agent", "operators"),
     *("price", "load-curves", "kafka-4453", "policies"),
 )
-_DRAWN: Final = ("quickstart", "load-curves", "policies")
+_DRAWN: Final = ("quickstart", "load-curves")
 _DOSE: Final = "kafka-4453-dose"
 
 

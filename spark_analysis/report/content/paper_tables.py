@@ -23,6 +23,7 @@ from spark_analysis.report.content.rendering import sentence
 from spark_analysis.report.content.schema import (
     ArmEntry,
     Incident,
+    Metric,
     Results,
     Row,
     World,
@@ -86,10 +87,6 @@ def _cell(row: Row | None, unit: str, *, ends: bool) -> str:
     return f"{word} ({ratio_interval(row['ratio_low'], row['ratio_high'])})"
 
 
-def _unit(found: Results, metric: str) -> str:
-    return next(it["unit"] for it in found["metrics"] if it["name"] == metric)
-
-
 def _compared(found: Results) -> list[str]:
     """Return the baseline and its rivals."""
     return [found["baseline"], *Summary(found).rivals]
@@ -111,40 +108,66 @@ def _caption(found: Results, name: str, **values: object) -> str:
 
 
 def _ratios_by_class(found: Results) -> Table:
-    """Return a row per arm, a column per class, and the goodput of the busiest."""
+    """Return a row per arm: quantiles of the primary class, other classes, goodput."""
     summary, primary = Summary(found), found["primary"]["class_name"]
-    unit = _unit(found, found["primary"]["metric"])
-    classes = [primary, *summary.price_classes]
-    offered = {it["name"]: it["offered_per_s"] for it in found["classes"]}
-    others = summary.price_classes or classes
-    busiest = max(others, key=lambda name: offered.get(name, 0.0))
-    goodput = f"goodput of {busiest}"
-    rates = {
-        row["arm"]: row
-        for row in found["rows"]
-        if (row["world"], row["metric"], row["class"])
-        == (summary.world, _GOODPUT, busiest)
+    classes = _comparable(summary)
+    busiest = _busiest(found, classes[1:] or classes)
+    columns = {
+        **{f"{primary} {it['label']}": (primary, it) for it in _quantiles(found)},
+        **{name: (name, _headline(found)) for name in classes[1:]},
+        **{
+            f"goodput of {busiest}": (busiest, it)
+            for it in found["metrics"]
+            if it["name"] == _GOODPUT
+        },
     }
-    rows = []
-    for arm in _compared(found):
-        cells = {
-            name: _cell(summary.row(summary.world, name, arm), unit, ends=True)
-            for name in classes
+    cells = {
+        (row["class"], row["metric"], row["arm"]): row
+        for row in found["rows"]
+        if row["world"] == summary.world
+    }
+    rows = [
+        {
+            "arm": arm,
+            **{
+                heading: _cell(
+                    cells.get((name, metric["name"], arm)),
+                    metric["unit"],
+                    ends=metric["quantile"] is not None,
+                )
+                for heading, (name, metric) in columns.items()
+            },
         }
-        cells[goodput] = _cell(rates.get(arm), "/s", ends=False)
-        rows.append({"arm": arm, **cells})
-    headings = [*classes, goodput] if rates else classes
+        for arm in _compared(found)
+    ]
     return Table(
         name="classes",
         caption=_caption(found, "by_class_caption"),
-        columns=(text("arm"), *(text(name) for name in headings)),
+        columns=(text("arm"), *map(text, columns)),
         rows=tuple(rows),
     )
 
 
+def _headline(found: Results) -> Metric:
+    return next(
+        it for it in found["metrics"] if it["name"] == found["primary"]["metric"]
+    )
+
+
+def _quantiles(found: Results) -> list[Metric]:
+    """Return the quantiles up to the primary one."""
+    most = _headline(found)["quantile"] or 0.0
+    return [it for it in found["metrics"] if 0 < (it["quantile"] or 0.0) <= most]
+
+
+def _busiest(found: Results, names: Sequence[str]) -> str:
+    offered = {it["name"]: it["offered_per_s"] for it in found["classes"]}
+    return max(names, key=lambda name: offered.get(name, 0.0))
+
+
 def _ratios_by_point(found: Results) -> Table:
     """Return a row per class and arm, a column per point."""
-    summary, unit = Summary(found), _unit(found, found["primary"]["metric"])
+    summary, unit = Summary(found), _headline(found)["unit"]
     points = [it["point"] for it in found["points"]]
     rows = []
     for name, arm in product(_comparable(summary), _compared(found)):
@@ -173,7 +196,7 @@ def _comparable(summary: Summary) -> list[str]:
         for row in summary.found["rows"]
         if row["metric"] == summary.found["primary"]["metric"]
         and row["arm"] in summary.rivals
-        and row["ratio"] is not None
+        and not row["verdict"].startswith("refused")
     }
     others = [name for name in summary.price_classes if name in known]
     return [summary.found["primary"]["class_name"], *others]
@@ -181,7 +204,7 @@ def _comparable(summary: Summary) -> list[str]:
 
 def _primary_by_point(found: Results) -> Table:
     """Return a row per point, a column per arm: the primary class."""
-    summary, unit = Summary(found), _unit(found, found["primary"]["metric"])
+    summary, unit = Summary(found), _headline(found)["unit"]
     primary, factors = found["primary"]["class_name"], list(factors_of(found))
     rows = []
     for it in found["points"]:
@@ -296,7 +319,7 @@ def reader_by_order(experiments: Sequence[Results]) -> Table | None:
     rows, orders = [], dict[str, None]()
     for found, world in _systems(experiments):
         summary, arms = Summary(found), _factorial(found)
-        unit = _unit(found, found["primary"]["metric"])
+        unit = _headline(found)["unit"]
         for reader in dict.fromkeys(reader for _, reader in arms):
             cells = {}
             for (order, reads), arm in arms.items():

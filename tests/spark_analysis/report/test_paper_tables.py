@@ -12,10 +12,11 @@ from spark_analysis.report.content.paper_tables import (
     tables_of,
     worse_measures,
 )
-from spark_analysis.report.content.schema import Incident, Results, Row
+from spark_analysis.report.content.schema import Incident, Metric, Results, Row
 from spark_analysis.report.content.tables import Table
 from tests.spark_analysis.made_results import (
     BETTER,
+    METRIC,
     OPEN,
     REFUSED,
     SAME,
@@ -118,10 +119,25 @@ def test_a_cell_has_the_mark_of_its_verdict() -> None:
     }
     (table,) = tables_of(made(cells))
     assert texts(table) == [
-        ["arm", "control", "produce"],
+        ["arm", "control p99", "produce"],
         ["fifo", "10.0 ms", "10.0 ms"],
         ["planes", "0.0900* (0.0800–0.100)", "1.200† (1.100–1.300)"],
         ["wfq", "refused", "1.000= (0.980–1.020)"],
+    ]
+
+
+def test_the_lesser_quantiles_of_the_primary_class_come_first() -> None:
+    found = made({("control", "wfq"): REFUSED, ("metadata", "wfq"): REFUSED})
+    p50: Metric = {**METRIC, "name": "p50_ms", "label": "p50", "quantile": 0.5}
+    p999: Metric = {**METRIC, "name": "p99.9_ms", "label": "p99.9", "quantile": 0.999}
+    found["metrics"] = [p50, METRIC, p999]
+    row = next(it for it in found["rows"] if it["arm"] == "wfq")
+    found["rows"].append({**row, "metric": "p50_ms", "ratio": 0.5, "verdict": "better"})
+    (table,) = tables_of(found)
+    assert texts(table) == [
+        ["arm", "control p50", "control p99"],
+        ["fifo", "–", "10.0 ms"],
+        ["wfq", "0.500* (–)", "refused"],
     ]
 
 
