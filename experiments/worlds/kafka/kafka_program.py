@@ -18,7 +18,7 @@ from experiments.processes.loopback import free_ports
 from experiments.worlds.kafka import apache_kafka, nodes, request_log
 from experiments.worlds.kafka.nodes import Ports, Site
 from experiments.worlds.kafka.request_queue import queue_of
-from experiments.worlds.kafka.settings import kafkas, settings_of
+from experiments.worlds.kafka.settings import settings_of, without_ours
 from experiments.worlds.kafka.zookeeper_mode import VERSION, ZooKeeperMode
 from experiments.worlds.live.broker_program import Member
 from experiments.worlds.world import MachineTrial, WorldError
@@ -66,7 +66,7 @@ class KafkaProgram:
         return {
             # As in the live world: all connections of a load come at once.
             "socket.listen.backlog.size": "1024",
-            **kafkas(keys),
+            **without_ours(keys),
             "log.dirs": str(member.at / "data"),
         }
 

@@ -42,13 +42,13 @@ def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
             f"{', '.join(mode.schedulers)}, and no such key: choose arms, as "
             f"with --schedulers {','.join(mode.schedulers)}"
         )
-    return kafkas(keys)
+    return without_ours(keys)
 
 
-def kafkas(keys: Mapping[str, str]) -> dict[str, str]:
+def without_ours(keys: Mapping[str, str]) -> dict[str, str]:
     """Return keys without ours.
 
-    >>> kafkas({"doorkeeper.scheduler": "fifo", "num.io.threads": "1"})
+    >>> without_ours({"doorkeeper.scheduler": "fifo", "num.io.threads": "1"})
     {'num.io.threads': '1'}
     """
     return {key: value for key, value in keys.items() if not key.startswith(_OURS)}

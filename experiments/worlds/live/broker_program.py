@@ -95,4 +95,4 @@ class OurProgram:
         return child.cpu_time()
 
     def complete(self, record: Path) -> None:
-        """Return: the broker has written all of it."""
+        """Do nothing: the broker has written all of it."""
