@@ -167,7 +167,7 @@ test-install: $(STAMP)
 	$(BIN)/pytest -m slow tests/packaging
 
 # Searches of many seeds for planted bugs, a round of bad days of a live cluster, and
-# days with transactions, a second or two each.
+# days with transactions, two to three CPU seconds each.
 search: $(STAMP)
 	$(BIN)/pytest -m search
 	$(BIN)/doorkeeper simulate --transactions --seeds 0..4999 --jobs $$(nproc)

@@ -70,7 +70,7 @@ def seconds_of_copying() -> float:
 
 
 def test_a_slow_copier_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    patience_s = 8.0
+    patience_s = 5.0
     monkeypatch.setattr(bad_day, "PATIENCE_S", patience_s)
     monkeypatch.setattr(TransactionalLoad, "hurry", lambda self: None)
     assert seconds_of_copying() > patience_s
