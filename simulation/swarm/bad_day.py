@@ -12,7 +12,15 @@ read of losses.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +29,7 @@ from typing import Final, NoReturn
 import trio
 
 from broker.cluster.cluster_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from broker.cluster.partition import Partition
 from broker.config import TRANSACTION_STATE_LOG_NUM_PARTITIONS
 from broker.coordination.features import NO_FEATURES, FinalizedFeatures
 from broker.protocol.topic_partition import TopicPartition
@@ -340,7 +349,7 @@ class BadDay:
         async with self._patience("not-committable"):
             await load.commit_everywhere()
             await load.abandon()
-        ends = {key: self._end(key) for key in self._partitions}
+        ends = await self._ends(self._partitions)
         left = sum(ends.values())
         while left:
             # Their aborts repeat records, and a consumer that seeks waits for its long
@@ -352,7 +361,7 @@ class BadDay:
         """Demand that the group commits the end of every partition."""
         if not self._scenario.members:
             return
-        ends = {key: self._end(key) for key in self._partitions}
+        ends = await self._ends(self._partitions)
         commits = self._outcome.history.commits
 
         def has_all() -> bool:
@@ -365,15 +374,33 @@ class BadDay:
 
         await self._wait_until("group-stuck", has_all)
 
-    def _end(self, key: TopicPartition) -> int:
+    async def _ends(
+        self, keys: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the ends of logs, once each leader has heard that it leads."""
+        ends: dict[TopicPartition, int] = {}
+
+        def have_all() -> bool:
+            ends.update(
+                {key: it.log.log_end_offset for key in keys for it in self._led(key)}
+            )
+            return all(key in ends for key in keys)
+
+        await self._wait_until("no-leader", have_all)
+        return ends
+
+    def _led(self, key: TopicPartition) -> Iterator[Partition]:
+        """Yield the leader's replica, if there is a leader that has heard of it."""
         leader = self._control.standings()[key].leader
-        replicas = self._cluster.brokers[leader].broker.replicas
-        return replicas.partitions[key].log.log_end_offset
+        if leader >= 0:
+            partitions = self._cluster.brokers[leader].broker.replicas.partitions
+            if key in partitions:
+                yield partitions[key]
 
     async def _progress(self) -> None:
         """Read everything, and compare the replicas."""
         await self._read_transactions()
-        ends = {key: self._end(key) for key in self._partitions}
+        ends = await self._ends(self._partitions)
         history = self._outcome.history
         async with trio.open_nursery() as nursery:
             reader = self._consumer()
@@ -407,12 +434,12 @@ class BadDay:
             "transactions-stuck", lambda: all(map(self._is_stable, load.outputs))
         )
         async with self._patience("unreadable-transactions"):
-            await load.read_all({key: self._end(key) for key in load.outputs})
+            await load.read_all(await self._ends(load.outputs))
 
     def _is_stable(self, key: TopicPartition) -> bool:
-        leader = self._control.standings()[key].leader
-        partition = self._cluster.brokers[leader].broker.replicas.partitions[key]
-        return partition.last_stable_offset == partition.log.log_end_offset
+        return any(
+            it.last_stable_offset == it.log.log_end_offset for it in self._led(key)
+        )
 
     def _differences(self) -> list[str]:
         outputs = () if self._transactions is None else self._transactions.outputs
