@@ -47,7 +47,7 @@ COUNT ?= 60
 SECONDS ?= 60
 CYCLES ?= 200
 
-.PHONY: setup compare aa compare-kafka kafka-reader kraft-reader kafka-agent witness predict out-of-sample incident results experiments dose validate-statistics test test-slow test-install search test-kafka kafka-tools browser screenshots check bench bench-before fuzz mutants soak bad-days exactly-once neighbours paper claims clean
+.PHONY: setup compare aa compare-kafka kafka-reader kafka-agent witness predict out-of-sample incident results experiments dose validate-statistics test test-slow test-install search test-kafka kafka-tools browser screenshots check bench bench-before fuzz mutants soak bad-days exactly-once neighbours paper claims clean
 
 setup: $(STAMP)
 
@@ -76,9 +76,9 @@ compare-kafka: $(STAMP) $(KAFKA_JARS)
 	    --out $(OUT)/kafka --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(OUT)
 
-# Readers and orders of the request queue inside Apache Kafka 3.9 and 4.4, three quarters
-# of an hour each; and what the agent that replaces the queue costs, half as long.
-kafka-reader kraft-reader kafka-agent: $(STAMP) kafka-tools
+# Readers and orders of the request queue inside Apache Kafka, three quarters of an hour;
+# and what the agent that replaces its queue costs, half as long.
+kafka-reader kafka-agent: $(STAMP) kafka-tools
 	$(BIN)/doorkeeper experiment run experiments/configs/$@.toml --out runs/$@ --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze runs/$@
 
