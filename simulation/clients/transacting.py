@@ -46,7 +46,7 @@ _COMMIT_ATTEMPTS: Final = 3
 # Records of an abandoned transaction, and of one of a copier in a hurry at most.
 _SOME: Final = 6
 _MANY: Final = 50
-# How often, and how long, a sender pauses.
+# Share of pauses, and their length, of a sender.
 _PAUSES: Final = 0.3
 _PAUSE_S: Final = 0.2
 

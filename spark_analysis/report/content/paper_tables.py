@@ -44,7 +44,7 @@ _MARKS: Final = {"better": "*", "worse": "†", "equivalent": "="}
 _ALL_CLASSES_MAX, _POINTS_MAX = 4, 8
 _GOODPUT: Final = "goodput_per_s"
 _CAPACITY: Final = "capacity"
-# How the reason of a run begins that a later one has replaced.
+# Prefix of the reason of a run that a later one has replaced.
 _SUPERSEDED: Final = "superseded"
 _READER, _ADMISSION = "doorkeeper.reader", "doorkeeper.admission"
 # Columns of an arm besides its names.
