@@ -5,7 +5,6 @@ It is kept next to the results of experiments, in ``doses/``, with its figure.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from spark_analysis.report.figures.style import (
     new_figure,
     plain_log_axis,
 )
+from spark_analysis.report.json_text import json_text
 from spark_analysis.report.results import finite
 
 DOSES: Final = Path("doses")
@@ -220,4 +220,4 @@ def _interval(row: DoseRow) -> Interval:
 
 def written_doses(found: Doses) -> str:
     """Return the content of the file as JSON."""
-    return json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    return json_text(found)

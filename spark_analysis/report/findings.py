@@ -7,7 +7,6 @@ recordings.
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from spark_analysis.report.content.schema import Results, Row
 from spark_analysis.report.content.summary import Summary
 from spark_analysis.report.content.tables import as_csv, as_markdown, factors_of
 from spark_analysis.report.doses import DOSES
+from spark_analysis.report.json_text import json_text
 from spark_analysis.report.paper import (
     FAULTS,
     judged_predictions,
@@ -93,9 +93,10 @@ def collect(runs: Path, beside: Path, template: Path) -> list[str]:
         experiment = _read(name, report)
         for key in _DRAWN:
             experiment.found[key] = []
-        content = json.dumps(experiment.found, indent=1, ensure_ascii=False) + "\n"
         summary = as_csv(experiment.summary.table)
-        (beside / f"{name}.json").write_text(content, encoding="utf-8")
+        (beside / f"{name}.json").write_text(
+            json_text(experiment.found), encoding="utf-8"
+        )
         (beside / f"{name}.csv").write_text(summary, encoding="utf-8")
         for figure in sorted(report.parent.glob("figures/*.svg")):
             if f"/{name}-{figure.name})" in prose:

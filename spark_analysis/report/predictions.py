@@ -33,6 +33,7 @@ from spark_analysis.report.content.tables import (
     ends,
     text,
 )
+from spark_analysis.report.json_text import json_text
 from spark_analysis.report.results import finite
 from spark_analysis.statistics.intervals import Estimate
 
@@ -92,7 +93,7 @@ def written_predictions(predictions: Predictions) -> str:
         }
         for it in predictions.found
     ]
-    return _json({**asdict(predictions), "found": rows})
+    return json_text({**asdict(predictions), "found": rows})
 
 
 def read_predictions(text: str) -> Predictions:
@@ -159,11 +160,7 @@ def _row(judged: Judged) -> JudgedRow:
 
 def written_judgement(judgement: Judgement) -> str:
     """Return the content of the file of a judgement as JSON."""
-    return _json(judgement)
-
-
-def _json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    return json_text(judgement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from spark_analysis.report.content.tables import (
     as_latex,
     as_markdown,
 )
+from spark_analysis.report.json_text import json_text
 
 _WRITERS: Final = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
@@ -26,8 +26,7 @@ def write_report(found: Results, runs: Iterable[Values], out_dir: Path) -> None:
     from spark_analysis.report.figures.style import save, styled
     from spark_analysis.report.page import page
 
-    content = json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False)
-    _write(out_dir / "results.json", content + "\n")
+    _write(out_dir / "results.json", json_text(found))
     tables = {table.name: table for table in all_tables(found, runs)}
     for table in tables.values():
         for suffix, written in _WRITERS.items():
