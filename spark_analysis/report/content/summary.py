@@ -6,6 +6,7 @@ Everything here follows from ``results.json``. The reference world is the first 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -268,10 +269,15 @@ class Summary:
         ]
         if not rows:
             return ""
-        known = {row["class"] for row in rows if row["ratio"] is not None}
+        known = {
+            row["class"]
+            for row in rows
+            if row["ratio"] is not None or row["verdict"] in _DECIDED
+        }
         worse = sorted(
             (row for row in rows if row["verdict"] == "worse"),
-            key=lambda row: -(row["ratio"] or 0.0),
+            key=lambda row: math.inf if row["ratio"] is None else row["ratio"],
+            reverse=True,
         )
         return sentence(
             "price",
@@ -394,11 +400,11 @@ def _with_interval(row: Row | None) -> str:
     return f"{ratio(row['ratio'])} ({ends})"
 
 
-def _named(row: Row) -> dict[str, str]:
+def _named(row: Row) -> dict[str, str | None]:
     return {
         "arm": row["arm"],
         "class": row["class"],
-        "ratio": ratio(row["ratio"]),
+        "ratio": None if row["ratio"] is None else ratio(row["ratio"]),
         "interval": ratio_interval(row["ratio_low"], row["ratio_high"]),
     }
 

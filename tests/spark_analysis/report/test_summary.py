@@ -61,6 +61,12 @@ def test_the_price_names_significantly_worse_classes_only() -> None:
     assert "priority" not in said
 
 
+def test_a_class_without_a_finite_ratio_is_worse_before_all_others() -> None:
+    lost = {**CELLS, ("produce", "wfq"): Cell(None, None, None, "worse")}
+    _, said = Summary(made(lost)).sentences
+    assert "worse: produce under wfq (no finite ratio), produce under planes (r" in said
+
+
 def test_a_class_that_cannot_be_compared_is_not_called_free() -> None:
     free = {**CELLS, ("produce", "planes"): OPEN}
     refused = {key: REFUSED if key[0] == "produce" else it for key, it in free.items()}
