@@ -293,7 +293,6 @@ class Cluster:
             now_ns=self.clock.now_ns,
             rng=random.Random(self._rng.getrandbits(64)),
             spend=spender(self.clock, CostPerClass(by_class={}, default_ns=SLICE_NS)),
-            park_until=self.clock.park_until,
         )
         apis = KafkaApis(self.control.make(each.id, config, parts))
         await apis.prepare()

@@ -95,11 +95,7 @@ class BadDay:
         self._outcome = outcome
         self._rng = rng = random.Random(scenario.seed)
         self._network = HostNetwork(
-            now_ns=clock.now_ns,
-            rng=self._another_rng(),
-            latency_ns=LATENCY_NS,
-            # Other days keep the order of steps in which their planted bugs are found.
-            clock=None if scenario.transactions is None else clock,
+            now_ns=clock.now_ns, rng=self._another_rng(), latency_ns=LATENCY_NS
         )
         self._control = self._controlled_by(scenario)
         self._cluster = Cluster(

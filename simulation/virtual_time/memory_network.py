@@ -31,7 +31,6 @@ from broker.network.transport import (
 )
 from broker.protocol.buffer import FileRegion
 from broker.requests.timer import DeadlineTimer
-from simulation.virtual_time.determinism import JumpTimer, VirtualClock
 
 OnEvent = Callable[["MemoryConnection", int], None]
 # Bytes that are joined for one call.
@@ -48,9 +47,7 @@ class MemoryNetwork:
         rng: random.Random,
         latency_ns: tuple[int, int] = (0, 0),
         buffer_bytes: int = 65_536,
-        clock: VirtualClock | None = None,
     ) -> None:
-        """With ``clock``, bytes arrive at its jumps, which spares a task's steps."""
         self._now_ns = now_ns
         self._rng = rng
         self._latency_ns = latency_ns
@@ -60,11 +57,7 @@ class MemoryNetwork:
         self._listeners: dict[int, MemoryListener] = {}
         self._travelling: list[tuple[int, int, MemoryConnection, bytes | None]] = []
         self._sent = itertools.count()
-        self._timer: DeadlineTimer | JumpTimer
-        if clock is None:
-            self._timer = DeadlineTimer(self._next_arrival_ns, self._arrive, now_ns)
-        else:
-            self._timer = JumpTimer(clock, self._next_arrival_ns, self._arrive)
+        self._timer = DeadlineTimer(self._next_arrival_ns, self._arrive, now_ns)
 
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import trio
 
-from simulation.virtual_time.determinism import VirtualClock
 from simulation.virtual_time.memory_network import (
     MemoryConnection,
     MemoryListener,
@@ -53,9 +52,8 @@ class HostNetwork(MemoryNetwork):
         now_ns: Callable[[], int],
         rng: random.Random,
         latency_ns: tuple[int, int],
-        clock: VirtualClock | None = None,
     ) -> None:
-        super().__init__(now_ns=now_ns, rng=rng, latency_ns=latency_ns, clock=clock)
+        super().__init__(now_ns=now_ns, rng=rng, latency_ns=latency_ns)
         # One end of each; those that nobody uses any more are dropped now and then.
         self._connections: list[MemoryConnection] = []
         self._down: set[str] = set()

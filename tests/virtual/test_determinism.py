@@ -3,10 +3,7 @@
 These tests fail when a release of Trio changes the private names they rest on.
 """
 
-import itertools
 import os
-import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +14,7 @@ import trio.lowlevel
 from trio._core import _run
 from trio.testing import wait_all_tasks_blocked
 
-from broker.requests.timer import park_until
 from simulation.virtual_time.determinism import deterministic, run_virtual
-from simulation.virtual_time.memory_network import MemoryNetwork, MemoryStream
 from tests.architecture import PACKAGES
 
 
@@ -82,105 +77,6 @@ def test_a_jump_is_felt_by_everybody():
         return woken_ns
 
     assert run_virtual(main, seed=1) == [5_000_000]
-
-
-def test_an_alarm_wakes_a_task_when_a_deadline_would():
-    def woken(park):
-        async def main(clock):
-            found = []
-            lots = [trio.lowlevel.ParkingLot() for _ in range(20)]
-
-            async def wait(number):
-                until_s = trio.current_time() + number // 2 / 100
-                await park(clock, lots[number], until_s)
-                found.append((number, clock.now_ns()))
-
-            async with trio.open_nursery() as nursery:
-                for number in range(20):
-                    nursery.start_soon(wait, number)
-                await trio.sleep(0.035)
-                clock.jump(7_000_000)
-                lots[19].unpark()
-            return found
-
-        return run_virtual(main, seed=1)
-
-    async def by_alarm(clock, lot, until_s):
-        await clock.park_until(lot, until_s)
-
-    async def by_deadline(clock, lot, until_s):
-        await park_until(lot, until_s)
-
-    found = woken(by_alarm)
-    assert found == woken(by_deadline)
-    assert (19, 42_000_000) in found
-
-
-def test_a_cancelled_task_is_woken_by_no_alarm():
-    async def main(clock):
-        lot = trio.lowlevel.ParkingLot()
-        with trio.move_on_after(1):
-            await clock.park_until(lot, 2.0)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(clock.park_until, lot, 5.0)
-        return trio.current_time()
-
-    assert run_virtual(main, seed=1) == 5.0
-
-
-def test_bytes_arrive_at_jumps_when_a_task_would_bring_them():
-    def arrivals(*, by_clock):
-        async def main(clock):
-            network = MemoryNetwork(
-                now_ns=clock.now_ns,
-                rng=random.Random(1),
-                latency_ns=(1_000, 3_000_000),
-                clock=clock if by_clock else None,
-            )
-            found = []
-            listener = network.listen("127.0.0.1", 9092)
-            sender = MemoryStream(network.connect(9092))
-            receiver = MemoryStream((await listener.accept())[0])
-
-            async def receive():
-                while True:
-                    piece = await receiver.receive_some(1)
-                    found.append((clock.now_ns(), piece))
-
-            async with trio.open_nursery() as nursery:
-                await nursery.start(network.run)
-                nursery.start_soon(receive)
-                for number in range(20):
-                    await sender.send_all(bytes([number]))
-                    await trio.sleep(0.001)
-                await trio.sleep(1)
-                nursery.cancel_scope.cancel()
-            return found
-
-        return run_virtual(main, seed=1)
-
-    found = arrivals(by_clock=True)
-    assert b"".join(piece for _, piece in found) == bytes(range(20))
-    assert found == arrivals(by_clock=False)
-
-
-def test_a_signal_ends_a_run_in_which_no_task_waits_for_it():
-    @trio.lowlevel.enable_ki_protection
-    def interrupt():
-        signal.raise_signal(signal.SIGINT)
-
-    async def main(clock):
-        async def work():
-            interrupt()
-            for second in itertools.count(1):
-                await trio.sleep_until(second)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(work)
-
-    with pytest.raises(BaseExceptionGroup) as raised:
-        run_virtual(main, seed=1)
-    assert raised.group_contains(KeyboardInterrupt)
 
 
 def test_no_other_file_knows_the_private_names_of_trio():
