@@ -70,7 +70,7 @@ from broker.quotas.client_quotas import client_windows
 from broker.requests.entitlement import entitlement_of
 from broker.requests.internal_tasks import InternalTasks
 from broker.requests.request import Request
-from broker.requests.timer import DeadlineTimer, ParkUntil, park_until
+from broker.requests.timer import DeadlineTimer
 from broker.requests.topology import (
     CONTROL_PLANE,
     Route,
@@ -99,7 +99,6 @@ class BrokerEnvironment:
     ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
     handler, and moves the clock where time is virtual. ``busy_time`` is Trio's clock,
     if the broker is a process of its own. ``compute`` makes the steps of handshakes.
-    ``park_until`` is how timers wait.
     """
 
     network: Network
@@ -109,7 +108,6 @@ class BrokerEnvironment:
     recorder: Recorder | None = None
     busy_time: BusyTime | None = None
     compute: Compute = compute_here
-    park_until: ParkUntil = park_until
 
 
 class BrokerServer:
@@ -178,17 +176,13 @@ class BrokerServer:
         for processor in self.socket_server.processors:
             self.dispatcher.on_empty(processor.poll)
         self.timer = DeadlineTimer(
-            application.next_expiry_ns,
-            self._expire,
-            self._now_ns,
-            surroundings.park_until,
+            application.next_expiry_ns, self._expire, self._now_ns
         )
         application.config_listeners.append(self._reconfigure)
         self.upkeep_timer = DeadlineTimer(
             self.upkeep.next_ns,
             lambda now_ns: self.dispatcher.begin_upkeep(),
             self._now_ns,
-            surroundings.park_until,
         )
         application.open(self.advertised, self._timer_moved, self.internal_tasks.submit)
 
