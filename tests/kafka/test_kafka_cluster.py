@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from experiments.cluster.member_keys import Endpoints
@@ -18,7 +17,8 @@ from experiments.worlds.kafka.kafka_program import KafkaProgram
 from experiments.worlds.kafka.request_queue import AGENT
 from experiments.worlds.kafka.zookeeper_mode import VERSION
 from experiments.worlds.live.broker_program import Member
-from experiments.worlds.world import MachineTrial, RunFiles, WorldError
+from experiments.worlds.world import MachineTrial, WorldError
+from tests.attempts import attempts_of, run_files
 from tests.kafka.java_tools import need_kafka
 
 PRODUCE, LEADER_AND_ISR = 0, 4
@@ -77,24 +77,14 @@ def test_an_election_moves_the_load_and_loses_nothing_that_all_have(
         pytest.skip("the agent is not built: `make kafka-tools`")
     built = incident(scheduler, keys)
     drawn = trace.generate(built, 0)
-    out = RunFiles(
-        requests=tmp_path / "r.parquet",
-        samples=tmp_path / "s.parquet",
-        attempts=tmp_path / "a.parquet",
-    )
+    out = run_files(tmp_path)
     trial = MachineTrial(experiment=built, block=0, arm=built.arms[0])
     result = kafka_world.make(lambda: None).run(trial, drawn, out)
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"] == len(drawn)
     assert result.broker_cpu_s is not None
     assert result.broker_cpu_s > 0
-    assert out.attempts is not None
-    table = pq.read_table(out.attempts)
-    at = {
-        name: table[name].fill_null(-1).to_numpy()
-        for name in table.column_names
-        if table.schema.field(name).type == "int64"
-    }
+    at = attempts_of(out)
     done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
     assert set(at["broker"][done]) == {OLD, NEW}
     assert np.all(at["kept"][done] == 1)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from broker.controller.leadership import Leadership
@@ -18,7 +17,8 @@ from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.live.disk import small_disk
 from experiments.worlds.live.live_world import Live
-from experiments.worlds.world import MachineTrial, RunFiles, RunResult, WorldError
+from experiments.worlds.world import MachineTrial, RunResult, WorldError
+from tests.attempts import attempts_of, run_files
 
 pytestmark = pytest.mark.live
 PRODUCE, METADATA, LEADER_AND_ISR, UPDATE_METADATA = 0, 3, 4, 6
@@ -106,21 +106,11 @@ def play(
         }
     )
     drawn = trace.generate(built, 0)
-    out = RunFiles(
-        requests=directory / "r.parquet",
-        samples=directory / "s.parquet",
-        attempts=directory / "a.parquet",
-    )
+    out = run_files(directory)
     trial = MachineTrial(experiment=built, block=0, arm=built.arms[0])
     result = Live(lambda: None).run(trial, drawn, out)
     assert result.valid, result.reason
-    assert out.attempts is not None
-    table = pq.read_table(out.attempts)
-    at = {
-        name: table[name].fill_null(-1).to_numpy()
-        for name in table.column_names
-        if table.schema.field(name).type == "int64"
-    }
+    at = attempts_of(out)
     return Played(result, len(drawn), at)
 
 

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.virtual.virtual_world import Virtual
-from experiments.worlds.world import MachineTrial, RunFiles
+from experiments.worlds.world import MachineTrial
+from tests.attempts import attempts_of, run_files
 
 OK, NETWORK, STORAGE = 0, 13, 56
 LEADER, FOLLOWER = 0, 1
@@ -79,19 +80,13 @@ def play(directory: Path, *faults: dict[str, Any]) -> Seen:
             "limits": {"timeout_ms": 5000.0, "drain_s": 5.0},
         }
     )
-    out = RunFiles(
-        requests=directory / "r.parquet",
-        samples=directory / "s.parquet",
-        attempts=directory / "a.parquet",
-    )
+    out = run_files(directory)
     trial = MachineTrial(experiment=built, block=0, arm=built.arms[0])
     result = Virtual().run(trial, trace.generate(built, 0), out)
     assert result.valid, result.reason
-    assert out.attempts is not None
-    table = pq.read_table(out.attempts)
-    table = table.filter(np.array(table["api_key"]) == 0)
-    names = ("broker", "error_code", "client_done_ns", "intended_ns", "kept")
-    columns = {name: table[name].fill_null(-1).to_numpy() for name in names}
+    attempts = attempts_of(out)
+    is_write = attempts["api_key"] == 0
+    columns = {name: column[is_write] for name, column in attempts.items()}
     outcomes = set(pq.read_table(out.requests)["outcome"].to_pylist())
     return Seen(columns, outcomes)
 

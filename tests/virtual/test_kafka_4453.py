@@ -19,7 +19,8 @@ from experiments.design.capacity import drawable
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.virtual.virtual_world import Virtual
-from experiments.worlds.world import MachineTrial, RunFiles
+from experiments.worlds.world import MachineTrial
+from tests.attempts import attempts_of, run_files
 
 FILE = Path("experiments/configs/kafka-4453.toml")
 OLD, NEW = 0, 1
@@ -90,25 +91,14 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
 
     def _run(arm: str) -> Incident:
         at = tmp_path_factory.mktemp(arm)
-        out = RunFiles(
-            requests=at / "r.parquet",
-            samples=at / "s.parquet",
-            attempts=at / "a.parquet",
-        )
+        out = run_files(at)
         trial = MachineTrial(experiment=built, block=0, arm=built.arm(arm))
         result = Virtual().run(trial, drawn, out)
         assert result.valid, result.reason
         assert result.counts["sent"] == len(drawn)
-        assert out.attempts is not None
-        table = pq.read_table(out.attempts)
-        attempts = {
-            name: table[name].fill_null(-1).to_numpy()
-            for name in table.column_names
-            if table.schema.field(name).type == "int64"
-        }
+        attempts = attempts_of(out)
         requests = pq.read_table(out.requests)
-        files = (out.requests, out.samples, out.attempts)
-        content = b"".join(path.read_bytes() for path in files)
+        content = b"".join(path.read_bytes() for path in sorted(at.iterdir()))
         return Incident(attempts, requests["outcome"].to_pylist(), content)
 
     return run

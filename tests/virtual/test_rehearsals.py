@@ -13,7 +13,8 @@ from experiments.cluster.loaded_cluster import LoadedCluster
 from experiments.load import trace
 from experiments.worlds.virtual import virtual_cluster
 from experiments.worlds.virtual.virtual_world import Virtual
-from experiments.worlds.world import MachineTrial, RunFiles
+from experiments.worlds.world import MachineTrial
+from tests.attempts import attempts_of, run_files
 from tests.virtual.test_kafka_4453 import LEADER_AND_ISR, NEW, OLD, PRODUCE, smaller
 
 
@@ -24,11 +25,7 @@ def test_a_rehearsed_incident_is_recorded_once_from_its_beginning(
     monkeypatch.setattr(virtual_cluster, "LoadedCluster", rehearsed)
     built = smaller()
     drawn = trace.generate(built, 0)
-    out = RunFiles(
-        requests=tmp_path / "r.parquet",
-        samples=tmp_path / "s.parquet",
-        attempts=tmp_path / "a.parquet",
-    )
+    out = run_files(tmp_path)
     trial = MachineTrial(experiment=built, block=0, arm=built.arm("planes"))
     result = Virtual().run(trial, drawn, out)
     assert result.valid, result.reason
@@ -36,13 +33,7 @@ def test_a_rehearsed_incident_is_recorded_once_from_its_beginning(
     requests = pq.read_table(out.requests)
     took_ns = requests["client_done_ns"].to_numpy() - requests["intended_ns"].to_numpy()
     assert np.all(took_ns > 0)
-    assert out.attempts is not None
-    table = pq.read_table(out.attempts)
-    at = {
-        name: table[name].fill_null(-1).to_numpy()
-        for name in table.column_names
-        if table.schema.field(name).type == "int64"
-    }
+    at = attempts_of(out)
     assert at["intended_ns"].min() >= 0
     assert set(at["request_id"]) == {-1, *range(len(drawn))}
     # The first leader leads again, until it is told to step down for a second time.
