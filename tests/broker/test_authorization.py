@@ -1,7 +1,7 @@
-"""Roles of controllers and brokers: who may claim them, and what becomes of others.
+"""Roles of controllers and brokers: the listeners that grant them, and denied claims.
 
-`ROWS` are those of the table in docs/security.md. Every API in every version is sent on
-every listener of each row, with every form in which a frame can claim a role.
+`ROWS` are those of the table in docs/security.md. On every listener of each row, every
+API is sent in every version, with every form in which a frame can claim a role.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Row:
         return {
             "listeners": self.listeners,
             "listener.security.protocol.map": ",".join(f"{n}:PLAINTEXT" for n in names),
-            # Of the settings of these tests' broker, which obeys everybody.
+            # Override the default of `World`, which grants every role to PLAINTEXT.
             KEY: "",
             **self.settings,
         }
@@ -162,7 +162,7 @@ def test_an_operator_who_has_decided_is_not_warned() -> None:
 
 
 def fields_of(key: ApiKey, version: int, replica_id: int) -> dict[str, Any]:
-    """Return the fields of a request that claims a replica id, where it can."""
+    """Return the fields of a request, which claims a replica id if its version can."""
     fields = {**FIELDS.get(key, {}), "replica_id": replica_id}
     if key is ApiKey.FETCH:
         fields = fetch_fields({}, replica_id=replica_id)
@@ -171,7 +171,7 @@ def fields_of(key: ApiKey, version: int, replica_id: int) -> dict[str, Any]:
 
 
 def claimed(key: ApiKey, version: int, replica_id: int) -> Role | None:
-    """Return the role that Kafka takes the request for one of."""
+    """Return the role that Kafka requires of the sender of the request."""
     if key in COMMANDS:
         return Role.CONTROLLER
     first = 3 if key is ApiKey.OFFSET_FOR_LEADER_EPOCH else 0
@@ -181,7 +181,7 @@ def claimed(key: ApiKey, version: int, replica_id: int) -> Role | None:
 
 
 def has_whole_error(key: ApiKey, version: int) -> bool:
-    """Return whether an answer of this version can carry an error without rows."""
+    """Return whether an answer of this version has an error code of its own."""
     if key is ApiKey.FETCH:
         return version >= 7
     return key not in (
@@ -192,7 +192,7 @@ def has_whole_error(key: ApiKey, version: int) -> bool:
 
 
 def classify(frame: bytes, peer: Any) -> tuple[str, int, str, int, bool]:
-    """Return what is known of a frame before it is decoded."""
+    """Classify a frame from its header and its undecoded body."""
     return Classifier(APIS).classify(parse_request_header(frame), frame, peer)
 
 
@@ -215,7 +215,7 @@ DECODERS = [
 def count_calls(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str, calls: list[str]
 ) -> None:
-    """Note each call of a function of a module."""
+    """Record each call of a function of a module."""
     function = getattr(module, name)
 
     def noted(*args: Any) -> Any:
@@ -229,7 +229,7 @@ def count_calls(
 def test_each_request_gets_the_class_and_the_answer_of_its_row(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answers are Kafka's to who lacks ClusterAction; nothing is decoded first."""
+    """A denied request gets Kafka's answer without ClusterAction and is not decoded."""
     decoded: list[str] = []
     for module, decoder in DECODERS:
         count_calls(monkeypatch, module, decoder, decoded)
@@ -266,7 +266,7 @@ def test_each_request_gets_the_class_and_the_answer_of_its_row(
     assert bool(denied) is any(FULL_OF_ROLES - it for it in ROWS[name].roles.values())
 
 
-# Where KafkaApis and ControllerApis of 3.9 and 4.1 ask for ClusterAction first.
+# The APIs for which KafkaApis and ControllerApis of 3.9 and 4.1 check ClusterAction.
 GUARDED_BY_KAFKA = {
     *COMMANDS,
     *OF_BROKERS,
@@ -290,11 +290,11 @@ GUARDED_BY_KAFKA = {
 
 
 def test_the_apis_that_kafka_guards_claim_a_role() -> None:
-    """So does every one of them that is served in future."""
+    """The list also names APIs that this broker does not serve yet."""
     claiming = {key for key, api in APIS.items() if api.role is not None}
     assert claiming == GUARDED_BY_KAFKA & APIS.keys()
     by_id = {key for key, api in APIS.items() if api.replica_id is not None}
-    # Its later versions are for brokers only.
+    # From version 4 on, AddPartitionsToTxn is for brokers only.
     assert by_id == {*WITH_REPLICA_ID, ApiKey.ADD_PARTITIONS_TO_TXN}
     urgent = {key for key, api in APIS.items() if api.request_class == "control"}
     assert urgent == {*COMMANDS, *OF_BROKERS} - {ApiKey.WRITE_TXN_MARKERS}
@@ -310,7 +310,7 @@ def test_the_apis_that_kafka_guards_claim_a_role() -> None:
 def test_no_bytes_of_a_client_are_more_urgent_than_data(
     key: int, body: bytes, state: bytes, data: st.DataObject
 ) -> None:
-    """Clients get the class that their API declares, or the least urgent one."""
+    """A client's request has the class of its API, or the least urgent class."""
     version = data.draw(st.sampled_from(APIS[key].served))
     frame = header(key, version) + body + state
     levels = data.draw(st.sampled_from([{}, {"admin": 1}, {"fetch": 9}]))
@@ -327,7 +327,7 @@ def test_no_bytes_of_a_client_are_more_urgent_than_data(
 
 
 class Peer:
-    """A connection of a client."""
+    """The connection of a client."""
 
     connection_id = 1
     host = "10.0.0.1"
@@ -337,11 +337,11 @@ class Peer:
     authenticator = None
 
     def release(self, count: int) -> None:
-        """There is no pool."""
+        """Do nothing: the connection has no pool."""
 
 
 def header(key: int, version: int) -> bytes:
-    """Return a request header of a client called c."""
+    """Return a request header with client id c."""
     if key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
         return struct.pack(">hhi", key, version, 1)
     tags = b"\0" if version >= FIRST_FLEXIBLE[key] else b""
@@ -371,7 +371,7 @@ def produce(world: World) -> Call:
 
 
 def fetch_of_99(world: World, version: int) -> dict[str, Any]:
-    """Return a Fetch from the end, as of replica 99: it says that it has everything."""
+    """Return a Fetch of replica 99 from the end of the log: it has every record."""
     name: Any = "t"
     if version >= 13:
         name = world.broker.coordinator.admin.topics["t"].topic_id
@@ -392,8 +392,8 @@ def test_a_client_that_claims_to_be_a_replica_completes_no_acks_all(
     assert waiting.done
 
 
-# Tagged fields of a body, behind which a follower is not found in a fixed place: a
-# cluster id in front, an unknown field behind, one within the replica state.
+# Tagged fields of a Fetch in which the replica id is not at its usual offset: a cluster
+# id before it, an unknown field after it, an unknown field within the replica state.
 _STATE = struct.pack(">iq", 99, -1)
 SPELLINGS = {
     "cluster id": b"\x02\x00\x02\x02c\x01\x0d" + _STATE + b"\x00",

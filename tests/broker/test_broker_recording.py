@@ -143,7 +143,7 @@ def test_samples_are_read_back(tmp_path):
 
 
 class Stub(SimpleNamespace):
-    """A value that can be a key."""
+    """A namespace that is hashable by identity."""
 
     __hash__ = object.__hash__
 

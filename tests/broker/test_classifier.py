@@ -1,4 +1,4 @@
-"""Classes from api keys, replicas from their id, costs from experience."""
+"""Classes from API keys, followers from their replica id, costs from measurements."""
 
 import struct
 from types import SimpleNamespace
@@ -112,7 +112,7 @@ def test_a_short_fetch_is_a_consumers(version, size):
 
 
 def expected_ns(classifier, api_key, size):
-    """Return what the next request of so many bytes is expected to cost."""
+    """Return the expected cost of the next request of a given size."""
     return classifier.classify(header(api_key), bytes(size), PEER)[3]
 
 
@@ -159,12 +159,12 @@ def test_a_request_rejected_for_another_reason_teaches_no_cost():
 
 
 def test_a_cost_that_requests_are_turned_away_for_is_doubted_until_one_is_served():
-    """One request of a second must not shut out all that follow for ever."""
+    """One request that took a second must not have all later requests rejected."""
     classifier, limit_ns = Classifier(APIS), 1_000_000
     classifier.learn(request(ApiKey.PRODUCE, 100, 1_000_000_000))
     turned_away = 0
     while expected_ns(classifier, ApiKey.PRODUCE, 100) > limit_ns:
         classifier.learn(refused("hopeless"))
         turned_away += 1
-    # Each takes an eighth off: ln(1000) / ln(8/7) = 51.7 of them.
+    # Each rejection lowers the estimate by an eighth: ln(1000) / ln(8/7) = 51.7.
     assert turned_away == 52

@@ -1,4 +1,4 @@
-"""A Produce's own time limit, read from its frame without decoding it."""
+"""The time limit of a Produce, read from its frame without decoding."""
 
 from datetime import timedelta
 

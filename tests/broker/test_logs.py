@@ -1,4 +1,4 @@
-"""Lines of the log, as a person and as a machine reads them."""
+"""Lines of the log in text and in JSON."""
 
 import io
 import json
@@ -14,7 +14,7 @@ logger = logging.getLogger("broker.groups.example")
 
 @pytest.fixture
 def write():
-    """Write one event under the given settings, and return what came out."""
+    """Return a function that logs one event and returns the output."""
     root = logging.getLogger("broker")
     before = root.handlers[:], root.propagate, root.level
 

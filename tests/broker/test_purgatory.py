@@ -1,4 +1,4 @@
-"""A purgatory against a naive list, and its edges one by one."""
+"""A purgatory compared with a naive list, and its edge cases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.requests.purgatory import PIECE, TICK_NS, DelayedOperation, Purgator
 
 
 class Waiting:
-    """A delayed operation whose condition is a flag, which counts what happens."""
+    """A delayed operation whose condition is a flag; it counts its calls."""
 
     def __init__(self) -> None:
         self.satisfied = False
@@ -39,7 +39,7 @@ def watch(
 
 
 def enter(purgatory: Purgatory, waiting: Waiting, *keys: str) -> DelayedOperation:
-    """Do as a handler does, which tries in turns of its own."""
+    """Enter as a handler does that tries its operation in its own turns."""
     operation = purgatory.enter(waiting, TICK_NS)
     for key in keys:
         operation.watch(key)
@@ -100,12 +100,12 @@ def test_a_change_only_wakes_operations_that_try_in_their_own_turns() -> None:
     ]
     assert purgatory.check_and_complete("a") == 2
     assert (first.wakes, second.wakes, other.wakes) == (1, 1, 0)
-    # A change that comes before the handler's turn is noted, and wakes nobody again.
+    # A change before the handler's turn is recorded and does not wake it again.
     assert purgatory.check_and_complete("b") == 1
     assert (first.wakes, other.wakes, purgatory.size) == (1, 1, 3)
     assert first.tries == second.tries == other.tries == 0
     assert [list(each.changed) for each in parked] == [["a", "b"], ["a"], ["b"]]
-    # One that was tried in vain parks again, without a word to the purgatory.
+    # An operation whose try failed parks again without a call of the purgatory.
     assert not parked[0].park(first.wake)
     parked[0].changed.clear()
     assert not parked[0].try_key("a")
@@ -116,7 +116,7 @@ def test_a_change_only_wakes_operations_that_try_in_their_own_turns() -> None:
 
 
 def test_an_operation_of_many_keys_costs_a_change_no_more_than_one_of_one() -> None:
-    """It is tried under the key that changed, and leaves its keys in pieces."""
+    """The operation is tried under the changed key and leaves its keys in pieces."""
     purgatory = Purgatory("Produce")
     waiting = Waiting()
     keys = [f"k{number}" for number in range(10 * PIECE)]
@@ -147,7 +147,7 @@ def test_a_crowd_is_woken_in_pieces_and_each_of_it_once() -> None:
     for _ in purgatory.completing("a"):
         woken.append(sum(waiting.wakes for waiting in crowd))
         if len(woken) == 2:
-            # It is gone by its turn, and not woken again.
+            # The last operation completes before its turn and is not woken again.
             last.complete()
     assert woken == [PIECE, 2 * PIECE]
     assert {waiting.wakes for waiting in crowd} == {1}
@@ -200,7 +200,7 @@ def test_far_deadlines_of_completed_operations_do_not_pile_up() -> None:
 
 
 class NaivePurgatory:
-    """A list; deadlines in ticks."""
+    """A list of waiting operations, with deadlines in ticks."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Waiting, set[str], int]] = []
@@ -260,7 +260,7 @@ def test_a_purgatory_agrees_with_a_list(steps: list[tuple]) -> None:
 
 
 class Failing(Waiting):
-    """A delayed operation that cannot even be tried, from the second time on."""
+    """A delayed operation whose tries raise an error, from the second try on."""
 
     failures = 0
 

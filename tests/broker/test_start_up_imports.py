@@ -1,4 +1,4 @@
-"""Imports of a broker before it can serve: they delay every start."""
+"""Modules imported when a broker starts: each of them delays the start."""
 
 import contextlib
 import socket
@@ -101,7 +101,7 @@ def test_a_broker_may_open_as_many_files_as_its_user_is_allowed() -> None:
 
 
 def test_a_start_reads_all_message_schemas_and_runs_none() -> None:
-    """Running all of them would take two thirds of the time of a start."""
+    """Running all schema modules would take two thirds of the time of a start."""
     script = (
         "import sys\n"
         "from broker import process\n"
@@ -134,7 +134,7 @@ def test_kio_lacks_the_later_versions() -> None:
         assert max(schema_name_map[api_key_map[key]]) == version - 1
 
 
-# Reports the modules that are imported or read once the broker has started.
+# A script that reports each module imported or read after the broker has started.
 _LAUNCHER = """
 import sys
 from broker import process
@@ -180,7 +180,7 @@ def test_serving_any_api_and_version_imports_nothing(tmp_path):
             body = entity(request_type(key, version), {})
             with socket.create_connection(("127.0.0.1", port), timeout=0.3) as client:
                 client.sendall(encode_request(key, version, 1, "test", body))
-                # Some wait for members of a group; being served is enough.
+                # JoinGroup and SyncGroup wait for members; this test needs no answer.
                 with contextlib.suppress(TimeoutError):
                     client.recv(4096)
     finally:
@@ -190,7 +190,7 @@ def test_serving_any_api_and_version_imports_nothing(tmp_path):
 
 
 def test_a_broker_keeps_the_memory_of_large_requests() -> None:
-    """Otherwise each megabyte costs 256 page faults, whenever it is used again."""
+    """Without this setting each reused megabyte costs 256 page faults."""
     script = (
         "import resource, sys; from broker.process import keep_freed_memory\n"
         "def faults():\n"

@@ -1,4 +1,4 @@
-"""Faults of long-lived tasks: contained, counted, and followed by another run."""
+"""Failures of long-lived tasks are contained and counted, and the task runs again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAULTS = (
 
 
 class BrokenPolicy(Fifo):
-    """A scheduling policy with a fault of its own."""
+    """A scheduling policy that raises an error of its own."""
 
     def arrive(self, job: Job, now_ns: int) -> None:
         raise KeyError(job)
@@ -89,7 +89,7 @@ def test_pauses_are_bounded_and_begin_anew_after_a_healthy_run() -> None:
 
 
 def test_cancellation_passes_through_also_beside_a_fault() -> None:
-    """The fault of one task and the cancellation of its sibling come as one group."""
+    """One exception group holds a task's failure and its sibling's cancellation."""
     supervisor = Supervisor()
 
     async def fails_when_cancelled() -> None:

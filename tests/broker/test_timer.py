@@ -1,4 +1,4 @@
-"""Deadlines are met when they fall, and only then."""
+"""Deadlines expire at their time, and the timer is idle without deadlines."""
 
 import heapq
 
@@ -8,7 +8,7 @@ from broker.requests.timer import DeadlineTimer
 
 
 class Deadlines:
-    """A naive purgatory: a heap of deadlines, and when each was met."""
+    """A naive purgatory: a heap of deadlines, and the time at which each expired."""
 
     def __init__(self):
         self.waiting = []

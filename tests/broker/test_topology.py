@@ -55,7 +55,7 @@ def test_the_control_plane_takes_the_listener_that_is_named_for_it():
 
 @pytest.mark.parametrize("scheduler", ["planes", "planes-lending"])
 def test_in_a_cluster_controllers_find_the_control_plane_by_its_listener(scheduler):
-    """One that is added would be registered nowhere, and nobody would use it."""
+    """The default control listener would not be registered, so one must be named."""
     keys = {
         "doorkeeper_scheduler": scheduler,
         "zookeeper_connect": "127.0.0.1:2181",
@@ -107,7 +107,7 @@ def test_planes_may_lend_their_idle_handlers(direction, borrowers):
 def test_a_researchers_own_policy_is_found_by_module_and_factory():
     found = topology(doorkeeper_scheduler="schedulers.policies.fifo:Fifo")
     (plane,) = found.planes
-    # Behind the guard of users' policies.
+    # The guard of custom policies wraps the policy.
     assert type(plane.scheduler.policy) is Fifo
 
 

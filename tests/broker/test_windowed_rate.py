@@ -1,4 +1,4 @@
-"""The rate that replication quotas go by, beside what Kafka's own code says."""
+"""The rate of replication quotas, compared with the output of Kafka's own code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from broker.requests.windowed_rate import ByteRate, Windows
 
-# What Kafka 3.9.1's SimpleRate says with four windows of a second, events drawn by
+# Output of Kafka 3.9.1's SimpleRate with four windows of a second, for events drawn by
 # java.util.Random(7): (milliseconds, bytes) recorded, (milliseconds, rate) measured.
 RECORDED, MEASURED = "r", "m"
 KAFKA = """

@@ -1,4 +1,4 @@
-"""PLAIN, OAUTHBEARER and JAAS lines: Kafka's sentences, and tokens of every fault."""
+"""PLAIN, OAUTHBEARER and JAAS lines: Kafka's messages, and invalid tokens."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Issuer:
             self._public("RSAAlgorithm", self.rsa.public_key())
             | {"kid": "one", "alg": "RS256"},
             self._public("ECAlgorithm", self.ec.public_key()) | {"kid": "two"},
-            # A shared secret in a key set is nothing that a broker trusts.
+            # A broker must not trust a shared secret in a key set.
             {"kty": "oct", "k": SHARED_KEY, "kid": "oct", "alg": "HS256"},
         ]
         self.key_set = json.dumps({"keys": keys}).encode()
@@ -160,7 +160,7 @@ def test_signed_tokens(issuer: Issuer) -> None:
         issuer.token(issuer.ec, "ES256", "two", aud=["x", "kafka"]): "alice",
         issuer.token(issuer.rsa, "RS256", "two"): "known key",
         issuer.token(issuer.rsa, "RS256", "three"): "known key",
-        # A key serves its own algorithm only, whatever the token wants.
+        # A key verifies its own algorithm only, not the algorithm that the token names.
         issuer.token(issuer.rsa, "RS512", "one"): "known key",
         issuer.token(SHARED, "HS256", "oct"): "known key",
         issuer.token(None, "none", None): "known key",

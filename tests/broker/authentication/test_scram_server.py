@@ -1,4 +1,4 @@
-"""SCRAM on the server's side: the vector of RFC 7677, tampering, mutated messages."""
+"""The server's side of SCRAM: the vector of RFC 7677, tampered and mutated messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def server(nonce: str = SERVER_NONCE, users=None, mechanism=SHA_256) -> ScramSer
 def client_final(
     password: str, first: bytes, answer: bytes, hash_name="sha256", binding=b"biws"
 ) -> bytes:
-    """Return a client's last message, computed without the broker's code."""
+    """Return a client's final message, computed without the broker's code."""
     fields = dict(part.split(b"=", 1) for part in answer.split(b","))
     salt, iterations = base64.b64decode(fields[b"s"]), int(fields[b"i"])
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
@@ -94,7 +94,7 @@ def test_names_with_commas_and_equals_signs(user: str, written: bytes) -> None:
         CLIENT_FINAL.replace(b"k0,p=", b"k1,p="),
         CLIENT_FINAL.replace(b"r=rOpr", b"r=sOpr"),
         CLIENT_FINAL.replace(b",p=d", b",p=e"),
-        # The binding of another header: a downgrade of a client that can do more.
+        # The header `y,,`: a downgrade of a client that supports channel binding.
         CLIENT_FINAL.replace(b"c=biws", b"c=eSws"),
         CLIENT_FINAL.replace(b"dVQ=", b"dVQ"),
         CLIENT_FINAL[:-8],
@@ -152,7 +152,7 @@ def test_no_user_acts_for_another() -> None:
 
 
 def test_an_unknown_user_looks_like_a_known_one_until_the_proof() -> None:
-    """The answer has the same form and, asked again, the same salt."""
+    """The answer has the usual form, and the same salt each time."""
     answers = [server().respond(b"n,,n=nobody,r=c") for _ in range(2)]
     assert answers[0] == answers[1]
     assert len(answers[0].split(b",")) == len(SERVER_FIRST.split(b","))
@@ -174,7 +174,7 @@ def test_a_credential_of_few_iterations_is_none() -> None:
 
 @given(st.data())
 def test_no_mutation_of_the_exchange_authenticates(data: st.DataObject) -> None:
-    """One byte of either message is changed, added or taken away."""
+    """One byte of either message is replaced by up to two bytes."""
     messages = [CLIENT_FIRST, CLIENT_FINAL]
     which = data.draw(st.sampled_from([0, 1]))
     message = messages[which]

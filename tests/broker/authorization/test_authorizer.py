@@ -1,4 +1,4 @@
-"""Decisions of the authorizer: against a naive model, and by Kafka's own examples."""
+"""Decisions of the authorizer, compared with a naive model and Kafka's examples."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def modelled(
     *,
     unlisted: bool,
 ) -> bool:
-    """Decide by reading all entries, first for prohibitions, then for permissions."""
+    """Decide by reading all entries: first those that deny, then those that allow."""
     there = [
         entry
         for pattern, entries in acls.items()
@@ -118,9 +118,10 @@ def modelled(
 def modelled_any(
     acls: Acls, principal: str, operation: AclOperation, *, unlisted: bool
 ) -> bool:
-    """Decide by trying a topic that each pattern names and no other pattern names.
+    """Decide whether some topic is allowed, by the patterns alone.
 
-    A prefix allows unless it is denied as a whole; so does a name that is not denied.
+    An allowing pattern counts unless a denied prefix covers it. A literal pattern does
+    not count if the same pattern is denied.
     """
 
     def patterns(permission: PermissionType) -> list[ResourcePattern]:
@@ -181,7 +182,7 @@ several = st.dictionaries(
 def test_decisions_are_those_of_a_model_that_reads_all_entries(
     before: Acls, after: Acls, unlisted: bool
 ) -> None:
-    """Also once the entries have changed, one pattern after the other."""
+    """The model is checked again after the entries of each pattern have changed."""
     tested = authorizer(before, allows_unlisted=unlisted)
     acls = dict(before)
     for changed in [None, *before, *after]:
@@ -258,7 +259,7 @@ def test_a_super_user_may_do_what_is_denied_to_everybody() -> None:
     tested = authorizer({ON_A: frozenset({denies})}, super_users=("User:root",))
     assert writes(tested, parse_principal("User:root"))
     assert not writes(tested, parse_principal("User:alice"))
-    # It is the whole principal that counts.
+    # A super user is matched by name and type.
     assert not writes(tested, parse_principal("Robot:root"))
 
 

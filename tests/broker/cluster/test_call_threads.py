@@ -1,4 +1,4 @@
-"""Calls in threads: reported where Trio runs, side by side when there are many."""
+"""Calls in threads: results come in Trio's thread, and calls run in parallel."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_as_many_threads_work_as_are_asked_for(threads: int) -> None:
         [lambda: workers.add(threading.current_thread())] * 20, threads=threads
     )
     assert 1 <= len(workers) <= threads
-    # One is the caller itself, whom a signal then finds in its work.
+    # With one thread the caller makes the calls itself, so a signal interrupts them.
     assert (threading.current_thread() in workers) is (threads == 1)
 
 
@@ -152,13 +152,13 @@ def test_an_interrupted_caller_does_not_wait_for_busy_threads() -> None:
 
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the machine's threads away, as the bound on a container's processes does."""
+    """Let each start of a thread fail, as under a container's limit on processes."""
 
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    # Threads that idle are lent again.
+    # Trio would reuse its idle threads.
     cache = "trio._core._thread_cache.THREAD_CACHE"
     monkeypatch.setattr(cache, type(pkgutil.resolve_name(cache))())
 

@@ -1,7 +1,7 @@
-"""Topics under every crash: the machine stops at each call to the disk in turn.
+"""Topics after a crash at each call to the disk in turn.
 
-What was answered holds after the restart; what was not is there as a whole or not at
-all, and can be asked for again. The same for a disk that is full once and goes on.
+Answered requests hold after the restart. An unanswered request has taken effect as a
+whole or not at all, and can be repeated. The same holds for a disk that is full once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ TWO_DISKS = {**SETTINGS, "log.dirs": "/data/one,/data/two"}
 
 
 def topics(world: World) -> dict[str, int]:
-    """Return the topics that clients are told of, with their partitions."""
+    """Return the topics of a Metadata answer, with their partition counts."""
     answer = world.send(ApiKey.METADATA, 12, topics=None)
     for topic in answer.topics:
         for partition in topic.partitions:
@@ -81,8 +81,8 @@ def topics(world: World) -> dict[str, int]:
     return {topic.name: len(topic.partitions) for topic in answer.topics}
 
 
-# What may be there when so many steps have been answered and no more; a step that was
-# under way may be done as well.
+# Possible topics by the number of answered steps. The next entry is possible as well,
+# since the step under way may have taken effect.
 STATES: list[dict[str, int]] = [
     {},
     {"kept": 2},
@@ -112,7 +112,7 @@ def check_after(world: World, answered: int) -> None:
         found = [value for _, value in values_of(world.fetch("kept").records)]
         assert found[: len(written)] == written, (answered, found)
     world.check()
-    # Whatever was left, the same can be had again.
+    # Each topic can be deleted and created again, whatever the crash has left.
     for name in ("kept", "doomed", "late"):
         if name in world.broker.coordinator.admin.topics:
             assert delete(name)(world)
@@ -122,7 +122,7 @@ def check_after(world: World, answered: int) -> None:
 
 
 def crashed(fail_at: int, settings: dict[str, str]) -> tuple[MemoryStorage, int] | None:
-    """Run until the ``fail_at``-th call; None if there are not so many."""
+    """Run until the ``fail_at``-th call; return None if there are fewer calls."""
     storage = MemoryStorage(Faults(fail_at, crash=True))
     try:
         world = World(settings, storage)
@@ -208,7 +208,7 @@ def test_a_disk_that_is_full_once_refuses_once() -> None:
     fail_at, refusals = 0, 0
     while True:
         world = World(SETTINGS)
-        # Of a device that fails once nothing is asked any more: test_log_dir_failure.
+        # Other errors take the log directory offline: see test_log_dir_failure.
         faults = Faults(fail_at := fail_at + 1, error=errno.ENOSPC)
         world.storage.faults = faults
         outcomes: list[Any] = []

@@ -1,4 +1,4 @@
-"""Fetch sessions: what is remembered, what is told, and who gets one (KIP-227)."""
+"""Fetch sessions: partitions remembered and reported, and eviction (KIP-227)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reader:
         now_ns: int = 0,
         **fields: Any,
     ) -> list[tuple[str, int]]:
-        """Fetch from these offsets; return the partitions that the answer tells of."""
+        """Fetch from these offsets; return the partitions in the answer."""
         steps = self.sessions.context(
             fields.get("session_id", self.session_id),
             fields.get("epoch", self.epoch),
@@ -204,7 +204,7 @@ def test_a_session_may_begin_with_nothing(sessions: FetchSessions) -> None:
 
 
 def test_a_larger_session_replaces_a_smaller_one_in_a_full_cache() -> None:
-    """Kafka's rule: not within the first two minutes, and never for an equal one."""
+    """Kafka's rule: never in the first two minutes, and never for an equal one."""
     sessions = FetchSessions(2, random.Random(1))
     small, large = Reader(sessions), Reader(sessions)
     small.fetch({A: 0}, NOTHING)
@@ -241,11 +241,11 @@ def test_a_follower_in_use_gives_way_to_a_larger_follower_only() -> None:
 
 
 class NaiveCache:
-    """Kafka's rule, by looking at all sessions each time; no two are of one size."""
+    """Kafka's rule, by a scan of all sessions; no two sessions have the same size."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        # By name: follower, partitions, created, used, in the order of use.
+        # By name: is a follower, partitions, created, used; least recently used first.
         self.held: dict[int, tuple[bool, int, int, int]] = {}
 
     def use(self, name: int, is_follower: bool, size: int, now_ns: int) -> None:
@@ -272,9 +272,10 @@ class NaiveCache:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_more_readers_than_slots_are_served_and_share_as_in_kafka(seed: int) -> None:
-    """Readers come back whatever became of their session, and all of them are read to.
+    """Readers return with or without a session and always fetch all their partitions.
 
-    Who has a session is what a naive cache says; who has none is told everything.
+    A naive cache predicts which readers have a session. An answer without a session has
+    all partitions.
     """
     rng = random.Random(seed)
     slots, now_ns = 4, 0

@@ -1,4 +1,4 @@
-"""Flushing in threads: durable on return, shared by who waits, final if it fails."""
+"""Flushes in threads: durable on return, shared by waiters, final on failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.broker.apis.requests import START_MS, batch
 
 
 class SlowFile:
-    """A file whose next syncs wait for a word, and may fail."""
+    """A file whose next syncs wait for an event, and may fail."""
 
     def __init__(self, file: object) -> None:
         self._file = file
@@ -96,7 +96,7 @@ async def test_requests_during_a_flush_share_the_next(log: Log) -> None:
         assert done == []
         file.go.set()
     assert sorted(done) == list(range(10))
-    # The first alone, the other nine together.
+    # The first request has a sync of its own; the other nine share one.
     assert file.syncs == 2
     assert log.recovery_point == 10
 

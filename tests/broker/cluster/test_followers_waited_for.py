@@ -1,8 +1,8 @@
-"""Whom the high watermark waits for: the ISR, and who keeps up and may join it.
+"""Followers that the high watermark waits for: the ISR, and followers about to join.
 
-What is expected follows from Kafka 3.9's ``Partition.maybeIncrementLeaderHW`` and
-``ReplicaState.isCaughtUp`` by hand. Broker 0 leads, 1 and 2 follow; ten seconds behind,
-a follower does not keep up any more.
+Expected values are derived by hand from Kafka 3.9's
+``Partition.maybeIncrementLeaderHW`` and ``ReplicaState.isCaughtUp``. Broker 0 leads, 1
+and 2 follow. A follower that has lagged for more than ten seconds does not keep up.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.broker.log import witness
 T: Final = TopicPartition("t", 0)
 SECOND: Final = 10**9
 LAG_S: Final = 10
-# Its functions have no annotations.
+# `Any`, since the functions of `witness` have no annotations.
 LOGS: Final[Any] = witness
 
 
 class Leader:
-    """Broker 0, which leads, and what its followers ask it for."""
+    """Broker 0 as the leader of a partition, and the fetches of its followers."""
 
     def __init__(self, *isr: int, min_insync: int = 1) -> None:
         self.now_ns = 100 * SECOND
@@ -66,7 +66,7 @@ class Leader:
     def fetched(self, replica: int, offset: int) -> int:
         """Fetch as a follower from an offset; return the high watermark after it.
 
-        Nothing is proposed for the ISR.
+        No ISR is proposed.
         """
         self.partition.note_follower_fetch(replica, offset, 0)
         self.partition.advance_high_watermark()
@@ -81,7 +81,7 @@ def test_a_follower_that_never_kept_up_is_not_waited_for() -> None:
     leader.append(4)
     assert leader.fetched(2, 0) == 0
     assert leader.fetched(1, 3) == 3
-    # Now it has all.
+    # Replica 2 has now caught up.
     assert leader.fetched(2, 4) == 3
     leader.append(2)
     assert leader.fetched(1, 6) == 4
@@ -127,7 +127,7 @@ def test_a_follower_behind_for_the_lag_time_is_waited_for_no_longer() -> None:
     leader.append(1)
     assert leader.partition.high_watermark == 0
     leader.now_ns += 1
-    # Time alone moves nothing: somebody has to look, as in Kafka.
+    # Time alone does not advance the high watermark: an event has to, as in Kafka.
     assert leader.partition.high_watermark == 0
     leader.append(1)
     assert leader.partition.high_watermark == 3
@@ -182,7 +182,7 @@ def test_a_refused_follower_is_waited_for_while_it_keeps_up() -> None:
 
 
 def test_a_follower_behind_another_proposal_is_waited_for() -> None:
-    """Else the high watermark would run away from it until that is decided."""
+    """Otherwise the high watermark would leave it behind during that proposal."""
     leader = Leader(0)
     assert leader.fetched(1, 0) == leader.fetched(2, 0) == 0
     assert leader.partition.propose_expansion(1)
@@ -194,7 +194,7 @@ def test_a_follower_behind_another_proposal_is_waited_for() -> None:
 
 
 def test_too_few_are_not_too_few_with_who_has_been_proposed() -> None:
-    """Producers meanwhile are answered by Kafka's maximal ISR."""
+    """In that time, acks=-1 is checked against Kafka's maximal ISR."""
     leader = Leader(0, 1, min_insync=2)
     leader.append(1)
     assert leader.fetched(1, 1) == 1

@@ -1,4 +1,4 @@
-"""Retention, compaction, checkpoints and flushes when their time has come."""
+"""Retention, compaction, checkpoints and flushes at their intervals."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_cleaner_that_is_switched_off_cleans_nothing(
 
 
 def test_the_cleaner_keeps_to_its_rate() -> None:
-    """Some 3.5 KB to read twice and 0.7 KB to write, at 400 bytes a second."""
+    """The cleaner reads 3.5 KB twice and writes 0.7 KB, at 400 bytes per second."""
     world = World({"log.cleaner.io.max.bytes.per.second": "400"})
     compacted_topic(world)
     world.pass_ms(FIRST_MS)

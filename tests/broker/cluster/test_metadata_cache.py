@@ -36,7 +36,7 @@ def test_an_id_that_is_given_to_two_names_belongs_to_the_later_one() -> None:
 
 
 def test_a_client_of_a_partition_held_elsewhere_refreshes_its_metadata() -> None:
-    """Kafka's ``getPartitionOrError``: only what nobody told of does not exist."""
+    """Kafka's ``getPartitionOrError``: a partition in no metadata does not exist."""
     world = World()
     elsewhere = update_metadata(("t", 3), leader=1, replicas=(1, 2), topic_id=ONE)
     world.command(ApiKey.UPDATE_METADATA, elsewhere)
@@ -52,7 +52,7 @@ def test_a_client_of_a_partition_held_elsewhere_refreshes_its_metadata() -> None
 
 
 def test_an_update_at_once_amid_one_in_steps_is_in_both() -> None:
-    """As when a log directory fails while a controller's request is obeyed."""
+    """A failing log directory causes such an update amid a controller's request."""
     broker = World().broker
     cache = broker.metadata_cache
     two = UUID(int=2)
@@ -70,7 +70,7 @@ def test_an_update_at_once_amid_one_in_steps_is_in_both() -> None:
         replace(command, topic_states=(replace(topic, partition_states=many),))
     )
     next(steps)
-    # One that it has dealt with, one that it has not, and one of another topic.
+    # Partitions that the request has updated or has yet to update, and other topics.
     for key in (("t", 0), ("t", 199), ("u", 0), ("v", 0)):
         topic_id = {"t": ONE, "u": two}.get(key[0])
         broker.update_metadata(
@@ -82,7 +82,7 @@ def test_an_update_at_once_amid_one_in_steps_is_in_both() -> None:
         cache.check()
     run(steps)
     cache.check()
-    # What is said later holds.
+    # The later update holds.
     assert leader_epoch(cache, "t", 0) == leader_epoch(cache, "u", 0) == 9
     assert leader_epoch(cache, "t", 199) == 5
     assert leader_epoch(cache, "v", 0) == 9
@@ -90,7 +90,7 @@ def test_an_update_at_once_amid_one_in_steps_is_in_both() -> None:
 
 
 def leader_epoch(cache: MetadataCache, name: str, index: int) -> int:
-    """Return under which epoch clients are told of a partition."""
+    """Return the leader epoch that clients receive for a partition."""
     topic = cache.topic(name)
     assert topic is not None
     return topic.partitions[index].leader_epoch

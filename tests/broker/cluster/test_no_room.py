@@ -1,7 +1,7 @@
-"""Topics on a disk without room: refused as a whole, and had as soon as there is room.
+"""Topics on a full disk: requests fail as a whole, and succeed once there is room.
 
-The disk is full from one call on and stays so: what is refused cannot be taken back on
-it either. Of the write that finds it full some bytes may have got there.
+The disk is full from a certain call on, so the failed request cannot be undone on the
+disk either. The write that finds the disk full may have written some bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FULL = ErrorCode.kafka_storage_error
 
 
 class NoRoom(Faults):
-    """Refuses all that takes room from the ``full_at``-th such call on."""
+    """Fails each call that takes room, from the ``full_at``-th such call on."""
 
     def __init__(self, full_at: int, short: int) -> None:
         super().__init__(short=short)
@@ -61,7 +61,7 @@ def delete(world: World, name: str) -> ErrorCode:
 
 
 def known(world: World) -> dict[str, int]:
-    """Return how many partitions clients are told of, all of them led."""
+    """Return the partition counts of a Metadata answer, in which all have leaders."""
     answer = world.send(ApiKey.METADATA, 12, topics=None)
     for topic in answer.topics:
         assert [each.error_code for each in topic.partitions] == [NONE] * len(
@@ -71,7 +71,7 @@ def known(world: World) -> dict[str, int]:
 
 
 def serves(world: World, name: str, partitions: int) -> None:
-    """Assert that a topic is there with so many partitions, and takes records."""
+    """Assert that a topic has a number of partitions, and that each takes records."""
     assert known(world)[name] == partitions
     for index in range(partitions):
         assert world.produce(name, b"new", partition=index).error_code is NONE
@@ -93,11 +93,11 @@ def test_a_topic_that_finds_no_room_is_not_half_there(
         refused = outcome is not NONE
         if refused:
             assert (outcome, known(world)) == (FULL, {"old": 1}), full_at
-            # It stays so as long as there is no room.
+            # The request fails as long as there is no room.
             assert create(world, "t", 2) is FULL
             assert world.produce("t", b"x").error_code is not NONE
         world.check()
-        # A start before anything else finds all of it, or nothing.
+        # A restart at this point finds the whole topic or none of it.
         after = World(settings, world.storage.after_kill())
         if "t" in known(after):
             serves(after, "t", 2)
@@ -167,7 +167,7 @@ def test_a_deletion_without_room_is_done_when_there_is() -> None:
 
 
 class NoDirectories(Faults):
-    """Refuses to make directories."""
+    """Fails each call that makes a directory."""
 
     def count(self, call: str) -> None:
         if call.startswith("mkdir "):
@@ -183,7 +183,7 @@ def test_a_replica_that_a_start_has_no_room_for_is_made_when_there_is() -> None:
     storage.remove_directory("/data/t-0")
     storage.faults = NoDirectories()
     after = World(ONE, storage)
-    # Its checkpoints are written, and it is asked for again.
+    # The checkpoints are written in this time, and the replica is requested again.
     after.pass_ms(120_000)
     assert after.produce("t", b"x").error_code is FULL
     storage.faults = Faults()

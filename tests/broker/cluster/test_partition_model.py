@@ -1,9 +1,9 @@
-"""One partition under any sequence of controllers, producers, followers and kills.
+"""One partition under any sequence of commands, produces, fetches and kills.
 
-The model is a list of records, a leader, an ISR and what each follower has asked for,
-and when; the high watermark is the smallest end in the ISR, of who has been proposed
-for it, and of who lives and has kept up. It never goes back, and stays while the ISR is
-smaller than ``min.insync.replicas``.
+The model is a list of records, a leader, an ISR, and the time and offset of each
+follower's last fetch. The high watermark is the smallest log end of the replicas that
+are in the ISR, proposed for the ISR, or live and caught up. The high watermark never
+decreases, and stays while the ISR is smaller than ``min.insync.replicas``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.broker.apis.requests import (
 T = ("t", 0)
 NEVER_S = -1000
 LAG_S = 30
-# Mostly what is news, and of a leader that is here.
+# Most commands raise the epoch and make broker 0 the leader.
 LEADERS = st.sampled_from([0, 0, 0, 1])
 RAISED_BY = st.sampled_from([1, 1, 1, 1, 2, 0, -1])
 ISRS = st.sampled_from([(0,), (0, 1), (0, 2), (0, 1, 2)])
@@ -54,13 +54,13 @@ class Model:
         self.records: list[bytes] = []
         self.leader, self.epoch, self.isr = 0, 0, (0,)
         self.ends: dict[int, int] = {}
-        # When each had all there was; where the log ended when it asked last, and when.
+        # Per follower: when it was last caught up; log end and time of its last fetch.
         self.caught_up_s: dict[int, int] = {}
         self.asked: dict[int, tuple[int, int]] = {}
         self.live_brokers: tuple[int, ...] = ()
         self.proposed: tuple[int, ...] = ()
         self.high_watermark = self.begun_at = 0
-        # Calls with acks=-1 that wait, with the offset after their record.
+        # Waiting calls with acks=-1, with the offset after their record.
         self.waiting: list[tuple[Call, int]] = []
 
     @property
@@ -69,7 +69,7 @@ class Model:
 
     @property
     def has_enough(self) -> bool:
-        """Whether as many are in sync as are asked for, or as there are."""
+        """Whether the ISR has ``min.insync.replicas``, or has all replicas."""
         return len(self.isr) >= min(self.min_insync, self.replicas)
 
     def counts(self, replica: int) -> bool:
@@ -81,7 +81,7 @@ class Model:
         return replica in (*self.isr, *self.proposed) or may_join
 
     def advance(self) -> None:
-        """Move the high watermark, and expect who waited for it to be answered."""
+        """Advance the high watermark, and check the answers of the calls that wait."""
         ends = [self.ends.get(i, -1) for i in (1, 2) if self.counts(i)]
         if self.leads and self.has_enough:
             end = min([len(self.records), *(ends if self.replicas > 1 else ())])
@@ -115,7 +115,7 @@ class Model:
         self.advance()
 
     def forget(self) -> None:
-        """Know nothing of any follower."""
+        """Forget the state of all followers."""
         self.ends.clear()
         self.caught_up_s.clear()
         self.asked.clear()
@@ -188,7 +188,7 @@ class Model:
         self.live_brokers = ()
         self.leader, self.isr, self.replicas = 0, (0,), 1
         epoch = self.world.broker.replicas.partitions[T].leader_epoch
-        # Nothing tells of epochs in which nothing was written: they may come again.
+        # Epochs without records are not on the disk, so they may be used again.
         self.epoch = epoch
         self.high_watermark = len(self.records)
 

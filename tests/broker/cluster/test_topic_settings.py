@@ -1,4 +1,4 @@
-"""Settings of topics are remembered for those that have logs here, and no others."""
+"""Settings are cached for topics with logs on this broker, and for no other topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.broker.apis.requests import SECONDS_30
 
 
 class Reads:
-    """The configs of topics, and how often they were asked for."""
+    """The configs of topics, and the topics whose configs were read."""
 
     def __init__(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         self.configs = configs
@@ -73,7 +73,7 @@ def test_topics_that_came_and_went_leave_nothing() -> None:
             ApiKey.DELETE_TOPICS, 6, topics=[{"name": name}], timeout=SECONDS_30
         )
         assert answer.responses[0].error_code is NONE
-        # One that asks for what is no more must not bring it back.
+        # A fetch from a deleted topic must not bring its settings back.
         world.fetch(name)
         world.check()
     world.produce("stays", b"x")

@@ -1,7 +1,7 @@
-"""Records that wait for a flush are hidden from consumers: power loss may remove them.
+"""Records are hidden from consumers until flushed: power loss may remove them.
 
-Seeds 11853, 16559 and 16827 of the swarm: a record was read, lost with the power, and
-another one stood at its offset.
+In seeds 11853, 16559 and 16827 of the swarm, a consumer read a record that was lost
+with the power. Its offset had another record afterwards.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from broker.protocol.topic_partition import TopicPartition
 from tests.broker.log import witness
 from tests.broker.log.witness import NOW_MS
 
-# Its functions have no annotations.
+# `Any`, since the functions of `witness` have no annotations.
 LOGS: Final[Any] = witness
 
 
 def leader(replicas: tuple[int, ...] = (1,), **config: int) -> Partition:
-    """Return a partition that broker 1 leads, all of whose replicas are in sync."""
+    """Return a partition that broker 1 leads, with all replicas in sync."""
     partition = Partition(
         TopicPartition("t", 0),
         None,
@@ -53,7 +53,7 @@ def append(partition: Partition, now_ms: int = NOW_MS) -> None:
 def test_a_record_is_shown_when_it_is_durable() -> None:
     partition = leader(flush_messages=2)
     append(partition)
-    # No flush is asked for yet.
+    # One record is below `flush.messages`, so no flush is due.
     assert partition.high_watermark == 1
     append(partition)
     assert partition.withheld.any

@@ -2,9 +2,9 @@ import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
 
 /**
- * Prints kafka-update-modes.txt: the broker configs that Kafka alters while it runs, and
- * whether for one broker or for all; and those that DescribeConfigs keeps to itself. Run
- * with the jars of org.apache.kafka:kafka_2.13:3.9.1 and its dependencies:
+ * Prints kafka-update-modes.txt: the broker configs that a running Kafka can alter, each
+ * with its scope (one broker or the cluster), and the internal ones, which DescribeConfigs
+ * omits. Run with the jars of org.apache.kafka:kafka_2.13:3.9.1 and its dependencies:
  * java -cp 'jars/*' KafkaUpdateModes.java > kafka-update-modes.txt
  */
 public class KafkaUpdateModes {

@@ -1,4 +1,4 @@
-"""Configs that a running broker can alter, against the list that Kafka printed."""
+"""Configs that a running broker can alter, compared with Kafka's list."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from broker.config.alterable import check_threads, is_alterable, is_of_one_broke
 from broker.protocol.errors import ConfigError
 
 HERE = Path(__file__).parent
-# Printed by Kafka 3.9.1 (KafkaUpdateModes.java); names that are read-only left out.
+# Printed by Kafka 3.9.1 (KafkaUpdateModes.java), without read-only configs.
 KAFKA = dict(
     line.split() for line in (HERE / "kafka-update-modes.txt").read_text().splitlines()
 )
-# Kafka's ``DynamicConfig.Broker``: not in its table of keys, altered all the same.
+# Kafka's ``DynamicConfig.Broker``: alterable, but not in Kafka's table of keys.
 THROTTLES = {
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 }
-# Kafka 4.1's further ones, of tiered storage.
+# Configs of tiered storage that Kafka 4.1 added.
 LATER = {
     "remote.list.offsets.request.timeout.ms",
     "remote.log.manager.copier.thread.pool.size",
     "remote.log.manager.expiration.thread.pool.size",
     "remote.log.reader.threads",
 }
-# Settings of policies, as their descriptions say.
+# Settings of policies that are alterable according to their documentation.
 OURS = {name for name, key in KEYS.items() if "Altered while the broker" in key.doc}
 
 
@@ -91,7 +91,7 @@ def test_a_listener_has_three_of_its_own(name: str, expected: bool) -> None:
 def test_threads_are_at_most_halved_or_doubled(
     before: int, after: int, refused: str
 ) -> None:
-    """In the words of Kafka's ``DynamicThreadPool``."""
+    """The error messages are those of Kafka's ``DynamicThreadPool``."""
     old = BrokerConfig.load(None, {"num.io.threads": str(before)})
     new = old.updated({"num.io.threads": str(after)})
     if not refused:

@@ -1,4 +1,4 @@
-"""Bounds that concern several keys: the key that an operator is told."""
+"""Bounds that relate several keys: an error names the key to change."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_cleaner_threads_that_have_their_memory(threads: int, buffer_size: int) 
 def test_cleaner_threads_without_their_memory_are_refused(
     threads: int, buffer_size: int
 ) -> None:
-    """As by Kafka, which divides whole numbers and wants more than 1048576."""
+    """Kafka divides whole numbers and requires more than 1048576 per thread."""
     refused(
         "log.cleaner.dedupe.buffer.size",
         f"more than 1048576 for each of log.cleaner.threads, {threads}",
@@ -32,7 +32,7 @@ def test_cleaner_threads_without_their_memory_are_refused(
 
 
 def test_bounded_memory_holds_the_largest_request() -> None:
-    """As Kafka's ``validateValues``; else no such request would ever be read."""
+    """As Kafka's ``validateValues``: otherwise the largest request is never read."""
     refused(
         "queued.max.request.bytes",
         "at least socket.request.max.bytes, 104857600",
@@ -104,7 +104,7 @@ def test_a_token_bucket_needs_rates_and_bursts_only_of_what_has_one() -> None:
 def test_settings_of_consumer_groups_keep_to_their_bounds(
     key: str, expected: str, settings: dict[str, str]
 ) -> None:
-    """As Kafka's ``GroupCoordinatorConfig``."""
+    """As in Kafka's ``GroupCoordinatorConfig``."""
     refused(key, expected, **settings)
 
 

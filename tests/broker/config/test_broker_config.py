@@ -23,7 +23,7 @@ from broker.config.broker_config import SAME_SETTING
 from broker.protocol.errors import ConfigError
 from tests.broker.config.told import given, refused
 
-# What the file that ships with each release sets; its comments left out.
+# The files that ship with each release, without their comments.
 ZOOKEEPER_3_9 = """
 broker.id=0
 num.network.threads=3
@@ -77,7 +77,7 @@ KRAFT_4_1 = KRAFT_3_9.replace(
     "share.coordinator.state.topic.min.isr=1\n"
 )
 
-# Two values of keys that take no small numbers; the listeners that some of them name.
+# Two values per key that takes no small number, and the listeners that they name.
 VALUES: Final = {
     "log.dir": ("/a", "/b"),
     "log.dirs": ("/a", "/b"),
@@ -152,7 +152,7 @@ def test_override_wins_over_the_file(tmp_path: Path) -> None:
 def test_override_wins_over_every_name_of_its_setting(
     row: tuple[Key[Any], ...], tmp_path: Path
 ) -> None:
-    """Of a file, and of what is laid beneath where there is no file."""
+    """An override also wins over the file and over the defaults without a file."""
     values = {key.name: VALUES.get(key.name, ("1", "2")) for key in row}
     for in_file, over in itertools.product(values, repeat=2):
         first, second = values[in_file][0], values[over][1]
@@ -168,7 +168,7 @@ def test_override_wins_over_every_name_of_its_setting(
 
 
 def settings(config: BrokerConfig) -> tuple[object, ...]:
-    """Return what the names of each setting come to, the log directories first."""
+    """Return the value of each setting with several keys, log directories first."""
     return (
         config.log_dirs,
         config.retention_ms,
@@ -390,7 +390,7 @@ def test_broker_id_and_node_id_are_one() -> None:
     assert given(node_id="4").node_id == 4
     assert given(node_id="4", broker_id="4").node_id == 4
     refused("node.id", "the same as broker.id, 3", node_id="4", broker_id="3")
-    # As Kafka requires: "greater than or equal to -1".
+    # Kafka requires: "greater than or equal to -1".
     refused("broker.id", "a whole number from -1", broker_id="-2")
     refused("node.id", "a whole number from -1", node_id="-2")
 
@@ -402,7 +402,7 @@ def test_log_dirs_win_over_log_dir() -> None:
 
 
 def test_log_dirs_are_places_that_the_operator_named(tmp_path: Path) -> None:
-    """Kafka's rules: commas may be doubled, directories may not, and there is one."""
+    """Kafka's rules: empty entries are skipped, duplicates and empty lists rejected."""
     assert given(log_dirs="/a,, /b/ ,").log_dirs == ("/a", "/b")
     assert given(log_dirs="/").log_dirs == ("/",)
     for empty in ("", " ", ","):

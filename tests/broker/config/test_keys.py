@@ -1,4 +1,4 @@
-"""Single keys: types, ranges, defaults, and the sentence that refuses a value."""
+"""Single keys: types, ranges, defaults, and the error message for an invalid value."""
 
 import json
 import re
@@ -25,9 +25,9 @@ from broker.protocol.errors import ConfigError
 # (KafkaKeys.java).
 HERE = Path(__file__).parent
 KAFKA = json.loads((HERE / "kafka-keys.json").read_text())
-# Defaults alone, of Kafka 4.4.0, from AbstractKafkaConfig.CONFIG_DEF in the same way.
+# Defaults of Kafka 4.4.0, printed from AbstractKafkaConfig.CONFIG_DEF in the same way.
 KAFKA_4_DEFAULTS = json.loads((HERE / "kafka-4.4-defaults.json").read_text())
-# Names alone, of Kafka 4.1.1, from AbstractKafkaConfig.CONFIG_DEF in the same way.
+# Names of Kafka 4.1.1, printed from AbstractKafkaConfig.CONFIG_DEF in the same way.
 KAFKA_4 = set((HERE / "kafka-4.1-names.txt").read_text().split())
 
 
@@ -45,7 +45,7 @@ KAFKA_4 = set((HERE / "kafka-4.1-names.txt").read_text().split())
         ("log.cleaner.min.cleanable.ratio", "1.5", "a number from 0.0 to 1.0"),
         ("log.cleaner.min.cleanable.ratio", "nan", "a number from 0.0 to 1.0"),
         ("log.cleaner.min.cleanable.ratio", "0_1", "a number from 0.0 to 1.0"),
-        # Kafka takes it, and its cleaner then sleeps for ever.
+        # Kafka accepts 0, and its cleaner then sleeps for ever.
         ("log.cleaner.io.max.bytes.per.second", "0", "a number from 1.0"),
         ("log.cleanup.policy", "remove", "a list of compact, delete"),
         ("compression.type", "lzma", "one of uncompressed, zstd"),
@@ -136,10 +136,10 @@ def test_types_and_defaults_are_kafkas() -> None:
         kafka_type, kafka_default, _ = KAFKA[name]
         default = config.default(key)
         assert default == config[key], name
-        # An empty list and none at all are the same thing.
+        # An empty list and no list are equal.
         found = default_as_kafka_writes_it(default) or ""
         assert found == (kafka_default or ""), name
-        # Kafka keeps some lists and pairs as STRING.
+        # Kafka declares some lists and pairs as STRING.
         if key.type is not ConfigType.LIST:
             assert key.type.name == kafka_type, name
 
@@ -147,7 +147,7 @@ def test_types_and_defaults_are_kafkas() -> None:
 @pytest.mark.parametrize("written", [{}, {"doorkeeper.kafka.defaults": "4.4"}])
 def test_defaults_are_those_of_kafka_4(written: dict[str, str]) -> None:
     config = BrokerConfig.from_written(written)
-    # Kafka 4 requires a node.id; without one ours is 0, or is broker.id.
+    # Kafka 4 requires node.id. In Doorkeeper it defaults to broker.id, or to 0.
     for name in KAFKA_4_DEFAULTS.keys() & set(OURS) - {"node.id"}:
         default = config.default(KEYS[name])
         assert default == config[KEYS[name]], name
@@ -156,7 +156,7 @@ def test_defaults_are_those_of_kafka_4(written: dict[str, str]) -> None:
 
 
 def bounds(name: str) -> tuple[int | None, int | None]:
-    """Kafka's range of a key: "[1,...]", "[0,...,1]"."""
+    """Return Kafka's range of a key, written "[1,...]" or "[0,...,1]"."""
     match = re.fullmatch(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]", KAFKA[name][2] or "")
     if match is None:
         return None, None
@@ -179,12 +179,12 @@ def test_every_key_of_kafka_is_known() -> None:
 
 
 def test_keys_that_are_not_kafkas_of_today_are_ours_or_of_other_releases() -> None:
-    # Kafka takes these from its tools alone (``DynamicConfig.Broker``).
+    # Kafka accepts these only from its tools (``DynamicConfig.Broker``).
     by_tools = {f"{it}.replication.throttled.rate" for it in ("leader", "follower")}
     by_tools.add("replica.alter.log.dirs.io.max.bytes.per.second")
-    # Its authorizers read these for themselves.
+    # Kafka's authorizers read these themselves.
     by_tools |= {"super.users", "allow.everyone.if.no.acl.found"}
-    # Kafka 4.3 brought them (KIP-1263).
+    # Kafka 4.3 added these (KIP-1263).
     by_tools |= {
         f"group.consumer.{bound}assignment.interval.ms"
         for bound in ("", "min.", "max.")

@@ -1,4 +1,4 @@
-"""Java's properties format; the cases are those of java.util.Properties' own text."""
+"""Java's properties format, tested with the examples of java.util.Properties."""
 
 from pathlib import Path
 
@@ -57,21 +57,21 @@ def test_broken_unicode_escape_is_refused_with_its_key(text: str) -> None:
 
 @pytest.mark.parametrize("text", [r"a=\ud83d", r"a=\ude00\ud83d", r"\ud83d=a"])
 def test_half_a_surrogate_pair_is_refused(text: str) -> None:
-    """Two are one character; half of one could not be logged or sent."""
+    """A surrogate pair is one character; half of it could not be logged or sent."""
     assert parse_properties(r"a=\ud83d\ude00") == {"a": "\U0001f600"}
     with pytest.raises(ConfigError, match="both halves of a surrogate pair"):
         parse_properties(text)
 
 
 def test_a_file_of_windows_is_read_as_any_other(tmp_path: Path) -> None:
-    """Its editors begin with a mark that is no part of the first key."""
+    """Windows editors write a byte order mark, which is not part of the first key."""
     path = tmp_path / "server.properties"
     path.write_bytes("\ufeffbroker.id=1\r\nlog.dirs=\u00e4\r\n".encode())
     assert read_properties(path) == {"broker.id": "1", "log.dirs": "\u00e4"}
     assert BrokerConfig.load(path).node_id == 1
 
 
-# As vendors ship them: every form of the format, and keys of their own components.
+# A vendor's file: every form of the format, and keys of the vendor's components.
 VENDOR = r"""
 ############################# Server Basics #############################
 broker.id=3
@@ -161,6 +161,6 @@ def test_a_key_that_is_there_twice_has_its_last_value_as_in_kafka(
 
 
 def test_a_file_that_opens_and_cannot_be_read_is_named() -> None:
-    """The system's error of a read names no file, other than that of an open."""
+    """The system's error names a file that cannot be opened, but not one being read."""
     with pytest.raises(OSError, match="/proc/self/mem"):
         read_properties("/proc/self/mem")

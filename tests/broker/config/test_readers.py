@@ -1,8 +1,8 @@
-"""Every key is read by somebody, or is inert and says so; nobody reads an inert one.
+"""Code reads each key, unless the key is inert; no code reads an inert key.
 
-Read from the source, so that a key loses its reader, or a new one comes without, only
-together with this test. A topic's config counts where the log's settings have a field
-of its name that is used, or where it is asked for by name.
+The test reads the source, so it fails when a key loses its last reader or a new key
+has none. A topic's config counts as read if the log's settings have a used field of
+its name, or if code reads it by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.architecture import PACKAGES
 
 ROOT = Path(__file__).parents[3]
 BROKER = ROOT / "broker"
-# Where keys are declared, paired with topics' or passed on, which is not reading.
+# Modules that declare keys, pair them with topic configs or pass them on.
 TABLES = {
     *(BROKER / "config" / f"{name}.py" for name in ("__init__", "alterable")),
     *(
@@ -30,7 +30,7 @@ TABLES = {
         for name in ("admission", "cluster", "doorkeeper", "network", "storage")
     ),
     BROKER / "tls" / "keys.py",
-    # To check a value is not to read it.
+    # The check of a value is not a read.
     BROKER / "config" / "key_bounds.py",
     BROKER / "cluster" / "topic_configs.py",
     BROKER / "log" / "segments" / "log_config.py",
@@ -53,7 +53,7 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def mentioned(tree: ast.AST) -> set[str]:
-    """The names that code (and no import) mentions, by themselves or behind a dot."""
+    """Return the names and attributes that code mentions, without imports."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -64,7 +64,7 @@ def mentioned(tree: ast.AST) -> set[str]:
 
 
 def of_the_configuration(elsewhere: set[str]) -> set[str]:
-    """Values that the configuration itself reads on request."""
+    """Return names in the methods of the configuration that other modules use."""
     found = set()
     of_topics = mentioned(trees()[BROKER / "cluster" / "topic_configs.py"])
     for node in ast.walk(trees()[CONFIG]):
@@ -76,7 +76,7 @@ def of_the_configuration(elsewhere: set[str]) -> set[str]:
 
 
 def of_topics(elsewhere: set[str]) -> set[str]:
-    """Broker keys whose values reach topics' settings that are used."""
+    """Return broker keys whose values reach settings of topics that are used."""
     asked = {
         node.args[0].value
         for tree in trees().values()
@@ -103,24 +103,24 @@ def constants_that_are_read() -> set[str]:
             elsewhere |= mentioned(tree)
     found = elsewhere | of_the_configuration(elsewhere) | of_topics(elsewhere)
     if "CONSUMER_BOUNDS" in elsewhere:
-        # Bounds of values that groups set for themselves.
+        # The bounds of configs that groups can set.
         found |= {CONSTANTS[it.name] for row in CONSUMER_BOUNDS.values() for it in row}
     if "producer_id_expiration_ms" in elsewhere:
-        # The one setting of a log that no topic can override.
+        # The only setting of a log that no topic config overrides.
         found.add("PRODUCER_ID_EXPIRATION_MS")
     return found
 
 
 def test_a_key_is_read_or_it_is_inert() -> None:
     read = constants_that_are_read()
-    # A key without a name in code cannot be read.
+    # Code can only read a key through its constant.
     assert {name for name in KEYS if CONSTANTS.get(name) not in read} == {
         name for name, key in KEYS.items() if key.inert
     }
 
 
 def some_value_of(key: Key[Any]) -> str:
-    """A value that the key allows."""
+    """Return a value that the key allows."""
     for written in ("", "1", "true", "broker"):
         try:
             key.read(written)

@@ -1,4 +1,4 @@
-"""SASL's keys: a listener on which no client could authenticate stops the start."""
+"""SASL's keys: a listener without a usable mechanism stops the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that promise security stop the start, and what they hold is not told."""
+"""Security keys that are not supported stop the start; errors hide secret values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations as an operator tells them: keys with ``_`` for their dots."""
+"""Configurations from keyword arguments: keys with ``_`` instead of dots."""
 
 import pytest
 

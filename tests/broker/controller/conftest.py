@@ -1,4 +1,4 @@
-"""A cluster of three brokers, or more, with a controller and nothing to do."""
+"""Clusters of three or more brokers with a controller, and no requests in flight."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tests.broker.controller.world import World
 
 @pytest.fixture
 def make_world() -> Callable[[int], World]:
-    """Return what makes a world of so many brokers, all of them up."""
+    """Return a function that starts a cluster with a given number of brokers."""
 
     def make(brokers: int) -> World:
         world = World(brokers)
@@ -24,5 +24,5 @@ def make_world() -> Callable[[int], World]:
 
 @pytest.fixture
 def world(make_world: Callable[[int], World]) -> World:
-    """Three brokers."""
+    """A cluster of three brokers."""
     return make_world(3)

@@ -1,8 +1,8 @@
-"""A controller under arbitrary events, conflicts and deaths between any two decisions.
+"""A controller under arbitrary events, conflicts and crashes between two decisions.
 
-`World` checks every single decision. Here events are drawn, and what has to hold when
-nothing is under way any more: everybody alive knows the newest state, and with all
-brokers back there are leaders, deleted topics are gone, and reassignments are done.
+`World` checks each decision. This machine draws events, and checks the state once no
+request is in flight: every live broker has the newest state. Once all brokers are
+back, all partitions have leaders, and deletions and reassignments are complete.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.world.create_topic("a", (1, 2), (2, 3, 4))
 
     def key(self, number: int) -> TopicPartition:
-        """Return a partition that there is, or one that there is not."""
+        """Return an existing partition, or one of an unknown topic if there is none."""
         topics = self.world.znodes.topics
         keys = [
             TopicPartition(name, it)
@@ -58,7 +58,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(number=BROKER, other=BROKER)
     def several_at_once(self, number, other):
-        """Broker ``number`` restarts and ``other`` starts or stops, all seen in one."""
+        """Restart ``number`` and start or stop ``other``, as one change of brokers."""
         self.world.start_broker(number)
         if other in self.world.znodes.brokers:
             self.world.stop_broker(other)
@@ -103,7 +103,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBER)
     def write_an_isr_in_between(self, number):
-        """A leader of old, which writes its ISR itself, is faster."""
+        """Write an ISR before the controller does, as leaders of old releases do."""
 
         def shrink(decision):
             states = self.world.znodes.states
@@ -274,12 +274,12 @@ def check_replicas(world: World) -> None:
                     state.leader,
                     state.leader_epoch,
                 ), (key, number)
-                # Their order is the controller's business alone.
+                # The order of replicas is relevant to the controller only.
                 assert set(mine.replicas) == set(world.znodes.replicas(key).replicas)
 
 
 def check_metadata(world: World) -> None:
-    """Check that every live broker tells clients the newest of every partition."""
+    """Check that every live broker has the newest metadata of every partition."""
     newest = {
         key: (state.leader, state.leader_epoch, state.isr, state.version)
         for key, state in world.znodes.states.items()
@@ -291,7 +291,7 @@ def check_metadata(world: World) -> None:
         told = {
             key: (it.leader, it.leader_epoch, it.isr, it.zk_version)
             for key, it in broker.metadata.items()
-            # Its deletion may have to wait, and nobody is told before it begins.
+            # A deletion may be delayed; no metadata is sent before it begins.
             if key.topic not in world.znodes.deletions
         }
         different = told.items() ^ newest.items()

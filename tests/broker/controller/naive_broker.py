@@ -1,8 +1,8 @@
-"""A broker as far as a controller meets it: fenced by epochs, and naive otherwise.
+"""A broker as seen by a controller: fenced by epochs, and naive otherwise.
 
-The rules are Kafka's, as ``ReplicaManager`` has them: of an earlier controller, or for
-an earlier life of this broker, nothing is heard; a leadership counts if its epoch is
-above the one that is known; a replica is stopped under no earlier epoch.
+The rules are those of Kafka's ``ReplicaManager``. The broker rejects a request of an
+earlier controller, or for an earlier registration of the broker. A leadership takes
+effect if its epoch is above the known epoch. No replica stops under an earlier epoch.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ DURING_DELETE = -2
 
 
 def partitions_of(request: Any) -> Iterator[tuple[TopicPartition, Any, Any]]:
-    """Yield each partition that a request speaks of, its topic's part, and its own."""
+    """Yield each partition of a request, with its topic's part and its own part."""
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield TopicPartition(topic.topic_name, state.partition_index), topic, state
 
 
 class Broker:
-    """Broker ``number``: its replicas, its disk, and what it tells clients."""
+    """Broker ``number``: its replicas, its logs, and its metadata for clients."""
 
     def __init__(self, number: int) -> None:
         self.id = number
         self.epoch = -1
         self.controller_epoch = 0
-        # What is on its disks: a topic's id by partition.
+        # Logs on disk: topic id by partition.
         self.logs: dict[TopicPartition, UUID | None] = {}
         self.bad_dirs: set[TopicPartition] = set()
         self.replicas: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
@@ -62,7 +62,7 @@ class Broker:
         self.alive.clear()
 
     def lose_directory(self, key: TopicPartition) -> None:
-        """Lose the directory of a partition, until the next start."""
+        """Make the directory of a partition fail until the next start."""
         self.bad_dirs.add(key)
         self.replicas.pop(key, None)
 
@@ -116,8 +116,8 @@ class Broker:
     ) -> ErrorCode:
         if key in self.bad_dirs:
             return ErrorCode.kafka_storage_error
-        # A namesake that is left over is set aside. Nobody waits until a replica that a
-        # reassignment has removed is deleted, so the request for it may be lost.
+        # A log of another topic id is set aside. It may belong to a reassigned replica:
+        # the controller does not wait for the deletion of such a replica.
         mine = self.replicas.get(key) if self.logs.get(key) == topic_id else None
         if mine is not None and wanted.leader_epoch <= mine.leader_epoch:
             return ErrorCode.stale_controller_epoch

@@ -6,27 +6,27 @@ KEY = TopicPartition("t", 0)
 
 
 def stop(world, *numbers):
-    """Stop brokers, and notify the controller of all of them at once."""
+    """Stop brokers, and notify the controller once."""
     for number in numbers:
         world.stop_broker(number)
     world.notice_brokers()
 
 
 def start(world, *numbers):
-    """Start brokers, and notify the controller of all of them at once."""
+    """Start brokers, and notify the controller once."""
     for number in numbers:
         world.start_broker(number)
     world.notice_brokers()
 
 
 def join_isr(world, *isr):
-    """Propose an ISR as the leader of `KEY`, by its last command."""
+    """Propose an ISR as the leader of `KEY`, from its last LeaderAndIsr state."""
     world.settle()
     broker = next(broker for broker, key, _ in world.led() if key == KEY)
     return world.propose(broker, KEY, isr)
 
 
 def reassign(world, target, key=KEY, **options):
-    """Ask for a reassignment, or with None a cancellation; return the refusal."""
+    """Request a reassignment, or its cancellation (None); return the refusal."""
     asked = world.core.alter_partition_reassignments({key: target}, **options)
     return world.run(asked)[key]

@@ -1,4 +1,4 @@
-"""ISR proposals of leaders, granted and refused as by Kafka, one by one."""
+"""ISR proposals of leaders are accepted and rejected as by Kafka."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def judge(world, number=1, **changes):
     ],
 )
 def test_proposals_that_are_refused(world, changes, code):
-    """Broker 3 has gone; 1 leads in epoch 1 with 2 in the ISR, at version 1."""
+    """Broker 3 has stopped. Broker 1 leads in epoch 1, ISR (1, 2), version 1."""
     world.create_topic("t", (1, 2, 3))
     stop(world, 3)
     assert judge(world, **changes) is code
@@ -67,7 +67,7 @@ def test_a_proposal_that_somebody_was_faster_than(world):
     faster = world.znodes.states[KEY].with_isr(1, (2, 1), 0)
     world.meddle = lambda decision: world.znodes.states.update({KEY: faster})
     assert judge(world) is ErrorCode.invalid_update_version
-    # What is there is known from then on, and clients are told.
+    # The controller adopts the conflicting ISR and sends it to the brokers.
     assert world.core.context.leadership(KEY) == faster
     world.settle()
     assert world.brokers[2].metadata[KEY].isr == (2, 1)

@@ -1,7 +1,7 @@
-"""Whatever happens to a controller, it keeps its promises; and who breaks one is found.
+"""A controller keeps its invariants, and the checks find controllers that break them.
 
-The second half plants faults, each as a wrong version of one function of the core, and
-asks the same machine: a fault that it does not notice is a promise that nobody checks.
+The second half plants faults. Each fault replaces a function of the core by a wrong
+version, and the machine has to fail: otherwise nothing checks the broken invariant.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_invariants_hold_after_any_sequence_of_events():
 
 
 def test_invariants_hold_when_others_run_after_every_partition(monkeypatch):
-    """A controller may die in each of its pauses, too."""
+    """The controller may also crash in each of its pauses."""
     monkeypatch.setattr(decisions, "PAUSE_ITEMS", 1)
     run_state_machine_as_test(
         ControllerMachine,

@@ -1,4 +1,4 @@
-"""Deletions and reassignments, as Kafka documents them."""
+"""Deletions and reassignments, as documented by Kafka."""
 
 import pytest
 
@@ -161,7 +161,7 @@ def test_kip_455_from_123_to_456(make_world):
         (moving, 1, (1, 2, 3)),
         (moving, 1, (1, 2, 3, 4, 5, 6)),
         (moving, 4, (1, 2, 3, 4, 5, 6)),
-        # Here the removed ones leave one by one.
+        # Unlike in Kafka's table, the removed replicas leave one at a time.
         (moving, 4, (2, 3, 4, 5, 6)),
         (moving, 4, (3, 4, 5, 6)),
         (moving, 4, (4, 5, 6)),
@@ -250,7 +250,7 @@ def test_an_invalid_reassignment_is_refused(world, target, code):
 
 
 def test_the_only_replica_in_sync_is_not_cancelled_away(world):
-    """Kafka's controller in ZooKeeper mode would delete it, its KRaft one refuses."""
+    """Kafka's ZooKeeper controller would delete it; the KRaft controller refuses."""
     world.create_topic("t", (1,))
     reassign(world, (2, 3))
     world.settle()
@@ -317,7 +317,7 @@ def test_a_later_request_takes_precedence_over_the_znode(world):
 
 
 def test_a_reassignment_may_be_bound_to_the_number_of_replicas(world):
-    """Counted are its replicas, or those of the move under way (KIP-860)."""
+    """The limit is the number of replicas, or of the target under way (KIP-860)."""
     world.create_topic("t", (1, 2))
     world.settle()
 
@@ -333,7 +333,7 @@ def test_a_reassignment_may_be_bound_to_the_number_of_replicas(world):
         is ErrorCode.invalid_replication_factor
     )
     assert refused(2, 3) is None
-    # Three replicas for now, of which one is to go.
+    # The partition has three replicas for now, but its target has two.
     assert refused(1, 2, 3) is ErrorCode.invalid_replication_factor
     assert refused(3, 1) is None
     assert reassign(world, None, keep_replication_factor=True) is None

@@ -1,4 +1,4 @@
-"""Leaders of new topics, after failures and on request: as Kafka documents them."""
+"""Leaders of new topics, after failures and on request, as documented by Kafka."""
 
 from uuid import UUID
 
@@ -17,13 +17,13 @@ from tests.broker.controller.steps import KEY, start, stop
 
 
 def leader_and_isr(world, key=KEY):
-    """Return leader, leader epoch and ISR as ZooKeeper has them."""
+    """Return leader, leader epoch and ISR in ZooKeeper."""
     state = world.znodes.states[key]
     return state.leader, state.leader_epoch, state.isr
 
 
 def sent_by(world, event):
-    """Return who is sent what by one event: pairs of broker and kind of request."""
+    """Return the requests sent during an event: pairs of broker and request type."""
     world.sent.clear()
     event()
     return [(number, type(request)) for number, request in world.sent]
@@ -79,7 +79,7 @@ def test_many_topics_at_once_are_one_request_to_each_broker(world):
 
 
 def test_the_first_word_of_a_new_controller_names_all_topics(world):
-    """Otherwise a broker that has just started would report these topics as deleted."""
+    """Otherwise a broker that has just started would report the topics as deleted."""
     world.create_topic("t", (1, 2))
     world.create_topic("u", (2, 3))
     world.sent.clear()
@@ -234,7 +234,7 @@ def test_an_election_in_the_znode_is_held_and_taken_away(world):
 
 @pytest.mark.parametrize(("astray", "moved"), [(1, False), (2, True)])
 def test_leaders_are_balanced_above_a_tenth(world, astray, moved):
-    """Of ten partitions that broker 1 should lead, one may stray: 10 per cent."""
+    """Of ten partitions that broker 1 should lead, one may have another leader."""
     world.create_topic("t", *([(1, 2)] * 10))
     for index in range(astray):
         key = TopicPartition("t", index)
@@ -277,7 +277,7 @@ def test_a_stopping_broker_hands_over_what_it_leads_and_stops_to_follow(world):
         for s in t.partition_states
     }
     assert flags == {False}
-    # It goes on learning where everything is, until it is gone.
+    # The stopping broker receives metadata until it is gone.
     told = [
         number for number, it in world.sent if isinstance(it, UpdateMetadataRequest)
     ]

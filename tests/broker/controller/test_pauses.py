@@ -1,4 +1,4 @@
-"""No step of a controller's decision grows with the partitions that it is about."""
+"""No step of a controller's decision grows with the number of partitions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from broker.protocol.topic_partition import TopicPartition
 from tests.broker.controller.world import World
 from tests.fuzzing.starvation import StarvationProbe
 
-# A scan looks at `SCAN_ITEMS` partitions in a step, with up to nine calls for each.
-# Each decision takes some sixty calls.
+# A step of a scan handles `SCAN_ITEMS` partitions with up to nine calls each. Each
+# decision takes some sixty calls.
 BUDGET_CALLS = 12_000
 
 
@@ -49,7 +49,7 @@ def longest(world: World, steps: Decisions) -> tuple[int, int]:
 
 
 def events(world: World, partitions: int) -> Iterator[tuple[str, Decisions]]:
-    """Yield what is about all partitions, or about all that a broker leads."""
+    """Yield decisions about all partitions, or about all that a broker leads."""
     yield "a broker fails", world.core.brokers_changed(without(world, 1))
     yield "it is back", world.core.brokers_changed(dict(world.znodes.brokers))
     keys = [TopicPartition("t", index) for index in range(partitions)]

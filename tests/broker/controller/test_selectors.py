@@ -1,4 +1,4 @@
-"""Whom each selector elects, beside a naive model and Kafka's own cases.
+"""Leaders that each selector elects, compared with a naive model and Kafka's cases.
 
 The cases are those of Kafka's ``PartitionLeaderElectionAlgorithmsTest``.
 """

@@ -1,9 +1,8 @@
 """A cluster around a controller's core: znodes, and brokers that obey naively.
 
-`World` carries out decisions as the driver of a real controller would, and checks each
-of them against what may never happen. Brokers know Kafka's fencing rules and nothing
-else: they are the witness that requests come in an order, and under epochs, that leave
-everybody with the newest state.
+`World` carries out decisions as the driver of a real controller does, and checks the
+safety of each decision. Its brokers only know Kafka's fencing rules. Their state shows
+whether the order and the epochs of requests leave every broker with the newest state.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ NO_LEADER = -1
 
 
 class Crash(Exception):
-    """The controller dies between two of its decisions."""
+    """The controller crashes between two of its decisions."""
 
 
 class World:
-    """Znodes, brokers, channels, and the controller of the moment."""
+    """Znodes, brokers, channels, and the current controller."""
 
     def __init__(self, brokers: int) -> None:
         self.znodes = Znodes()
@@ -70,17 +69,17 @@ class World:
         self.controller_epoch = 0
         self._zxid = count(1)
         self._ids = count(1)
-        # Who has led under an epoch, of topics by id: nobody else may.
+        # The leader of each partition and epoch, by topic id: there is at most one.
         self.leaders: dict[tuple[UUID | None, int, int], int] = {}
         self.epochs: dict[tuple[UUID | None, int], int] = {}
-        # Something that happens just before the next write, once.
+        # A function that runs once, before the next write.
         self.meddle: Callable[[WriteLeaderships], None] | None = None
         self._late_answers: list = []
-        # Partitions whose leaders have written their ISRs, and told of it.
+        # Partitions whose leaders have written their ISRs and have sent a notification.
         self.isr_notifications: set[TopicPartition] = set()
-        # The controller dies instead of carrying out so many further decisions.
+        # The controller crashes after this number of further decisions.
         self.decisions_left: int | None = None
-        # Whether ISRs may grow, and leaders come from outside, in what is done now.
+        # Proposed ISRs, and whether an election may be unclean, in the current run.
         self.proposal: dict[TopicPartition, tuple[int, ...]] = {}
         self.unclean_now = False
         self.sent: list[tuple[int, object]] = []
@@ -98,7 +97,7 @@ class World:
         del self.znodes.brokers[number]
 
     def notice_brokers(self) -> None:
-        """Read the list of live brokers as the controller, as its watch does."""
+        """Read the list of live brokers as the controller's watch does."""
         known = self.core.context.brokers
         there = self.znodes.brokers
         for number in list(self.channels):
@@ -111,7 +110,7 @@ class World:
     # ---- the controller ---------------------------------------------------------
 
     def elect_controller(self) -> None:
-        """Begin a new term; what the last controller has sent may still arrive."""
+        """Begin a new term; requests of the last controller may still arrive."""
         self.controller_epoch += 1
         late = self.channels
         self.isr_notifications.clear()
@@ -131,7 +130,7 @@ class World:
                     self.brokers[number].obey(request)
 
     def run(self, steps: Decisions):
-        """Carry out what is decided; a dying controller is followed by the next."""
+        """Carry out decisions; after a crash, elect the next controller."""
         try:
             outcome = self._carry_out_all(steps)
         except Crash:
@@ -195,7 +194,7 @@ class World:
         assert after.controller_epoch == self.controller_epoch
         assert after.isr, "somebody is always in the ISR"
         assert len(set(after.isr)) == len(after.isr)
-        # Who is elected is live, and in the ISR.
+        # An elected leader is live and in the ISR.
         if after.leader != NO_LEADER:
             assert after.leader in after.isr
             if before is None or before.leader != after.leader:
@@ -253,14 +252,14 @@ class World:
                 assert self.leaders.setdefault(epoch, state.leader) == state.leader
 
     def _check_deletions(self, number: int, request: StopReplicaRequest) -> None:
-        """A replica goes with its topic, or when others are in sync."""
+        """A replica is deleted with its topic, or once it is not in the ISR."""
         for key, _, state in partitions_of(request):
             there = self.znodes.states.get(key)
             if state.delete_partition and there is not None:
                 assert state.leader_epoch == -2 or number not in there.isr
 
     def check_states(self) -> None:
-        """Check what holds between any two events."""
+        """Check the invariants that hold between two events."""
         for key, state in self.znodes.states.items():
             assert self.core.context.leadership(key) == state, key
             if key.topic not in self.znodes.deletions:
@@ -281,7 +280,7 @@ class World:
             self.hear_late_answers()
 
     def hear_late_answers(self) -> None:
-        """Deliver all answers to the controller; a dead one's successor gets none."""
+        """Deliver all answers, except answers to a previous controller."""
         late, self._late_answers = self._late_answers, []
         for core, number, request, answer in late:
             if core is self.core and isinstance(answer, LeaderAndIsrResponse):
@@ -290,7 +289,7 @@ class World:
                 self.run(core.stop_replica_answered(number, request, answer))
 
     def settle(self) -> None:
-        """Deliver everything, and what follows from it, until nothing is under way."""
+        """Deliver all requests and their consequences until none is in flight."""
         while any(self.channels.values()) or self.isr_notifications:
             self.hear_late_answers()
             self.notice_isrs()
@@ -299,7 +298,7 @@ class World:
                     self.deliver(number)
 
     def notice_isrs(self) -> None:
-        """Read the ISRs of leaders' notifications as the controller."""
+        """Read the ISRs of the notified partitions as the controller."""
         states = self.znodes.states
         told = [key for key in sorted(self.isr_notifications) if key in states]
         self.isr_notifications.clear()
@@ -308,7 +307,7 @@ class World:
     def led(
         self,
     ) -> Iterator[tuple[Broker, TopicPartition, LeaderAndIsrPartitionState]]:
-        """Yield the partitions that brokers believe they lead."""
+        """Yield the partitions that brokers believe to lead."""
         for number in sorted(self.znodes.brokers):
             broker = self.brokers[number]
             for key, state in sorted(broker.replicas.items()):
@@ -318,7 +317,7 @@ class World:
     def propose(
         self, broker: Broker, key: TopicPartition, isr: tuple[int, ...]
     ) -> object:
-        """Propose an ISR, as a leader does by what it was told last."""
+        """Propose an ISR as a leader does, from its last LeaderAndIsr state."""
         mine = broker.replicas[key]
         self.proposal = {key: isr}
         steps = self.core.alter_partition(
@@ -334,7 +333,7 @@ class World:
         )
         core = self.core
         try:
-            # Completing a reassignment is not the leader's doing.
+            # Later writes complete a reassignment and are not part of the proposal.
             answer = self.run(_forgetting(steps, self.proposal))
         except KafkaError as refused:
             return refused.code
@@ -355,7 +354,7 @@ class World:
     # ---- what clients do --------------------------------------------------------
 
     def create_topic(self, name: str, *assignment: tuple[int, ...]) -> None:
-        """Create a topic, and have the controller notice."""
+        """Create a topic and notify the controller."""
         self.znodes.topics[name] = TopicAssignment(
             UUID(int=next(self._ids)),
             {index: ReplicaAssignment(it) for index, it in enumerate(assignment)},
@@ -370,7 +369,7 @@ class World:
         self.run(self.core.topics_changed(set(topics), added))
 
     def add_partition(self, name: str, replicas: tuple[int, ...]) -> None:
-        """Add a partition to a topic; the controller may look later."""
+        """Add a partition to a topic without notifying the controller."""
         index = len(self.znodes.topics[name].partitions)
         self.znodes.add(name, {index: ReplicaAssignment(replicas)})
 
@@ -380,13 +379,13 @@ class World:
             self.run(self.core.partitions_changed(name, self.znodes.topics[name]))
 
     def delete_topic(self, name: str) -> None:
-        """Ask for a topic's deletion, and have the controller notice."""
+        """Request the deletion of a topic and notify the controller."""
         self.znodes.deletions.add(name)
         self.run(self.core.deletions_requested(set(self.znodes.deletions)))
 
 
 def _forgetting(steps: Decisions, proposal: dict) -> Decisions:
-    """Yield what ``steps`` yields; after its first write nothing is proposed."""
+    """Forward ``steps``; clear ``proposal`` after the first write of leaderships."""
     found = None
     try:
         decision = next(steps)

@@ -1,7 +1,7 @@
-"""Promises of every coordinator to a broker, whatever its storage.
+"""The contract of every coordinator with its broker, for any storage.
 
-A subclass says where the cluster is (`Place`), and runs scenarios there. What a
-coordinator promises beyond that, because it alone decides, is with its own tests.
+A subclass provides a cluster (`Place`) and runs scenarios in it. Guarantees of the
+embedded coordinator beyond the contract are in its own tests.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from tests.broker.coordination.witness import Witness
 
 T = TypeVar("T")
 Verb = Coroutine[Any, Any, T]
-# How long a coordinator may take for what is awaited, and how long this waits at most.
+# Timeout of the coordinator's verbs, and the longest wait of these tests.
 TIMEOUT_MS = 20_000
 PATIENCE_S = 30.0
 _LOOK_S = 0.01
 
 
 class Place(Protocol):
-    """A new cluster, whose only broker is 0."""
+    """A new cluster with broker 0 as its only broker."""
 
     @property
     def broker(self) -> Witness:
-        """The broker: its disk outlives its lives."""
+        """The broker, whose disk outlives each of its lives."""
 
     def life(self) -> AbstractAsyncContextManager[Coordinator]:
-        """Return the broker's next life: a coordinator that may be asked everything."""
+        """Run the broker's next life; enter once the coordinator is ready."""
 
 
 Scenario = Callable[[Place], Awaitable[None]]
@@ -48,7 +48,7 @@ _locks: dict[TaskLock, trio.Lock] = {}
 
 
 async def served(verb: Verb[T]) -> T:
-    """Run a verb as a handler runs: it may be preempted, wait for a lock, or park."""
+    """Run a verb as a handler does, with preemption, locks and parking."""
     while True:
         try:
             trap = verb.send(None)
@@ -69,7 +69,7 @@ async def served(verb: Verb[T]) -> T:
 
 
 async def side_by_side(*verbs: Verb[T]) -> list[T]:
-    """Run verbs at once; return what came of each."""
+    """Run verbs concurrently; return their results."""
     outcomes: dict[int, T] = {}
 
     async def serve(number: int, verb: Verb[T]) -> None:
@@ -88,7 +88,7 @@ async def refused(error: ErrorCode, verb: Verb[Any]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what a controller does when it comes to it."""
+    """Wait until an asynchronous action of the controller has taken effect."""
     with trio.fail_after(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 nothing tells of it but the broker
             await trio.sleep(_LOOK_S)
@@ -99,10 +99,10 @@ def new(name: str, partitions: int = 1, **configs: str) -> NewTopic:
 
 
 class CoordinatorContract:
-    """Inherited once per coordinator."""
+    """Tests of the contract, inherited once per coordinator."""
 
     def run(self, scenario: Scenario) -> None:
-        """Run a scenario in a place of its own."""
+        """Run a scenario in a new place."""
         raise NotImplementedError
 
     def test_a_new_cluster_has_one_broker_and_no_topics(self) -> None:
@@ -167,7 +167,7 @@ class CoordinatorContract:
                     coordinator.admin.create_topic(new("t"), TIMEOUT_MS)
                 )
                 await served(coordinator.admin.delete_topic("t", TIMEOUT_MS))
-                # Clients are told no more of it before all of it has gone.
+                # Metadata forgets a topic before its logs are deleted.
                 await until(lambda: not place.broker.held)
                 second = await _created(coordinator, new("t"))
                 assert second != first.topic_id
@@ -238,7 +238,7 @@ class CoordinatorContract:
                     "0": {"c": "3"},
                     "": {"d": "4"},
                 }
-                # A change may take effect twice: here, and once all have heard of it.
+                # A change may take effect twice: when written, and on its notification.
                 assert list(dict.fromkeys(broker.words)) == [
                     "configure t",
                     "configure the broker",
@@ -247,7 +247,7 @@ class CoordinatorContract:
         self.run(scenario)
 
     def test_configs_of_users_are_replaced_and_stay(self) -> None:
-        """A name may hold what a path or a URL may not."""
+        """A user name may have characters that are invalid in paths and URLs."""
         user = "CN=a/b, ~é"
 
         async def scenario(place: Place) -> None:
@@ -273,7 +273,7 @@ class CoordinatorContract:
         self.run(scenario)
 
     def test_quotas_of_every_kind_of_entity_are_replaced_and_stay(self) -> None:
-        """A broker is told of each change, of single users' configs as well."""
+        """The broker receives each change, also of a single user's configs."""
         entities = (
             "users/<default>",
             "users/CN%3Da%2Fb/clients/c%20%C3%A9",
@@ -307,7 +307,7 @@ class CoordinatorContract:
                 kept = {key: value for key, value in found.items() if value}
                 left = set(entities) - {"clients/c"}
                 assert kept == {key: {"q": "3"} for key in left}
-                # The parent of a user's clients is a user without configs.
+                # A user whose znode only is the parent of client quotas has no configs.
                 users = coordinator.admin.configs[ConfigKind.USER]
                 assert {k: v for k, v in users.items() if v} == {"u~": {"q": "4"}}
 

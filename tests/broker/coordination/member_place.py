@@ -1,7 +1,7 @@
-"""A broker that is a member under ZooKeeper, as far as its coordinator sees of it.
+"""A member of a cluster under ZooKeeper, with a witness as its broker.
 
-The controller that it is elected as tells it what to do as any broker is told: over a
-connection, here a pair of streams in memory, whichever ZooKeeper it is.
+The member is elected controller, and sends requests to the broker over a connection as
+to any broker. The connection is a pair of streams in memory for any ZooKeeper.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _CONTROL: Final = {
 
 
 class MemberWitness(Witness):
-    """A witness that keeps what clients are told, too, as long as it lives."""
+    """A witness with a metadata cache, which lasts for one life."""
 
     def __init__(self, config: BrokerConfig) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class MemberWitness(Witness):
         self.begin_life()
 
     def begin_life(self) -> None:
-        """Forget what is not on the disk."""
+        """Forget all state that is not on the disk."""
         endpoints = {each.name: (each.host, each.port) for each in self.advertised}
         local = LiveBroker(id=self.config.node_id, endpoints=endpoints)
         self.metadata_cache = MetadataCache(local, controller_id=NO_LEADER)
@@ -75,7 +75,7 @@ class MemberWitness(Witness):
     def _is_stale(
         self, command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
     ) -> bool:
-        """Refuse an older controller than was heard of, as brokers do."""
+        """Return whether a command is from an older controller, as brokers check."""
         if command.controller_epoch < self.controller_epoch:
             return True
         self.controller_epoch = command.controller_epoch
@@ -132,9 +132,9 @@ def _api_versions() -> Row:
 
 
 class MemberPlace:
-    """Broker 0 under a ZooKeeper: ``servers`` with a chroot of its own.
+    """Broker 0 under the ZooKeeper ``servers``, with a chroot of its own.
 
-    ``crashes``: a life ends without a farewell, and its session outlasts it.
+    With ``crashes``, a life ends without leaving, so its session outlasts it.
     """
 
     def __init__(self, servers: str, connect: Connect, *, crashes: bool) -> None:
@@ -165,7 +165,7 @@ class MemberPlace:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[Coordinator]:
-        """Run a coordinator until the block ends; it governs when it begins."""
+        """Run a coordinator until the block ends; enter once it is the controller."""
         self.broker.begin_life()
         coordinator = zookeeper_coordinator(
             self.broker.config,

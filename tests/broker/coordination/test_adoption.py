@@ -1,4 +1,4 @@
-"""Directories of numbers that no partition has are set aside, whoever named them so."""
+"""Directories with partition numbers far beyond all others are set aside."""
 
 from __future__ import annotations
 

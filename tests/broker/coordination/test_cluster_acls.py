@@ -52,7 +52,7 @@ async def two(zoo: Zoo) -> tuple[ClusterAcls, ClusterAcls, RetryingZnodes]:
 
 
 def test_znodes_are_those_of_kafka() -> None:
-    """The bytes that Kafka 3.9's ``ZkData`` writes for the same entries."""
+    """The bytes are those that Kafka 3.9's ``ZkData`` writes for the same entries."""
 
     async def scenario(zoo: Zoo) -> None:
         ours, _, znodes = await two(zoo)
@@ -93,14 +93,14 @@ def test_a_change_is_learned_once_and_by_a_later_start() -> None:
         assert await ours.read_changes(znodes, START_MS) == [TOPIC, PREFIX]
         assert ours.entries == {TOPIC: {READS}, PREFIX: {ACTS}}
         assert await ours.read_changes(znodes, START_MS) == []
-        # The last entry goes with its znode.
+        # The znode is deleted with its last entry.
         await theirs.alter(TOPIC, lambda _: frozenset(), znodes)
         assert await ours.read_changes(znodes, START_MS) == [TOPIC]
         assert await znodes.find(acl_path(TOPIC)) is None
         later = ClusterAcls()
         await later.read_all(znodes)
         assert later.entries == ours.entries == {PREFIX: {ACTS}}
-        # An alteration that changes nothing notifies nobody.
+        # An alteration without a change writes no notification.
         await theirs.alter(PREFIX, add(ACTS), znodes)
         assert await ours.read_changes(znodes, START_MS) == []
         # Old notifications are removed by any broker that sees them.

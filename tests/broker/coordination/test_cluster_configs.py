@@ -1,4 +1,4 @@
-"""Reads of configs that take their time do not undo what was learned meanwhile."""
+"""Slow reads of configs do not undo changes that arrive meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLD, NEW = {"retention.ms": "1000"}, {"retention.ms": "2000"}
 
 
 class Late(RetryingZnodes):
-    """Its first many reads are answered late: something happens before."""
+    """The first ``find_all`` runs a function between its reads and its return."""
 
     def __init__(
         self, session: ZooKeeperSession, happens: Callable[[], Awaitable[object]]
@@ -56,14 +56,14 @@ def test_configs_altered_during_a_read_are_in_force_after_it(reads: str) -> None
         else:
             await ours.read_topics(late, ["t", "created"])
         assert ours.topics == {"t": NEW, "created": NEW}
-        # Nothing more is to come.
+        # All notifications have been read.
         assert await ours.read_changes(znodes, START_MS) == []
 
     with_zoo(scenario)
 
 
 def test_a_topic_that_is_learned_during_the_first_read_stays_known() -> None:
-    """It is created with its configs, of which no notification tells."""
+    """The topic is created with its configs, without a notification of them."""
 
     async def scenario(zoo: Zoo) -> None:
         session = await zoo.opened("zoo:2181")

@@ -1,7 +1,6 @@
-"""The registry's files lose nothing that was answered; a change costs its own bytes.
+"""The registry loses no answered change, and a change writes only its own bytes.
 
-What must be there is kept in plain dicts beside it, and what each change writes is
-counted by the disk.
+The expected state is kept in plain dicts. The disk counts the bytes of each change.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from broker.protocol.buffer import Buffer
 ONE, TWO = "/one", "/two"
 KINDS = tuple(ConfigKind)
 PATH = f"{ONE}/{FILE_NAME}"
-# Three topics with such a config are longer than what is kept without compaction.
+# Three topics with such a config exceed the length at which compaction is due.
 LONG = {"config": "x" * 100_000}
 
 
@@ -50,7 +49,7 @@ def disk(*directories: str) -> MemoryStorage:
 
 
 def opened(storage: MemoryStorage, *directories: str) -> Registry:
-    """Return a registry as a start leaves it."""
+    """Return a registry as it is after a start."""
     registry = loaded(storage, *directories)
     registry.renew(registry.state)
     return registry
@@ -76,7 +75,7 @@ def create(*names: str, **configs: str) -> Change:
 
 
 def seen(state: ClusterState) -> dict[str, Any]:
-    """Return what a state says, but for how many changes it took."""
+    """Return the contents of a state, without the number of its changes."""
     return {
         "numbers": (state.broker_epoch, state.next_producer_id),
         "topics": dict(state.topics),
@@ -86,7 +85,7 @@ def seen(state: ClusterState) -> dict[str, Any]:
 
 
 def some_changes(rng: random.Random) -> Iterator[Change]:
-    """Iterate over changes of every kind, a few of them long."""
+    """Iterate over changes of every kind, some of them long."""
     names = [f"t{number}" for number in range(6)]
     while True:
         name = rng.choice(names)
@@ -106,7 +105,7 @@ def some_changes(rng: random.Random) -> Iterator[Change]:
 
 
 def after(state: dict[str, Any], change: Change) -> dict[str, Any]:
-    """Return what a state says after a change, from the definition."""
+    """Return the contents of a state after a change, by definition."""
     epoch, producer_id = state["numbers"]
     changed: dict[str, Any] = {
         "numbers": (
@@ -170,7 +169,7 @@ def lose(storage: MemoryStorage, directory: str) -> None:
 def test_every_call_that_fails_changes_nothing_or_is_outlived(
     error: int, short: int
 ) -> None:
-    """One of two directories fails once: what follows is there all the same."""
+    """One of two directories fails once; no change is lost."""
     calls = 0
     for fail_at in range(1, 100):
         storage = disk(ONE, TWO)
@@ -199,7 +198,7 @@ def test_a_change_that_no_directory_takes_is_refused_and_the_next_is_whole() -> 
     with pytest.raises(OSError, match="No space"):
         registry.change(create("refused"))
     assert set(registry.state.topics) == {"a"}
-    # What it left of its line is no change.
+    # The partial line of the failed change is ignored.
     assert set(loaded(storage.after_kill(), ONE).state.topics) == {"a"}
     registry.change(create("b"))
     assert set(loaded(storage.after_kill(), ONE).state.topics) == {"a", "b"}
@@ -208,7 +207,7 @@ def test_a_change_that_no_directory_takes_is_refused_and_the_next_is_whole() -> 
 def test_a_change_is_encoded_by_the_call_that_writes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Once for all directories, and not on the event loop."""
+    """The change is encoded once for all directories, and not on the event loop."""
     registry = opened(disk(ONE, TWO), ONE, TWO)
     encoded: list[int] = []
 
@@ -243,7 +242,7 @@ def test_a_creation_costs_its_own_bytes_however_many_there_are() -> None:
     total = storage.written_bytes
     assert registry.is_long
     run(registry.compaction())
-    # Once all is said anew, and no more often than what has been said has doubled.
+    # A compaction writes the state once, so it costs less than the changes did.
     assert storage.written_bytes - total < sum(costs)
     assert not registry.is_long
     assert len(loaded(storage.after_kill(), ONE, TWO).state.topics) == 6_000
@@ -260,7 +259,7 @@ class CountingStorage(MemoryStorage):
 
 
 class CountedFile(MemoryFile):
-    """Tells its storage what is written."""
+    """A file that adds the size of each write to the count of its storage."""
 
     __slots__ = ()
 
@@ -307,7 +306,7 @@ def test_a_torn_end_loses_the_last_change_and_no_other() -> None:
     whole = storage.open(PATH).size()
     registry.change(create("b"))
     content = read_whole(storage, PATH)
-    # Without its line's end the change is whole.
+    # A change is whole even without its line's end.
     for size in range(whole, len(content) - 1):
         for torn in (content[:size], content[:size] + bytes(len(content) - size)):
             write_atomically(storage, ONE, FILE_NAME, torn)
@@ -363,7 +362,7 @@ def test_files_of_before_are_read_and_written_as_those_of_today(
     write_atomically(storage, ONE, FILE_NAME, json.dumps(written).encode())
     registry = loaded(storage, ONE)
     assert registry.state.generation == written.get("generation", 1)
-    # Also where the first change comes before all of it was written anew.
+    # A change may precede the first rewrite of the file in the new format.
     registry.change(create("u"))
     state = loaded(storage.after_kill(), ONE).state
     assert seen(state) == {

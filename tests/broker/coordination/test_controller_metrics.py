@@ -1,4 +1,4 @@
-"""The controller's gauges beside a cluster in which everything can be counted."""
+"""Metrics of the controller: gauges of a small cluster, and timers of events."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_leaders_that_are_gone_or_have_strayed_are_counted(world):
     stop(world, 1)
     after = told(world)
     assert after["activebrokercount"] == 2
-    # t-0 is led by its second replica, t-1 by nobody.
+    # The leader of t-0 is its second replica, and t-1 has no leader.
     assert after["preferredreplicaimbalancecount"] == 2
     assert after["offlinepartitionscount"] == 1
 
@@ -83,7 +83,7 @@ def test_a_scrape_lets_others_run(world):
 # ---- events ------------------------------------------------------------------------
 
 MS = 1_000_000
-# Apache Kafka 3.9's names, of which it has one for each state but two.
+# The timers of Apache Kafka 3.9: one for each controller state except two.
 TIMERS = (
     "ControllerChange",
     "LeaderElection",
@@ -115,7 +115,7 @@ class Clock:
 
 
 def events_told(meters, waiting=0):
-    """Return counts and sums of what is told, without quantiles."""
+    """Return the metrics of events by name, without quantiles."""
     return {
         it.name.rpartition("_")[2] + it.suffix: it.value
         for it in event_metrics(meters, waiting)

@@ -1,7 +1,7 @@
-"""The embedded coordinator keeps the contract, on one directory and on several.
+"""The embedded coordinator keeps the contract, with one directory and with several.
 
-It decides alone and at once, and so it promises more: what cannot be made leaves
-nothing, and logs are compared with what it remembers.
+It decides alone and at once, and therefore guarantees more: a failed creation leaves
+nothing behind, and logs are compared with the registry.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNKNOWN_ID = UUID(int=99)
 
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a verb to its end; nobody else wants the CPU or the lock."""
+    """Run a verb to its end without any other task."""
     try:
         while True:
             trap = coroutine.send(None)
@@ -47,7 +47,7 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def interleaved(*verbs: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Run verbs in turns, a trap each; a lock is held by one. Returns results."""
+    """Run verbs in turns, one trap at a time, with one lock; return their results."""
     outcomes: dict[int, Any] = {}
     holder: int | None = None
     wants: set[int] = set()
@@ -103,7 +103,7 @@ class Directories:
         )
 
     def next_life(self) -> Coordinator:
-        """Lose one copy of what is remembered each time, where there are several."""
+        """Start the next life; one of several directories has lost its file."""
         self._storage = self._storage.after_kill()
         if len(self._directories) > 1:
             lost = self._rng.choice(self._directories)

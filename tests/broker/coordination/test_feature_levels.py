@@ -60,7 +60,7 @@ def test_a_new_registry_has_the_newest_levels_and_an_older_file_none() -> None:
     again = Registry(storage, LogDirs(["/data"]))
     again.load()
     assert again.state.features == {TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
-    # A file of a broker that knew no features.
+    # A file of a release without features.
     again.renew(ClusterState())
     upgraded = Registry(storage, LogDirs(["/data"]))
     upgraded.load()
@@ -68,7 +68,7 @@ def test_a_new_registry_has_the_newest_levels_and_an_older_file_none() -> None:
 
 
 def naive(level: int, upgrade_type: int, present: int) -> bool:
-    """Return whether Kafka 4.4's ``FeatureControlManager.updateFeature`` accepts it."""
+    """Return whether Kafka 4.4's ``FeatureControlManager.updateFeature`` accepts."""
     if upgrade_type not in (1, 2, 3) or level not in (0, 1, 2):
         return False
     if upgrade_type == 1:

@@ -1,10 +1,10 @@
-"""A controller that has been deposed writes late: nothing of that comes about.
+"""Late writes of a deposed controller have no effect.
 
-Three members under one ZooKeeper in memory, while an operator keeps the controller
-busy. Again and again the controller's next write is held on its way; meanwhile it is
-deposed, by its session's end or by the removal of /controller, so that its session
-lives; the others elect, and the write arrives. What the tree has taken is compared with
-who was controller then, seen from outside: by the elections in the tree itself.
+Three members share a ZooKeeper in memory, and an operator keeps the controller busy. At
+random, the controller's next write is delayed and the controller is deposed meanwhile:
+its session expires, or /controller is deleted and the session lives on. The other
+members elect a new controller before the write arrives. Each write that the tree
+accepts is compared with the elections in the tree.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ CHANGES: Final = frozenset({OpCode.MULTI, OpCode.DELETE, OpCode.SET_DATA})
 BROKERS: Final = (0, 1, 2)
 TOPICS: Final = ("s", "t", "u", "v")
 ERRANDS: Final = 60
-# Longer than an election takes, shorter than a client waits for its server.
+# Longer than an election, shorter than the client's timeout for its server.
 HELD_S: Final = (0.01, 2.0)
 
 
 class LateStream:
-    """A member's line to ZooKeeper, on which writes may be late."""
+    """A member's connection to ZooKeeper, which may delay writes."""
 
     def __init__(
         self, stream: MemoryStream, delay: Callable[[], Awaitable[None]]
@@ -83,7 +83,7 @@ class LateStream:
 
 
 def opcodes(frames: bytes) -> list[int]:
-    """Return what is asked: of each frame its length, its number, its operation."""
+    """Return the operations of frames, each with a length, an xid and an operation."""
     found, at = [], 0
     while at < len(frames):
         found.append(int.from_bytes(frames[at + 8 : at + 12]))
@@ -92,7 +92,7 @@ def opcodes(frames: bytes) -> list[int]:
 
 
 class Records:
-    """Controllers in order, and late writes of others, as the tree records them."""
+    """The tree's view: the current controller, rejected late writes, and faults."""
 
     def __init__(self, zoo: Zoo) -> None:
         self.epoch = 0
@@ -137,7 +137,7 @@ class Records:
 
 
 def kind(op: Op) -> str:
-    """Return which of a controller's writes this is, if it is one."""
+    """Return the kind of a controller's write, or "other" for any other write."""
     if op.path.endswith("/state"):
         return "state"
     if isinstance(op, SetData) and op.path.startswith(f"{paths.TOPICS}/"):
@@ -153,7 +153,7 @@ def kind(op: Op) -> str:
 
 
 class Fleet:
-    """Three members whose brokers are witnesses, and an operator."""
+    """Three members with witnesses as brokers, and an operator."""
 
     def __init__(self, zoo: Zoo, records: Records) -> None:
         self.zoo = zoo
@@ -201,7 +201,7 @@ class Fleet:
         return ours
 
     async def _delay(self, session: ZooKeeperSession) -> None:
-        """Hold a write; if it is the controller's, perhaps depose it meanwhile."""
+        """Delay a write at random; the controller may be deposed during its delay."""
         await trio.lowlevel.checkpoint()
         self.records.members.add(session.session_id)
         is_controller = session.session_id == self.records.controller
@@ -215,7 +215,7 @@ class Fleet:
         await trio.sleep(self.rng.uniform(*HELD_S))
 
     async def start(self) -> None:
-        """Start all three."""
+        """Start all three members."""
         self.operator = RetryingZnodes(await self.zoo.opened("zoo:2181"))
         for broker, coordinator in zip(self.brokers, self.coordinators, strict=True):
             await coordinator.membership.prepare()
@@ -224,7 +224,7 @@ class Fleet:
         await until(lambda: len(self.governing()) == 1)
 
     def governing(self) -> list[int]:
-        """Return who believes to be controller."""
+        """Return the members that believe they are the controller."""
         found = []
         for number in BROKERS:
             with suppress(KafkaError):
@@ -235,7 +235,7 @@ class Fleet:
     # ---- what keeps a controller busy -----------------------------------------------
 
     async def errand(self) -> None:
-        """Ask for something, as operators and brokers do with znodes."""
+        """Change znodes at random, as operators and brokers do."""
         rng, znodes = self.rng, self.operator
         name = rng.choice(TOPICS)
         keys = [TopicPartition(name, index) for index in range(2)]
@@ -265,7 +265,7 @@ class Fleet:
     # ---- what must come of it -------------------------------------------------------
 
     def is_settled(self) -> bool:
-        """Return whether all was done that was asked for, and brokers know of it."""
+        """Return whether all requests are done and all brokers are up to date."""
         tree = self.zoo.service.tree
         asked = (paths.TOPICS_TO_DELETE, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
         return (
@@ -277,7 +277,7 @@ class Fleet:
         )
 
     def placed_on(self, broker: MemberWitness) -> set[TopicPartition]:
-        """Return what a broker has to hold, by the znodes."""
+        """Return the partitions that the znodes place on a broker."""
         tree = self.zoo.service.tree
         return {
             TopicPartition(name, index)
@@ -289,7 +289,7 @@ class Fleet:
         }
 
     def leaders(self) -> dict[TopicPartition, int]:
-        """Return who leads each partition, by the znodes; -1 if that is not decided."""
+        """Return the leader of each partition in the znodes, or -1 without one."""
         tree, found = self.zoo.service.tree, {}
         for name in tree.children(paths.TOPICS):
             topic = read_topic(tree.get(paths.topic(name))[0])
@@ -315,7 +315,7 @@ def config(number: int) -> BrokerConfig:
 
 
 def refused_in(seed: int) -> Counter[str]:
-    """Live through a seed; return what was refused to deposed controllers, by kind."""
+    """Run a seed; return the rejected writes of deposed controllers, by kind."""
     refused: Counter[str] = Counter()
 
     async def scenario(zoo: Zoo) -> None:
@@ -339,6 +339,6 @@ def test_nothing_is_written_by_who_is_no_longer_controller() -> None:
     refused: Counter[str] = Counter()
     for seed in SEEDS:
         refused.update(refused_in(seed))
-    # Writes of these kinds have been late, or it would show nothing.
+    # The seeds must include late writes of these kinds.
     kinds = {"state", "topic", "/admin", paths.ISR_CHANGES, paths.LOG_DIR_EVENTS}
     assert kinds <= refused.keys()

@@ -1,4 +1,4 @@
-"""Begin and end of a controller's term: between two reads, in a queue."""
+"""The begin and the end of a controller's term, amid reads and queued requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.broker.zookeeper.zoo import Zoo, with_zoo
 
 
 class Interrupted(RetryingZnodes):
-    """Something happens just before the epoch is read, once."""
+    """A function runs once, just before the epoch is read."""
 
     def __init__(
         self, session: ZooKeeperSession, happens: Callable[[], Awaitable[None]]
@@ -51,7 +51,7 @@ def test_a_controller_deposed_during_a_read_does_not_act_in_the_next_term() -> N
         first = await elect(ours, 0, START_MS)
         assert first is not None
         assert first.epoch == 1
-        # As after an election whose answer was lost.
+        # The session has already been elected, as after a lost answer.
         assert await elect(ours, 0, START_MS) == first
 
         async def depose() -> None:
@@ -69,7 +69,7 @@ def test_a_controller_deposed_during_a_read_does_not_act_in_the_next_term() -> N
 def test_requests_at_the_end_of_a_term_are_answered_not_controller(
     asks_late: bool,
 ) -> None:
-    """It may have found the term before that, and come to it after."""
+    """A request that found the term may be queued after the term's end."""
 
     async def scenario(zoo: Zoo) -> None:
         znodes = RetryingZnodes(await zoo.opened("zoo:2181"))

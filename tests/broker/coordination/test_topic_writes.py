@@ -1,4 +1,4 @@
-"""Topics of one name, made and deleted at once: nothing of one befalls the next."""
+"""Concurrent creations, deletions and alterations of topics with one name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def at(zoo: Zoo) -> RetryingZnodes:
     return znodes
 
 
-# The latency of one call is half a millisecond at most, of a deletion a few.
+# A call takes at most half a millisecond, and a deletion a few milliseconds.
 @pytest.mark.parametrize("seed", range(30))
 def test_a_topic_made_while_its_namesake_is_deleted_is_whole(seed: int) -> None:
     async def scenario(zoo: Zoo) -> None:
@@ -113,7 +113,7 @@ def test_configs_that_a_topic_has_left_are_not_the_next_ones() -> None:
 def test_configs_that_several_brokers_alter_at_once_have_what_each_has_set(
     seed: int,
 ) -> None:
-    """The first ones of a topic, too, whose znode is not there yet."""
+    """The brokers also write the first configs of a topic, which create the znode."""
 
     async def scenario(zoo: Zoo) -> None:
         async def alter(key: str) -> None:

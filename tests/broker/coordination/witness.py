@@ -1,4 +1,4 @@
-"""A broker that does as a coordinator tells it, and writes down every word."""
+"""A broker that obeys its coordinator and records each request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEADER_DURING_DELETE = -2
 
 
 class Witness:
-    """A broker that does as it is told, and remembers what it was told."""
+    """A broker that obeys each request and records it."""
 
     def __init__(self) -> None:
         self.controller_epoch = 0
@@ -38,7 +38,7 @@ class Witness:
         self.refuses: set[TopicPartition] = set()
 
     def said(self, *verbs: str) -> list[str]:
-        """Return the words that begin with one of these."""
+        """Return the recorded words that begin with one of the verbs."""
         return [each for each in self.words if each.startswith(verbs)]
 
     def holds(self, key: TopicPartition, topic_id: UUID | None) -> bool:
@@ -76,7 +76,7 @@ class Witness:
             for state in topic.partition_states:
                 key = (topic.topic_name, state.partition_index)
                 if state.delete_partition:
-                    # Perhaps again: an answer may not have come, or a controller.
+                    # The request may repeat another whose answer or sender was lost.
                     self.held.pop(key, None)
                     self.led.pop(key, None)
                 verb = "delete" if state.delete_partition else "stop"
@@ -131,7 +131,7 @@ class Witness:
         self.words.append("settle now")
 
     def found(self) -> dict[TopicPartition, FoundLog]:
-        """Return what the disk of this broker holds."""
+        """Return the logs on this broker's disk."""
         return {
             key: FoundLog(
                 topic_id=topic_id,

@@ -1,4 +1,4 @@
-"""A group coordinator with a log in memory and a clock that a test moves."""
+"""A group coordinator with a log in memory and a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NS_PER_MS = 1_000_000
 
 
 class MemoryGroupLog:
-    """Appends succeed at once, unless they are held back or told to fail."""
+    """A log whose appends succeed at once, unless they are held back or set to fail."""
 
     def __init__(self) -> None:
         self.partitions: dict[int, list[Any]] = {}
@@ -87,12 +87,12 @@ class MemoryGroupLog:
         done(self.fail_with)
 
     def end(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """Write a marker."""
+        """Write a transaction marker."""
         written = self.partitions.setdefault(partition, [])
         written.append(TransactionEnd(producer_id, is_commit))
 
     def release(self, error: ErrorCode = ErrorCode.none) -> None:
-        """Finish the oldest append that is held back."""
+        """Complete the oldest append that is held back."""
         partition, records, done = self.held.popleft()
         if error is ErrorCode.none:
             self.partitions.setdefault(partition, []).extend(records)
@@ -147,7 +147,7 @@ class MemoryTopics:
 
 
 class GroupWorld:
-    """The coordinator, its log and the time; one group unless a test names others."""
+    """A coordinator, its log and its clock; requests are for one group by default."""
 
     group_id = "g"
 
@@ -161,7 +161,7 @@ class GroupWorld:
         self.start()
 
     def start(self) -> None:
-        """Start a coordinator anew over the same log, as after a restart."""
+        """Start a new coordinator over the same log, as after a restart."""
         self.coordinator = GroupCoordinator(
             self.config,
             log=self.log,
@@ -207,7 +207,7 @@ class GroupWorld:
     def beat(
         self, member_id: str, epoch: int = 0, **fields: object
     ) -> Waiting[HeartbeatAnswer]:
-        """Send ConsumerGroupHeartbeat; one that joins subscribes to topic t."""
+        """Send ConsumerGroupHeartbeat; a joining member subscribes to topic t."""
         given: dict[str, object] = {
             "group_id": self.group_id,
             "member_id": member_id,
@@ -236,7 +236,7 @@ class GroupWorld:
         return self.group.state.value
 
     def join(self, member_id: str = "", **fields: object) -> Waiting[JoinAnswer]:
-        """Send JoinGroup; defaults are those of a consumer that knows one protocol."""
+        """Send JoinGroup; the defaults are those of a consumer with one protocol."""
         given: dict[str, object] = {
             "group_id": self.group_id,
             "member_id": member_id,
@@ -275,7 +275,7 @@ class GroupWorld:
         generation: int = -1,
         **fields: object,
     ) -> dict[tuple[str, int], ErrorCode]:
-        """Commit offsets and return what became of each."""
+        """Commit offsets; return the error code of each partition."""
         waiting = self.committing(offsets, member_id, generation, **fields)
         return dict(waiting.answer())
 
@@ -321,7 +321,7 @@ class GroupWorld:
         return members
 
     def spread(self, members: list[str], generation: int) -> None:
-        """Sync everyone, followers first; each is assigned its own id as bytes."""
+        """Sync all members, followers first; assign each member its own id as bytes."""
         waiting = [self.sync(member_id, generation) for member_id in members[1:]]
         assignments = {member_id: member_id.encode() for member_id in members}
         waiting.append(self.sync(members[0], generation, assignments=assignments))
@@ -347,11 +347,11 @@ def world() -> GroupWorld:
 
 @pytest.fixture
 def make_world() -> type[GroupWorld]:
-    """The class, for settings of a test's own."""
+    """The class `GroupWorld`, for tests with settings of their own."""
     return GroupWorld
 
 
 @pytest.fixture
 def make_protocols() -> Callable[..., tuple[GroupProtocol, ...]]:
-    """Protocols by name, with a subscription to given topics."""
+    """The function `protocols`."""
     return protocols

@@ -1,7 +1,7 @@
-"""Heartbeats of consumer groups: epochs, fencing, time-outs, offsets.
+"""Heartbeats of consumer groups: epochs, fencing, timeouts, offsets.
 
-Epochs and errors are those that Kafka 4.4.0 answers: a group begins in epoch 1, so that
-its first member comes to epoch 2.
+Epochs and errors are those of Kafka 4.4.0: a group begins in epoch 1, so its first
+member is in epoch 2.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def test_a_partition_is_given_on_only_when_its_owner_has_let_it_go(world) -> Non
     second = join(world, "b")
     assert (second.epoch, shown(second)) == (3, [])
     told = world.beat("a", 2).answer()
-    # One partition is to be revoked, and the epoch stays until it is.
+    # The epoch of a stays until a has revoked one partition.
     assert told.epoch == 2
     kept = shown(told)
     assert kept is not None
     assert len(kept) == 2
     assert world.consumers.state_name == "Reconciling"
-    # It still owns all: nothing moves.
+    # While a owns all partitions, no partition moves.
     world.beat("a", 2, owned=owned(world, 0, 1, 2))
     assert world.beat("b", 3).answer().assigned is None
     done = world.beat("a", 2, owned=owned(world, *kept)).answer()
@@ -270,7 +270,7 @@ def test_topics_of_a_regular_expression_are_found_in_the_background(world) -> No
     world.advance(0)
     answer = world.beat("a", answer.epoch).answer()
     assert shown(answer) == [0, 0, 1, 2]
-    # New topics are looked for once ten seconds have passed.
+    # New topics are found after ten seconds.
     world.topics.create("tb", 1)
     world.beat("a", answer.epoch)
     world.advance(10_001)
@@ -323,7 +323,7 @@ def test_members_commit_in_their_epoch(world) -> None:
 
 
 def test_an_earlier_epoch_may_commit_what_it_was_assigned_by_then(world) -> None:
-    """KIP-1251: partition 3 came in epoch 3, the others in epoch 2."""
+    """KIP-1251: partition 3 was assigned in epoch 3, the others in epoch 2."""
     join(world, "a")
     world.topics.create("t", 4)
     world.beat("a", 2)
@@ -386,7 +386,7 @@ def test_an_answer_waits_for_the_log(world) -> None:
     world.log.hold = True
     waiting = world.beat("a")
     assert not waiting.answered
-    # Another answer without records of its own is not given before.
+    # A later answer without records waits for the first append, too.
     idle = world.beat("a", 2)
     world.log.release()
     assert waiting.answer().epoch == idle.answer().epoch == 2

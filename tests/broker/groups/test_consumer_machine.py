@@ -1,9 +1,9 @@
 """A consumer group under arbitrary members, topics, faults and restarts.
 
-The model knows only what clients were told. After every step no partition is owned by
-two clients, where a client owns what it was assigned and has not given up. A member's
-epoch never goes back while it lives. Once the faults are over and all clients go on,
-every partition of a topic with subscribers is owned by one of them.
+The model has only the answers that clients received. No two clients own a partition at
+once: a client owns its assigned partitions until it revokes them. A live member's epoch
+never decreases. Once the faults are over and all clients continue, one of them owns
+each partition of a topic with subscribers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Partition = tuple[UUID, int]
 
 
 class Client:
-    """A consumer as it sees itself."""
+    """A consumer's view of itself."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -43,13 +43,13 @@ class Client:
         self.start()
 
     def start(self) -> None:
-        """Begin as a process that nobody knows."""
+        """Start a new process, with a new member id."""
         self.incarnation += 1
         self.member_id = f"m{self.number}-{self.incarnation}"
         self.fall_back()
 
     def fall_back(self) -> None:
-        """Abandon all partitions, to join anew."""
+        """Abandon all partitions, to join again."""
         self.epoch = 0
         self.owned: set[Partition] = set()
         self.assigned: set[Partition] = set()
@@ -71,7 +71,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.clients = [Client(number) for number in range(4)]
 
     def beat(self, client: Client) -> None:
-        """Send a heartbeat with everything, and act on the answer."""
+        """Send a heartbeat with all fields, and act on the answer."""
         try:
             answer = self.world.beat(
                 client.member_id,
@@ -109,13 +109,13 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule(number=CLIENTS)
     def give_up(self, number: int) -> None:
-        """Revoke what is not assigned any more."""
+        """Revoke partitions that are no longer assigned."""
         client = self.clients[number]
         client.owned &= client.assigned
 
     @rule(number=CLIENTS)
     def take(self, number: int) -> None:
-        """Begin with what is assigned; what is not was given up before."""
+        """Own the assigned partitions and no others."""
         client = self.clients[number]
         client.owned = set(client.assigned)
 
@@ -158,7 +158,7 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule()
     def long_silence(self) -> None:
-        """End all sessions: consumers stop by themselves before that."""
+        """End all sessions; the consumers abandon their partitions before."""
         for client in self.clients:
             client.fall_back()
         self.world.advance(60_000)
@@ -179,9 +179,9 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.world.coordinator.check()
 
     def teardown(self) -> None:
-        """Go on with all clients: everything is assigned, and it is in the log."""
+        """Continue with all clients; check the assignment, also after a restart."""
         self.world.log.fail_with = ErrorCode.none
-        # Long enough for sessions of those that crashed to end.
+        # Long enough for the sessions of crashed clients to expire.
         for _ in range(6):
             self.world.advance(11_000)
             for _ in range(4):

@@ -1,4 +1,4 @@
-"""Records of consumer groups against the bytes that Kafka 4.4.0 writes.
+"""Records of consumer groups, compared with the bytes that Kafka 4.4.0 writes.
 
 The expected bytes are those of ``GroupCoordinatorRecordHelpers`` and
 ``GroupCoordinatorRecordSerde``, run from Kafka's own jars.
@@ -166,7 +166,7 @@ def test_keys_come_back() -> None:
 
 
 def test_partitions_without_epochs_are_of_the_members() -> None:
-    """Kafka before 4.4 (KIP-1251) wrote none."""
+    """Kafka before 4.4 (KIP-1251) writes no epochs of partitions."""
     value = bytes.fromhex(
         "0000"
         "00000009 00000008 00"

@@ -1,4 +1,4 @@
-"""The assignors of consumer groups beside naive models, and their laws."""
+"""The assignors of consumer groups: naive models and invariants."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cases(draw: st.DrawFn, *, homogeneous: bool = False) -> Case:
     )
     some = st.frozensets(st.sampled_from(TOPICS), min_size=1)
     common = draw(some)
-    # Partitions held may be of topics that shrank, or that no member wants.
+    # Held partitions may belong to topics that shrank or have no subscribers.
     owners = {
         (topic, index): draw(st.sampled_from([None, *names]))
         for topic in TOPICS
@@ -117,7 +117,7 @@ def test_shares_of_a_homogeneous_group_differ_by_one(case: Case) -> None:
 
 @given(cases(homogeneous=True))
 def test_a_homogeneous_group_keeps_the_most_that_balance_allows(case: Case) -> None:
-    """The most is found by trying all ways to give out the larger shares."""
+    """The maximum is over all distributions of the larger shares."""
     found = run(uniform(case.members, case.counts))
     valid = case.partitions()
     held = [len(partitions_of(it.held) & valid) for it in case.members]
@@ -166,7 +166,7 @@ def test_a_new_member_takes_its_part_only() -> None:
 
 
 def naive_ranges(case: Case) -> Assignments:
-    """Cut each topic by KIP-848's definition, member after member."""
+    """Divide each topic by KIP-848's definition, member by member."""
     found: dict[str, dict[UUID, frozenset[int]]] = {
         it.member_id: {} for it in case.members
     }
@@ -182,7 +182,7 @@ def naive_ranges(case: Case) -> Assignments:
         those = [it for it in (*static, *dynamic) if topic in it.topics]
         rest = list(range(count))
         for number, member in enumerate(those):
-            # The ceiling of an equal share of what is left.
+            # The ceiling of an equal share of the remaining partitions.
             size = -(-len(rest) // (len(those) - number))
             if size:
                 found[member.member_id][topic] = frozenset(rest[:size])

@@ -1,11 +1,13 @@
 """A group under arbitrary clients, faults and restarts.
 
-The model knows only what clients were told. After every step: each request is answered
-at most once (`Waiting.settle` asserts it) and, while its member lives, at least by the
-end of every timeout; assignments that members hold under the newest generation are the
-ones its leader gave out; a member goes only by leaving, by silence, by not joining or
-syncing in time, by being refused or replaced; an acknowledged offset never goes back,
-also over a restart.
+The model has only the answers that clients received. After every step:
+
+- Each request is answered at most once (`Waiting.settle` asserts it), and by the end of
+  every timeout if its member lives.
+- Assignments of the newest generation are those that its leader gave.
+- A member is removed only if it leaves, is silent, does not join or sync in time, or is
+  refused or replaced.
+- An acknowledged offset never decreases, also after a restart.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ FAULTS = st.sampled_from(
 
 
 class Client:
-    """A consumer as it sees itself: what it sent last and what it was told."""
+    """A consumer's view of itself: its pending requests and its last answers."""
 
     def __init__(self, number: int) -> None:
         self.instance_id = f"static-{number}" if number == 3 else None
@@ -151,7 +153,7 @@ class GroupMachine(RuleBasedStateMachine):
     def restart_broker(self) -> None:
         self.world.log.fail_with = ErrorCode.none
         self.world.start()
-        # Whoever waited has lost its connection.
+        # Clients with waiting requests have lost their connections.
         self.waiting.clear()
         for client in self.clients:
             client.joining = client.syncing = None

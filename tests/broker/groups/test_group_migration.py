@@ -1,4 +1,4 @@
-"""Groups that turn from one kind into the other, with their members (KIP-848)."""
+"""Conversions of groups between the classic and the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def started(make_world, **settings: object):
 
 
 def form(world, count: int = 2) -> list[str]:
-    """Bring a classic group to Stable that shares t; return its members."""
+    """Bring a classic group that shares t to Stable; return its members."""
     waiting = [world.join(client_id=f"c{at}") for at in range(count)]
     world.advance(6_000)
     members = [one.answer().member_id for one in waiting]
@@ -71,7 +71,7 @@ def test_a_member_of_the_new_protocol_upgrades_the_group(world) -> None:
     assert answer.assigned == {}
     assert group.members[first].epoch == 1
     assert world.fetched() == {("t", 0): 7}
-    # The others are told to join, and give partitions up while they do.
+    # The classic members are told to rejoin, and revoke partitions when they do.
     assert world.heartbeat(first, 1) is ErrorCode.rebalance_in_progress
     rejoined = world.join(first).answer()
     assert rejoined.error is ErrorCode.none
@@ -171,7 +171,7 @@ def test_a_classic_member_joins_a_consumer_group(world, make_protocols) -> None:
     told = world.beat("new", 2).answer()
     kept = {index for epochs in told.assigned.values() for index in epochs}
     world.beat("new", 2, owned={world.topics.ids["t"]: frozenset(kept)})
-    # Its partitions are free now: it is to fetch them.
+    # Its partitions are free now, so the member is told to rejoin.
     assert world.heartbeat(joined.member_id, 3) is ErrorCode.rebalance_in_progress
     again = world.join(joined.member_id).answer()
     assert partitions(world, joined.member_id, again.generation) == {0, 1, 2, 3} - kept

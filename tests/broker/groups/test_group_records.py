@@ -1,7 +1,7 @@
-"""Records of ``__consumer_offsets`` against bytes written out by hand.
+"""Records of ``__consumer_offsets``, compared with bytes written by hand.
 
 Each expected string follows the public schema field by field (OffsetCommitKey,
-OffsetCommitValue, GroupMetadataKey, GroupMetadataValue), one line a field.
+OffsetCommitValue, GroupMetadataKey, GroupMetadataValue), one line per field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, when the join phase ends, who leads, what is chosen."""
+"""JoinGroup: admission, the join phase, the leader and the chosen protocol."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_leader_that_joins_again_starts_a_rebalance(world) -> None:
 def test_a_follower_with_changed_metadata_starts_a_rebalance(
     world, make_protocols
 ) -> None:
-    """Cooperative assignors say by their metadata what they have given back."""
+    """Cooperative assignors report revoked partitions in their metadata."""
     leader, follower = world.form(2)
     changed = make_protocols("range", topics=["t", "u"])
     rejoined = world.join(follower, protocols=changed)
@@ -251,7 +251,7 @@ def test_a_request_sent_again_replaces_the_one_that_waits(world) -> None:
 
 
 def test_a_first_join_does_not_wait_for_ever(world) -> None:
-    """Its connection may be long gone: nothing else would tell the broker."""
+    """The client may have disconnected, and only this timeout removes its member."""
     world.form(1, rebalance_timeout_ms=MAX_INT, session_timeout_ms=1_800_000)
     joined = world.join()
     world.advance(299_999)

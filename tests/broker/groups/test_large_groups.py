@@ -1,4 +1,4 @@
-"""Groups of ten thousand: no step of theirs keeps others waiting."""
+"""Groups of ten thousand members: the work of each step is bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def probe() -> StarvationProbe:
 
 
 def steps(world: GroupWorld, probe: StarvationProbe) -> Iterator[int]:
-    """Do what has come due, step by step; yield the number of each."""
+    """Run the due work step by step; yield the number of each step."""
     number = 0
     while (due_ns := world.coordinator.next_event_ns()) is not None:
         if due_ns > world.now_ms * 1_000_000:
@@ -62,7 +62,7 @@ def test_a_generation_of_many_begins_and_is_assigned_in_steps(
     with probe.counting():
         world.sync(leader.member_id, 1, assignments={m: m.encode() for m in members})
         probe.end("record")
-    # Rows of members are made before, in steps; here they are joined.
+    # Earlier steps made the rows of the members; this step only joins them.
     assert probe.most_calls["record"] < 6 * count
     early = sum(sync.answered for sync in syncs)
     assert 0 < early < 1000
@@ -75,11 +75,11 @@ def test_a_generation_of_many_begins_and_is_assigned_in_steps(
 
 
 def test_a_member_that_waits_for_its_turn_is_not_lost_meanwhile() -> None:
-    """Its old session ends between the decision and its answer."""
+    """The member's old session expires before its join is answered."""
     world = GroupWorld()
     members = world.form(300)
     world.now_ms += 9_000
-    # The leader's begins a rebalance, the last one's ends the join phase.
+    # The leader's join begins a rebalance, and the last join ends the join phase.
     joins = [world.join(member_id=member) for member in members]
     assert 100 < sum(join.answered for join in joins) < 200
     world.now_ms += 2_000

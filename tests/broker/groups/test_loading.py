@@ -1,4 +1,4 @@
-"""Partitions of ``__consumer_offsets`` that come and go, in steps of bounded work."""
+"""Partitions of ``__consumer_offsets`` are loaded and unloaded in bounded steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.broker.groups.conftest import GroupWorld, MemoryGroupLog
 from tests.fuzzing.starvation import StarvationProbe
 
 BUDGET_CALLS = 20_000
-# A step is a fraction of a millisecond, but for records of whole groups.
+# A step takes a fraction of a millisecond, except for records of whole groups.
 STEP_CALLS = 4_000
 MANY = 10_000
 
@@ -31,7 +31,7 @@ def fetched(world: GroupWorld, group_id: str) -> dict[tuple[str, int], int]:
 
 
 def load(world: GroupWorld, probe: StarvationProbe) -> int:
-    """Do all steps that there are; return how many."""
+    """Run all steps of the load; return their number."""
     steps = 0
     with probe.counting():
         while world.coordinator.loading.work():
@@ -190,7 +190,7 @@ def test_a_load_that_is_overtaken_wakes_who_waits_for_its_deletions() -> None:
 
 
 def test_a_group_that_is_being_unloaded_writes_nothing() -> None:
-    """Else a record of the former term could come behind those of the next one."""
+    """Otherwise a record of the old term could follow the records of the next term."""
     world = GroupWorld(offsets_topic_num_partitions=1)
     world.form(300)
     before = len(world.log.partitions[0])
@@ -242,7 +242,7 @@ def test_a_load_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class ReplicatedLog(MemoryGroupLog):
-    """Records are in the log at once, and acknowledged later, perhaps."""
+    """A log whose appends are written at once, and perhaps acknowledged later."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class ReplicatedLog(MemoryGroupLog):
 
 
 class Interleaving:
-    """One coordinator, commands and requests in any order, and what must come of it."""
+    """One coordinator under commands and requests in any order, and its model."""
 
     groups = tuple(f"g{number}" for number in range(6))
 
@@ -291,16 +291,16 @@ class Interleaving:
             rng=random.Random(7),
         )
         self.is_elected = [False, False]
-        # The last commit of each partition by its group: the model.
+        # The model: the last commit of each partition, by group.
         self.committed: dict[str, dict[tuple[str, int], int]] = {
             group: {} for group in self.groups
         }
-        # Those of a topic that was deleted during a load that was then overtaken: their
-        # tombstones are in the log, or are not.
+        # Commits of a topic that was deleted during an overtaken load: their tombstones
+        # may or may not be in the log.
         self.perhaps: dict[str, dict[tuple[str, int], int]] = {
             group: {} for group in self.groups
         }
-        # Those of a topic that was deleted during the load, or earlier.
+        # Commits of a topic that was deleted during the current load or before it.
         self.deleted: dict[str, dict[tuple[str, int], int]] = {
             group: {} for group in self.groups
         }
@@ -374,7 +374,7 @@ class Interleaving:
             described = self.coordinator.describe(group)
             if described is not None and described.roster:
                 return
-            # It may wait for the other replicas.
+            # The append may wait for the other replicas.
             self.requests.append(
                 self.world.committing({target: offset}, group_id=group)
             )
@@ -409,7 +409,7 @@ class Interleaving:
         self.world.now_ms += self.rng.choice((1, 1_000, 20_000))
 
     def look(self) -> None:
-        """Ask for a group: it has all that is committed, or is refused."""
+        """Fetch from a random group: it has all committed offsets, or is refused."""
         group = self.rng.choice(self.groups)
         try:
             seen = fetched(self.world, group)
@@ -451,7 +451,7 @@ def test_elections_in_any_order_lose_nothing_and_show_nothing_old(seed: int) -> 
 
 
 def test_instants_of_a_load_are_those_of_its_steps() -> None:
-    """Sessions begin when they are begun, however long the load took before."""
+    """A session begins at the time of the step that starts it."""
     world = GroupWorld(offsets_topic_num_partitions=1)
     (member,) = world.form(1)
     world.coordinator.resign(0)

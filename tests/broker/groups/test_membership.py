@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup and the deadlines behind them."""
+"""SyncGroup, Heartbeat, LeaveGroup and their deadlines."""
 
 from __future__ import annotations
 

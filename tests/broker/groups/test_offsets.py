@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is shown, what expires, what is deleted."""
+"""Committed offsets: permission to commit, visibility, expiry and deletion."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_a_commit_under_way_keeps_the_group(world) -> None:
 
 
 def test_a_cleanup_that_finds_nothing_to_do_writes_nothing(world) -> None:
-    """A tombstone for a group that goes on would be its end at the next start."""
+    """A tombstone of a live group would remove the group at the next start."""
     (member,) = world.form(1, session_timeout_ms=1_800_000)
     world.commit({T0: 1, T1: 1}, group_id="simple")
     before = {number: list(it) for number, it in world.log.partitions.items()}

@@ -1,4 +1,4 @@
-"""Offsets as a load finds them in the log, beside a model that decodes every record."""
+"""Offsets that a load reads from the log, compared with a decoding of every record."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Found = dict[tuple[str, str, int], OffsetCommit]
 
 
 def load(lists: list[Records]) -> tuple[Found, int]:
-    """Read the records; return what is found, and the number of steps."""
-    # The last group is another partition's.
+    """Read the records; return the offsets and the number of steps."""
+    # Group g2 belongs to another partition.
     shard = Shard[Group](0, lambda group_id: group_id != "g2")
     steps = sum(1 for _ in read_groups(shard, iter(lists), lambda: NOW, {}))
     found: Found = {}
@@ -104,9 +104,9 @@ def commits(count: int, value_bytes: int = 0) -> Iterator[tuple[bytes, bytes | N
 @pytest.mark.parametrize(
     ("records", "per_step"),
     [
-        # Of partitions that are known, in small batches.
+        # Known partitions, in small batches.
         (list(commits(9_600)), COST_PER_STEP),
-        # Each of a topic that is new.
+        # A new topic in each record.
         (
             [
                 (offset_record(OffsetKey("g0", f"t{n}", 0), OffsetCommit(1, 0, "", 1)))
@@ -114,7 +114,7 @@ def commits(count: int, value_bytes: int = 0) -> Iterator[tuple[bytes, bytes | N
             ],
             COST_PER_STEP // 6,
         ),
-        # Large ones.
+        # Large records.
         (list(commits(960, 30_000)), BYTES_PER_STEP // 30_000 + 1),
     ],
 )

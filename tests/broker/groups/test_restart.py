@@ -1,4 +1,4 @@
-"""State of a coordinator after a restart: all that it had acknowledged."""
+"""A restarted coordinator has all state that it had acknowledged."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_record_that_cannot_be_read_costs_nothing_else(world, caplog) -> None:
 
 
 def test_records_of_impossible_groups_are_skipped(world, caplog) -> None:
-    """Two members of one id, a text that cannot be written again, a stray group."""
+    """A duplicate member id, a string too long to be written, a stray group."""
     world.commit({T0: 1})
     partition = world.coordinator.partition_for("g")
     stray = next(
@@ -251,7 +251,7 @@ def test_groups_are_spread_as_java_spreads_them() -> None:
 
 
 def test_loading_is_due_by_an_earlier_reading_of_the_clock(world) -> None:
-    """Time passes between two looks at a clock; once a broker span and never loaded."""
+    """The clock advances between readings; a later due time would stall the load."""
     read = 0
 
     def moving() -> Instant:

@@ -1,7 +1,7 @@
-"""The tables against what Kafka documents of each state.
+"""The state tables, compared with Kafka's documentation of each state.
 
 The expected words are copied by hand from the comments on ``ClassicGroupState``, state
-by state, so that the table is read a second time in another order.
+by state. They are thus a second reading of the table, in another order.
 """
 
 from __future__ import annotations
