@@ -124,7 +124,7 @@ ROWS = {
 }
 
 
-# ---- the table ----
+# ---- the table of roles ----
 
 
 @pytest.mark.parametrize("name", ROWS)

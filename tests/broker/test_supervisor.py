@@ -134,7 +134,7 @@ def test_the_breach_of_a_plane_ends_the_task(policy: type[Fifo]) -> None:
     assert runs == [1]
 
 
-# ---- names ----
+# ---- host names ----
 
 ODD_HOSTS = ("a..b", ".a", "a" * 64, f"x.{'b' * 64}.c", "a\0b", "\u2603..x", "\ud800")
 HOSTS = ("localhost", "a.b.", "under_score", "::1", "fe80::1%eth0", "bücher.example")

@@ -1,8 +1,8 @@
-"""A whole broker without sockets: storage in memory, a clock that a test moves.
+"""A whole broker without sockets, with storage in memory and a manual clock.
 
-Requests go in as frames of any version and are handled as a plane would: preemption
-points are passed, parked handlers wait until they are woken. Answers are decoded by
-kio again.
+Requests are frames of any version. A `Call` steps a handler as a plane does: it passes
+preemption points, and a parked handler waits until it is woken. kio decodes the
+answers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _unasked(*_: object) -> None:
 
 
 class World:
-    """One broker, open, and the requests that were sent to it."""
+    """An open broker, its clock, and a connection to it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class World:
         blocking: Blocking = call_here,
     ) -> None:
         self.now_ns = 0
-        # What an operator has put the wall clock forward, or back if negative.
+        # Adjustment of the wall clock by an operator; negative if set back.
         self.clock_moved_ms = clock_moved_ms
         self.storage = storage or MemoryStorage()
         self.settings = {**SETTINGS, **(settings or {})}
@@ -102,7 +102,7 @@ class World:
         return START_MS + self.now_ns // MS + self.clock_moved_ms
 
     def restarted(self, *, storage: Any = None) -> World:
-        """Return another broker on the same disk, or on what is left of it."""
+        """Return a new broker on the disk after a kill, or on ``storage``."""
         world = World(self.settings, storage or self.storage.after_kill())
         world.now_ns = self.now_ns
         return world
@@ -127,7 +127,7 @@ class World:
     # ---- requests ---------------------------------------------------------------
 
     def connect(self, listener: str) -> None:
-        """Send what follows over a connection of ``listener``."""
+        """Send the next requests over a connection to ``listener``."""
         self.peer = SimpleNamespace(
             connection_id=1,
             host="10.0.0.1",
@@ -152,8 +152,8 @@ class World:
     ) -> Call:
         """Send a request with the fields that its version has.
 
-        It is stopped at the preemption point of number ``stop_at``, if not 0.
-        ``noted`` is what admission has noted in it.
+        The handler stops at preemption point ``stop_at``, unless that is 0. ``noted``
+        has the attributes of the task that admission sets.
         """
         frame = self.frame(key, version, client_id=client_id, **fields)
         return self.start_frame(frame, stop_at, noted)
@@ -168,24 +168,24 @@ class World:
     def entity_frame(
         self, key: ApiKey, version: int, body: Any, *, client_id: str = "test"
     ) -> bytes:
-        """Return the bytes of a request that is an entity already."""
+        """Return the bytes of a request from its entity."""
         return encode_request(key, version, 7, client_id, body)[4:]
 
     def start_entity(self, key: ApiKey, version: int, body: Any) -> Call:
-        """Send a request that is an entity already."""
+        """Send a request from its entity."""
         return self.start_frame(self.entity_frame(key, version, body))
 
     def start_frame(
         self, frame: bytes, stop_at: int = 0, noted: Mapping[str, Any] = NOTHING
     ) -> Call:
-        """Send the bytes of a request; raise `MalformedFrame` if they make none."""
+        """Send a frame; raise `MalformedFrame` if it is not a request."""
         request = self.received(frame)
         for name, value in noted.items():
             setattr(request.task, name, value)
         return Call(request, self.apis.serve(request), stop_at)
 
     def received(self, frame: bytes) -> Request:
-        """Return a request as the intake makes it of its bytes."""
+        """Return the request that the intake makes from a frame."""
         return self._intake.request(frame, self.peer, self.now_ns, _unasked)
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
@@ -195,12 +195,12 @@ class World:
         return call.answer
 
     def command(self, key: ApiKey, request: Any, version: int | None = None) -> Any:
-        """Send a controller's request and return its one-shape answer."""
+        """Send a controller's request; return the answer in its common form."""
         version = APIS[key].versions[1] if version is None else version
         call = self.start_entity(key, version, request.to_wire(version))
         return RESPONSES[key].from_wire(call.answer)
 
-    # ---- the usual --------------------------------------------------------------
+    # ---- frequent requests ------------------------------------------------------
 
     def live(self, *others: int) -> None:
         """Announce the other live brokers, as a controller does."""
@@ -246,7 +246,7 @@ class World:
 
 
 class Call:
-    """A handler, stepped as a plane does it."""
+    """A handler that is stepped as a plane does."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class Call:
                     if trap.register(self.go_on):
                         return
                 elif isinstance(trap, Acquire | Release):
-                    # Nobody holds it: what stands without the lock stands with it.
+                    # Locks are ignored: invariants have to hold without them.
                     continue
                 else:
                     raise AssertionError(trap)
@@ -288,12 +288,12 @@ class Call:
 
     @property
     def closed(self) -> bool:
-        """Return whether the connection is closed instead of an answer."""
+        """Return whether the connection was closed without an answer."""
         return self.response is CLOSE
 
     @property
     def frame(self) -> bytes:
-        """The bytes that the client gets."""
+        """The bytes that the client receives."""
         assert self.done, "still parked"
         pieces = self.response
         if isinstance(pieces, Throttled):
@@ -304,7 +304,7 @@ class Call:
 
     @property
     def answer(self) -> Any:
-        """Response as the client decodes it."""
+        """The answer as the client decodes it."""
         frame = self.frame
         assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
         key, version = self.request.api_key, self.request.api_version

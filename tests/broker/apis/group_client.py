@@ -1,8 +1,8 @@
 """A client of the group APIs in any version, without sockets.
 
-Requests are encoded by kio from the fields that their version has, decoded and handled
-as the broker does it, and the answers are decoded by kio again. The coordinator behind
-them is the real one over a log in memory.
+kio encodes requests from the fields of their version and decodes the answers. The
+broker's own code decodes and handles the requests. The group coordinator is the real
+one, with a log in memory.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class InstantLog:
 
 
 class _Topics:
-    """The topics as consumer groups see them."""
+    """The topics of the cluster, for consumer groups."""
 
     version = 0
 
@@ -96,7 +96,7 @@ class _Topics:
 
 
 class Client:
-    """One broker with topics t and u, and a client that speaks any version."""
+    """A client of any version, and a broker with topics t and u."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -127,7 +127,7 @@ class Client:
         )
 
     def start(self, key: ApiKey, version: int, **fields: Any) -> _Call:
-        """Send a request; fields that its version does not have are left out."""
+        """Send a request without the fields that its version lacks."""
         entity = _entity(request_type(key, version), {**FIELDS, **fields})
         frame = encode_request(key, version, 7, "app", entity)[4:]
         header = parse_request_header(frame)
@@ -150,7 +150,7 @@ class Client:
         return call.answer
 
     def join(self, **fields: Any) -> Any:
-        """Join with the newest version, taking the id that is handed out."""
+        """Join in version 9 with the member id that the first answer assigns."""
         known = {"member_id": self.send(ApiKey.JOIN_GROUP, 9, **fields).member_id}
         return self.start(ApiKey.JOIN_GROUP, 9, **{**fields, **known})
 
@@ -166,7 +166,7 @@ class Client:
 
 
 class _Call:
-    """A handler, stepped as a plane does it: preemptions ignored, parking obeyed."""
+    """A handler that is stepped as a plane does; preemption points are ignored."""
 
     def __init__(
         self, key: ApiKey, version: int, coroutine: Coroutine[Any, Any, Any]
@@ -188,7 +188,7 @@ class _Call:
 
 
 def _entity(cls: type[Any], fields: dict[str, Any]) -> Any:
-    """Build an entity from names to values; items of arrays are tuples of fields."""
+    """Build an entity from fields by name; items of arrays are tuples of fields."""
     built = {}
     for field in dataclasses.fields(cls):
         if field.name not in fields:
@@ -233,7 +233,7 @@ def partition(index: int, offset: int, metadata: str | None = "m") -> dict[str, 
 
 
 def commit(client: Client, group_id: str = "g", **fields: Any) -> None:
-    """Commit offset 42 of t-1 as nobody's member."""
+    """Commit offset 42 of t-1 without a member."""
     client.send(
         ApiKey.OFFSET_COMMIT,
         9,

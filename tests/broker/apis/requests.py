@@ -1,7 +1,7 @@
-"""Requests for tests: entities of any version from the fields that matter.
+"""Requests for tests: entities of any version, built from the given fields.
 
-A field that a version lacks is left out; one that is not given is zero, empty or null.
-Batches are written by hand, byte for byte as Kafka's message format 2 has them.
+A field that the version lacks is omitted. A field without a value is zero, empty or
+null. Batches are built byte by byte in Kafka's message format 2.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from broker.protocol.schemas.update_metadata_schema import (
     UpdateMetadataRequest,
 )
 
-# Kinds of an ACL, or of a filter of them, other than UNKNOWN.
+# Codes of an ACL and of an ACL filter, other than UNKNOWN.
 ACL_KINDS = {
     "resource_type": 2,
     "resource_pattern_type": 3,
@@ -47,7 +47,7 @@ SECONDS_30 = timedelta(seconds=30)
 
 
 def entity(cls: type[Any], fields: Mapping[str, Any]) -> Any:
-    """Build a kio entity; nested ones come as dictionaries, arrays as lists."""
+    """Build a kio entity; nested entities are dictionaries, arrays are lists."""
     hints = typing.get_type_hints(cls, vars(sys.modules[cls.__module__]))
     values = {}
     for field in dataclasses.fields(cls):
@@ -242,7 +242,7 @@ def new_topic(name: str, partitions: int = 1, **fields: Any) -> dict[str, Any]:
     }
 
 
-# ---- a controller ----
+# ---- requests of a controller ----
 
 
 def _from_controller(
@@ -272,7 +272,7 @@ def leader_and_isr(
     partition_epoch: int | None = None,
     is_kraft: bool = False,
 ) -> LeaderAndIsrRequest:
-    """Return the controller's word on one partition."""
+    """Return a LeaderAndIsr of one partition."""
     state = LeaderAndIsrPartitionState(
         partition_index=key[1],
         controller_epoch=controller_epoch,
@@ -295,7 +295,7 @@ def stop_replica(
     controller_epoch: int = 1,
     broker_epoch: int = -1,
 ) -> StopReplicaRequest:
-    """Return the controller's word that a replica shall stop."""
+    """Return a StopReplica of one partition."""
     state = StopReplicaPartitionState(
         partition_index=key[1], leader_epoch=leader_epoch, delete_partition=delete
     )
@@ -314,7 +314,7 @@ def update_metadata(
     controller_epoch: int = 1,
     broker_epoch: int = -1,
 ) -> UpdateMetadataRequest:
-    """Return what clients are to be told of one partition, and of brokers."""
+    """Return an UpdateMetadata of one partition and of live brokers."""
     state = UpdateMetadataPartitionState(
         partition_index=key[1],
         controller_epoch=controller_epoch,

@@ -574,7 +574,7 @@ def test_public_apis_are_served_to_a_client_without_rights(key: ApiKey) -> None:
     assert not set(errors(answer)) & AUTHORIZATION
 
 
-# ---- what is not to be learned ----
+# ---- hidden topics ----
 
 
 def test_topics_that_may_not_be_described_are_left_out_of_the_list() -> None:

@@ -137,7 +137,7 @@ def test_the_code_of_unknown_closes_the_connection(
 
 @pytest.mark.parametrize("code", [99, -1])
 def test_codes_of_no_kind_are_refused_alone_and_find_nothing(code: int) -> None:
-    """Kafka reads them as UNKNOWN, but closes the connection for its code only."""
+    """Kafka reads these as UNKNOWN, but only code 0 closes the connection."""
     world = Guarded()
     invalid = ErrorCode.invalid_request
     assert create(world, acl(), acl(kind=code)) == [ErrorCode.none, invalid]
@@ -164,7 +164,7 @@ def test_filters_find_and_delete_what_kafka_says_they_match() -> None:
     assert len(described(world)) == 6
     by_name = described(world, name="t", kind=TOPIC, pattern=LITERAL)
     assert len(by_name) == 2
-    # Entries that decide about the topic "topic": the prefixes, and the star.
+    # Entries that match the topic "topic": two prefixes and the wildcard.
     matching = described(world, name="topic", kind=TOPIC, pattern=PatternType.MATCH)
     assert {(row[1], row[2]) for row in matching} == {
         (PREFIXED, "to"),
@@ -180,7 +180,7 @@ def test_filters_find_and_delete_what_kafka_says_they_match() -> None:
             wanted(name="nope"),
         ],
     )
-    # An entry that two filters match is listed under the first.
+    # An entry that two filters match is in the result of the first filter.
     deleted = [
         sorted(
             (it.pattern_type, it.resource_name, it.operation)
@@ -206,7 +206,7 @@ def test_acls_outlast_a_kill_and_a_rewritten_registry() -> None:
     before = described(world)
     assert len(before) == 2
     for _ in range(2):
-        # The first start reads the change, the second the state that the first wrote.
+        # The first start reads the changes, the second start the rewritten state.
         world = Guarded(storage=world.storage.after_kill())
         assert described(world) == before
 

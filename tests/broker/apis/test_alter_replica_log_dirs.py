@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs of a whole broker: answers, moves under load, and their end."""
+"""AlterReplicaLogDirs of a whole broker: answers, moves under load, completion."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def alter(
 
 
 def described(world: World) -> dict[str, list[tuple[bool, int]]]:
-    """Return where the replica is: whether it is a future one, and its lag."""
+    """Return the replicas by directory: whether each is a future one, and its lag."""
     answer = world.send(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
     return {
         each.log_dir: [(row.is_future_key, row.offset_lag) for row in topic.partitions]
@@ -150,7 +150,7 @@ def test_directories_that_there_are_not() -> None:
     world.broker.log_dirs.take_offline(THREE, OSError(errno.EIO, "broken"))
     world.pass_ms(0)
     assert alter(world, THREE) is ErrorCode.kafka_storage_error
-    # A copy may be in it.
+    # The offline directory may contain a copy of the replica.
     assert alter(world, TWO) is ErrorCode.kafka_storage_error
     assert alter(world, ONE) is NONE
 
@@ -264,7 +264,7 @@ def test_retention_goes_on_during_a_move() -> None:
 
 
 def test_the_throttle_bounds_the_rate() -> None:
-    """Two pieces, of which the second waits until the first is out of the windows."""
+    """The second of two pieces waits until the first has left the quota's windows."""
     world = moving(0, **{"log.segment.bytes": "1000000"})
     for _ in range(20):
         assert world.produce("t", bytes(20_000)).error_code is NONE

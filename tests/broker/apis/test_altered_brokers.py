@@ -1,4 +1,4 @@
-"""A broker whose configs are altered: what it tells, keeps, and looks up for them."""
+"""A broker with altered configs: reported values, persistence, name lookups."""
 
 from __future__ import annotations
 

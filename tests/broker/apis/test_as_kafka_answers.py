@@ -1,4 +1,4 @@
-"""Answers that once differed from Apache Kafka's, found by asking both."""
+"""Answers that once differed from those of Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions of client metrics: described, altered, checked, listed, and no more."""
+"""Configs of client metrics subscriptions: described, altered, checked, listed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_subscription_shows_kafkas_defaults_until_it_is_altered(world: World) 
 
 
 def test_lists_are_only_set_and_name_each_item_once(world: World) -> None:
-    """As by Kafka 4.4.0."""
+    """The answers are those of Kafka 4.4.0."""
     assert alter(world, METRICS, "s", ("metrics", SET, "a., b.,a.")) is NONE
     assert shown(world, METRICS, "s", "metrics") == ("a.,b.", OF_METRICS)
     for operation in (APPEND, SUBTRACT):
@@ -101,7 +101,7 @@ def test_subscriptions_are_listed_by_either_version(world: World) -> None:
     assert replace(world, METRICS, "a/b", interval_ms="5000") is NONE
     assert alter(world, 32, "g", ("consumer.session.timeout.ms", SET, "50000")) is NONE
     assert listed(world, METRICS) == {(METRICS, "a/b")}
-    # Beside them the broker itself, and its loggers.
+    # The broker and its loggers are resources, too.
     own = {(4, "0"), (8, "0")}
     assert listed(world) == {(METRICS, "a/b"), (32, "g"), *own}
     older = world.send(ApiKey.LIST_CONFIG_RESOURCES, 0)

@@ -1,4 +1,4 @@
-"""Client quotas over the wire: described, altered, and what throttled clients get."""
+"""Client quotas over the wire: description, alteration, and throttling."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def entry(entity: Entity, **values: float | None) -> dict[str, Any]:
 
 
 def alter(world: World, *entries: Any, validate_only: bool = False) -> list[ErrorCode]:
-    """Return the error of each entity, which has to be named again."""
+    """Alter quotas; return the error of each entity, which the answer has to name."""
     answer = world.send(ALTER, 1, entries=entries, validate_only=validate_only)
     for asked, row in zip(entries, answer.entries, strict=True):
         named = {each["entity_type"]: each["entity_name"] for each in asked["entity"]}
@@ -65,7 +65,7 @@ Wanted = tuple[str, int, str | None]
 def described(
     world: World, *components: Wanted, strict: bool = False
 ) -> dict[tuple[Any, ...], dict[str, float]]:
-    """Return the values of each entity that matches."""
+    """Return the values of each entity that matches the components."""
     answer = world.send(
         DESCRIBE,
         1,
@@ -233,11 +233,11 @@ def test_a_boundless_percentage_is_stored_as_java_reads_it() -> None:
     assert described(world) == {keyed(USERS): {PERCENTAGE: float("inf")}}
 
 
-# ---- what throttled clients get ----
+# ---- throttled clients ----
 
 
 def throttled_ms(call: Call) -> int:
-    """Return the time that the answer tells; the connection is muted as long."""
+    """Return the throttle time of the answer; the connection is muted as long."""
     told = 0
     if call.frame:
         told = call.answer.throttle_time // timedelta(milliseconds=1)
@@ -249,7 +249,7 @@ def throttled_ms(call: Call) -> int:
 
 
 class Bounded(World):
-    """A broker with a topic ``t``, on which CPU takes no time."""
+    """A broker with a topic ``t``, whose handlers take no CPU time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -265,7 +265,7 @@ class Bounded(World):
 
 def test_without_quotas_answers_are_given_at_once_and_nothing_is_counted() -> None:
     world = Bounded()
-    # Not even a coroutine is made: the quick way of `handle_at_once`.
+    # `handle_at_once` answers without a coroutine.
     assert not hasattr(world.produced(10), "coroutine")
     bound(world, CLIENT, producer_byte_rate=1.0)
     assert hasattr(world.produced(10), "coroutine")
@@ -274,7 +274,7 @@ def test_without_quotas_answers_are_given_at_once_and_nothing_is_counted() -> No
 
 
 def test_a_producer_is_throttled_by_its_bytes_and_its_records_are_kept() -> None:
-    """The window is 11 seconds; 1000 bytes a second let 10,000 pass at first."""
+    """In a window of 11 seconds, 1000 bytes per second admit 10,000 bytes at first."""
     world = Bounded()
     bound(world, {"user": None}, producer_byte_rate=1000.0)
     calls = [world.produced(6000) for _ in range(3)]
@@ -284,7 +284,7 @@ def test_a_producer_is_throttled_by_its_bytes_and_its_records_are_kept() -> None
         assert throttled_ms(call) == max(0, total - 10_000)
         assert call.answer.responses[0].partition_responses[0].error_code is NONE
     assert world.fetch("t").high_watermark == 3
-    # The delay is over: what it was for counts for the rest of the windows.
+    # The bytes count until they leave the windows, even after the delay.
     world.pass_ms(22_000)
     assert throttled_ms(world.produced(6000)) == 0
 
@@ -298,15 +298,15 @@ def test_a_producer_without_answers_is_muted_all_the_same() -> None:
 
 
 def test_a_consumer_over_its_rate_gets_an_empty_answer_and_loses_nothing() -> None:
-    """Of 500 bytes a second 5000 pass at first: one batch of 3000, and no two."""
+    """500 bytes per second admit 5000 at first: one batch of 3000, but not two."""
     world = Bounded()
     world.produced(3000)
-    # Kafka counts the size and the body of an answer, and not the header between.
+    # Kafka counts the size and the body of an answer, but not its header.
     whole = len(world.fetched().frame) - 5
     bound(world, {"user": "ANONYMOUS"}, consumer_byte_rate=500.0)
     assert throttled_ms(world.fetched()) == 0
     for _ in range(3):
-        # The empty answer is not counted: the time does not grow.
+        # Empty answers are not counted, so the throttle time does not grow.
         call = world.fetched()
         assert call.answer.responses == ()
         assert throttled_ms(call) == round((2 * whole - 5000) / 500 * 1000)
@@ -316,7 +316,7 @@ def test_a_consumer_over_its_rate_gets_an_empty_answer_and_loses_nothing() -> No
 
 
 def test_a_batch_larger_than_ever_passes_is_never_sent() -> None:
-    """As in Kafka, whose consumers stand still under such a quota."""
+    """As in Kafka, a consumer makes no progress under such a quota."""
     world = Bounded()
     world.produced(3000)
     bound(world, {"user": "ANONYMOUS"}, consumer_byte_rate=100.0)
@@ -365,7 +365,7 @@ def test_a_follower_is_not_throttled() -> None:
 
 @pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.LIST_GROUPS, ApiKey.PRODUCE])
 def test_cpu_over_the_percentage_throttles_for_a_window_at_most(key: ApiKey) -> None:
-    """One per cent is 10 ms a second, and 100 ms pass at first."""
+    """1 % is 10 ms per second, so 100 ms are admitted at first."""
     world = Bounded()
     bound(world, {"user": "ANONYMOUS"}, request_percentage=1.0)
     fields = produce_fields({("t", 0): batch(b"v")}) if key is ApiKey.PRODUCE else {}
@@ -439,7 +439,7 @@ def test_users_are_told_apart_by_their_principals_and_clients_by_their_ids() -> 
                 world.produced(100, client_id=client_id)
             )
     assert found["bob", "d"] == 0
-    # Both of alice share one rate; bob's is that of the client id alone.
+    # Both clients of alice share her rate; bob's client has that of its client id.
     assert found["alice", "d"] > found["alice", "c"] > 0
     assert found["bob", "c"] > 0
 
@@ -462,7 +462,7 @@ def test_a_configured_quota_holds_until_its_entity_has_one() -> None:
         return throttled_ms(world.start(ApiKey.PRODUCE, 9, **fields))
 
     assert delay_ms() > 0
-    # Nothing of it is stored.
+    # The configured quota is not stored.
     assert described(world) == {}
     bound(world, {"client-id": None}, producer_byte_rate=1e9)
     assert delay_ms() == 0

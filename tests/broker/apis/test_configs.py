@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: shown, changed, in effect."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, and their effects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def shown(world: World, kind: int, name: str, key: str) -> tuple[str | None, int
 def alter(
     world: World, kind: int, name: str, *entries: Any, **fields: Any
 ) -> ErrorCode:
-    """Alter by (key, operation, value)."""
+    """Alter configs by (key, operation, value); return the error."""
     configs = [
         {"name": key, "config_operation": operation, "value": value}
         for key, operation, value in entries

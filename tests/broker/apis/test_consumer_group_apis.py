@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe, and other APIs of such groups."""
+"""ConsumerGroupHeartbeat, ConsumerGroupDescribe, and other APIs of these groups."""
 
 from __future__ import annotations
 

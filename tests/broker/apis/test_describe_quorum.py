@@ -1,4 +1,4 @@
-"""DescribeQuorum of a broker that is its whole cluster."""
+"""DescribeQuorum in a cluster of one broker."""
 
 from __future__ import annotations
 

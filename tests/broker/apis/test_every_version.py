@@ -24,7 +24,7 @@ CONTROLLER = {"controller_id": 9, "controller_epoch": 1, "broker_epoch": -1}
 NAMED = [{"name": "t", "partitions": [{"partition_index": 0}]}]
 INDEXES = [{"name": "t", "partition_indexes": [0]}]
 TOPIC = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
-# What gives each API something to answer, in the fields of whichever version has them.
+# Fields that give each API something to answer, in all versions together.
 FIELDS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.PRODUCE: produce_fields({("t", 0): batch(b"a"), ("nope", 3): batch(b"b")}),
     ApiKey.LIST_OFFSETS: {"replica_id": -1, "topics": NAMED},
@@ -130,7 +130,7 @@ UNKNOWN_ID = UUID(int=5)
 
 
 def fields_of(key: ApiKey, version: int, topic_id: UUID = UNKNOWN_ID) -> dict[str, Any]:
-    """Return the fields of a request, with a topic's id where a version has ids."""
+    """Return the fields of a request, with a topic id in the versions that have ids."""
     named = topic_id if version >= 13 else "t"
     if key is ApiKey.FETCH:
         return fetch_fields({(named, 0): 0})
@@ -166,7 +166,7 @@ def test_a_version_that_is_not_served_closes_the_connection() -> None:
             World().start_frame(header)
 
 
-# Requests that consist of their header.
+# Requests without a body.
 WITHOUT_BODY = {
     (key, version)
     for key in (ApiKey.LIST_GROUPS, ApiKey.API_VERSIONS)

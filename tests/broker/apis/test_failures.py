@@ -1,4 +1,4 @@
-"""A request whose handler fails: it is answered or cut off, and nobody else notices.
+"""A request whose handler fails is answered or closed, without harm to others.
 
 Apache Kafka catches every Throwable of a handler and answers UNKNOWN_SERVER_ERROR in
 the shape of the request (``KafkaApis.handle``, ``RequestHandlerHelper.handleError``).
@@ -23,8 +23,8 @@ from tests.broker.apis.test_every_version import fields_of
 from tests.broker.apis.test_refusals import CASES, SILENT
 
 FAILED = ErrorCode.unknown_server_error
-# As long as a name can be in a version that writes lengths in two bytes; and one of
-# three bytes a letter, so that a cut has to mind where letters begin.
+# The longest names for lengths of two bytes: one of ASCII, and one of three-byte
+# characters, which must not be cut within a character.
 LONGEST = ("n" * 32_760, "\u2603" * 10_920)
 
 
@@ -138,7 +138,7 @@ def test_failures_are_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (metric.value, metric.labels["request"]) == (2, "Heartbeat")
 
 
-# ---- the longest names there are ----
+# ---- the longest names ----
 
 
 @pytest.mark.parametrize("name", LONGEST, ids=["ascii", "three bytes a letter"])
@@ -189,7 +189,7 @@ def test_configs_of_the_longest_name_are_refused_under_that_name(
 
 
 def test_a_string_of_more_bytes_than_kafka_reads_closes_the_connection() -> None:
-    """From flexible versions on lengths are varints; Kafka reads 32,767 bytes."""
+    """Flexible versions have varint lengths; Kafka reads at most 32,767 bytes."""
     world = World()
     for size, closed in ((32_767, False), (32_768, True)):
         frame = _metadata_frame(size)
@@ -203,7 +203,7 @@ def _metadata_frame(size: int) -> bytes:
 
 
 def test_a_member_id_that_no_answer_can_carry_fails_the_request_alone() -> None:
-    """A new member's id is its client's with a UUID behind."""
+    """The id of a new member is its client id with a UUID appended."""
     world = World()
     for version in (3, 5, 6):
         call = world.start(

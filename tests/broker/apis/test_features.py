@@ -50,7 +50,7 @@ def versions(world: World, version: int = 4) -> Any:
 
 
 def level(world: World) -> int:
-    """Return the finalized level as clients learn it, 0 for none."""
+    """Return the finalized level in ApiVersions, or 0 if there is none."""
     answer = versions(world)
     found = {
         each.name: (each.min_version_level, each.max_version_level)
@@ -73,7 +73,7 @@ def test_a_new_cluster_has_level_2() -> None:
         for each in answer.supported_features
     }
     assert supported == {FEATURE: (0, 2), GROUPS: (0, 1)}
-    # Clients of version 3 cannot read a lowest level of 0 (KAFKA-17492).
+    # Clients of version 3 cannot read a minimum level of 0 (KAFKA-17492).
     answer = versions(world, 3)
     assert not answer.supported_features
     assert len(answer.finalized_features) == 2
@@ -94,7 +94,7 @@ def test_a_level_is_changed_and_outlives_a_restart() -> None:
         )
         assert update(world, row(wanted, kind)) is NONE
         assert level(world) == wanted
-        # A client takes the levels of a higher epoch only.
+        # Clients accept finalized levels only with a higher epoch.
         raised = versions(world).finalized_features_epoch > epoch
         assert raised == (wanted != before)
         world = world.restarted()
@@ -109,7 +109,7 @@ def test_all_updates_are_made_or_none() -> None:
         assert update(world, *reversed(both)) is INVALID
     assert level(world) == 2
     assert update(world) is NONE
-    # Of two updates of one feature the last counts, as in Kafka's map.
+    # The last of two updates of a feature counts, as in Kafka's map.
     assert update(world, row(7), row(1, SAFE)) is NONE
     assert level(world) == 1
 
@@ -119,7 +119,7 @@ def test_older_versions_have_a_row_for_each_feature(version: int) -> None:
     world = World()
     assert update(world, row(2), row(2), version=version) is NONE
     assert update(world, row(3), version=version) is INVALID
-    # Version 0 has no upgrade type, and its downgrades are not Kafka's any more.
+    # Version 0 has no upgrade type, and Kafka rejects its downgrades.
     expected = INVALID if version == 0 else NONE
     assert update(world, row(1, SAFE), version=version) is expected
 
@@ -168,7 +168,7 @@ def test_the_level_counts_for_transactions_from_then_on() -> None:
             if record.value is not None
         ]
 
-    # The first one is written by InitProducerId, an outcome makes two.
+    # InitProducerId writes the first record, and each outcome writes two.
     expected = [1]
     assert formats() == expected
     for wanted, format_ in ((0, 0), (1, 1), (0, 0), (2, 1)):

@@ -1,4 +1,4 @@
-"""The controller's four requests: who is believed, and what then changes.
+"""The controller's four requests: fencing by epochs, and effects.
 
 The tables are those of Kafka 3.9's ``ReplicaManager`` (KIP-380, KIP-516, KIP-570).
 """
@@ -31,7 +31,7 @@ STALE_BROKER = ErrorCode.stale_broker_epoch
 
 @pytest.fixture
 def world() -> World:
-    """Broker 0 in its second life leads t-0 in epoch 5, said by controller epoch 3."""
+    """Broker 0, in broker epoch 2, leads t-0 in epoch 5, under controller epoch 3."""
     world = World()
     world.create("t")
     world = world.restarted()
@@ -46,7 +46,7 @@ def lead(world: World, **kwargs: Any) -> Any:
 
 
 def state(world: World) -> tuple[int, int]:
-    """Return (leader, leader epoch) of t-0, as the replica has it."""
+    """Return the replica's (leader, leader epoch) of t-0."""
     partition = world.broker.replicas.partitions[T]
     return partition.leader, partition.leader_epoch
 

@@ -1,4 +1,4 @@
-"""Fetch: how much, how long, to whom, and from where."""
+"""Fetch: waits, bounds, offsets, epochs, topic ids, followers and sessions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def one(answer: Any) -> Any:
 
 
 def lead(world: World, **kwargs: Any) -> None:
-    """Send broker 0 the controller's word on t-0."""
+    """Send a LeaderAndIsr of t-0 to broker 0."""
     answer = world.command(ApiKey.LEADER_AND_ISR, leader_and_isr(T, **kwargs))
     assert answer.partition_errors[0].error_code is NONE
 
@@ -107,11 +107,11 @@ def test_a_waiting_fetch_is_answered_when_the_epoch_moves(world: World) -> None:
 def test_a_waiting_fetch_is_answered_when_the_replica_is_deleted(world: World) -> None:
     call = world.start(ApiKey.FETCH, 12, **fetch_fields({T: 0}, **WAITING))
     world.command(ApiKey.STOP_REPLICA, stop_replica(T, leader_epoch=-2, delete=True))
-    # The partition is still known: another broker has it.
+    # The metadata still has the partition, on another broker.
     assert one(call.answer).error_code is ErrorCode.not_leader_or_follower
 
 
-# ---- how much ----
+# ---- bounds of bytes ----
 
 
 def test_records_are_regions_of_files_and_are_not_read(world: World) -> None:
@@ -223,7 +223,7 @@ def test_a_reader_of_an_older_history_is_told_where_it_diverges(world: World) ->
     lead(world, leader=0, leader_epoch=2)
     world.produce("t", b"c")  # epoch 2: offset 2
     cases = {
-        # (last fetched epoch, offset) -> diverging (epoch, end), or not.
+        # (last fetched epoch, offset) -> diverging (epoch, end), or (-1, -1).
         (0, 2): (-1, -1),
         (0, 3): (0, 2),
         (1, 3): (0, 2),
@@ -239,7 +239,7 @@ def test_a_reader_of_an_older_history_is_told_where_it_diverges(world: World) ->
 
 
 def test_before_the_logs_start_nothing_diverges(world: World) -> None:
-    """Kafka: out of range, whatever the epochs say."""
+    """As in Kafka, the offset is out of range for every epoch."""
     world.produce("t", b"a", b"b", b"c")  # epoch 0
     lead(world, leader=0, leader_epoch=5)
     world.produce("t", b"d")
@@ -306,7 +306,7 @@ def test_a_waiting_follower_is_answered_by_an_append(world: World) -> None:
 def test_a_follower_says_how_far_it_is_when_it_asks_not_when_it_is_answered(
     world: World,
 ) -> None:
-    """It may have gone while its Fetch waited (Kafka's ``readFromPurgatory``)."""
+    """A follower may fail while its Fetch waits (Kafka's ``readFromPurgatory``)."""
     lead(world, leader=0, leader_epoch=1, isr=(0, 2))
     fields = fetch_fields({T: 0}, replica_id=2, **WAITING)
     follower = world.start(ApiKey.FETCH, 12, **fields)

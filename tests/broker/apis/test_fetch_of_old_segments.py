@@ -1,7 +1,7 @@
-"""A Fetch that has fallen behind the active segment waits for nothing.
+"""A Fetch from an older segment than the active one does not wait.
 
-Kafka's ``DelayedFetch``, case F: where the offset asked for lies in an older segment
-than the end of what can be read, the request completes whatever ``min_bytes`` says.
+Kafka's ``DelayedFetch``, case F: a Fetch completes, regardless of ``min_bytes``, if its
+offset is in an older segment than the last readable offset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import batch, fetch_fields, leader_and_isr, values_of
 
 T = ("t", 0)
-# Each batch of one such value fills a segment of the smallest size.
+# A batch with this value fills a segment of the minimum size.
 VALUE = b"x" * 700
 BATCH_BYTES = len(batch(VALUE))
 WAITING = {"max_wait_ms": 5_000, "min_bytes": 100_000}
@@ -23,7 +23,7 @@ WAITING = {"max_wait_ms": 5_000, "min_bytes": 100_000}
 
 @pytest.fixture
 def world() -> World:
-    """Three segments of a batch each, and an active one of as many."""
+    """A topic with three segments and an active segment, of one batch each."""
     world = World()
     world.create("t", segment_bytes="1024")
     for _ in range(4):
@@ -51,7 +51,7 @@ def test_in_an_older_segment_it_is_answered_at_once(world: World, offset: int) -
 def test_in_the_active_segment_it_waits_for_min_bytes(world: World) -> None:
     call = fetch(world, 3, min_bytes=BATCH_BYTES + 1)
     assert not call.done
-    # The next append rolls: the reader is then behind.
+    # The next append rolls the segment, so the reader is behind it.
     world.produce("t", VALUE)
     assert call.done
     assert records(call) == [(3, VALUE)]
@@ -65,20 +65,20 @@ def test_at_the_end_it_waits_also_if_a_segment_was_just_rolled(world: World) -> 
 
 
 def test_a_consumer_is_measured_against_the_high_watermark(world: World) -> None:
-    """Records that followers lack cannot be read, wherever they lie."""
+    """Records above the high watermark are not readable in any segment."""
     command = leader_and_isr(T, leader=0, leader_epoch=1, isr=(0, 2))
     world.command(ApiKey.LEADER_AND_ISR, command)
     world.produce("t", VALUE)
     assert world.broker.replicas.get(T).high_watermark == 4
     assert not fetch(world, 4, min_bytes=1).done
     assert fetch(world, 3).done
-    # A follower, that reads to the end, is behind at the same offset.
+    # A follower reads to the log end, and is behind at the same offset.
     assert fetch(world, 3, replica_id=2).done
     assert not fetch(world, 4, replica_id=2).done
 
 
 def test_an_offset_beyond_the_high_watermark_is_not_waited_for(world: World) -> None:
-    """The reader has met a truncated leader, and shall look anew."""
+    """The leader was truncated, and the reader has to find its new offset."""
     command = leader_and_isr(T, leader=0, leader_epoch=1, isr=(0, 2))
     world.command(ApiKey.LEADER_AND_ISR, command)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Readers of a partition with transactions that a leader of Kafka's had begun."""
+"""Fetches from a partition whose transactions a Kafka leader has written."""
 
 from __future__ import annotations
 

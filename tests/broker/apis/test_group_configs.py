@@ -34,7 +34,7 @@ ASSIGNMENT = "consumer.assignment.interval.ms"
 def world() -> World:
     world = World({"group.consumer.heartbeat.interval.ms": "6000"})
     world.create("t")
-    # It creates the topic of groups.
+    # FindCoordinator creates the topic of groups.
     world.send(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
     return world
 
@@ -46,7 +46,7 @@ def listed(world: World, *kinds: int) -> set[tuple[int, str]]:
 
 
 def interval_ms(world: World, group: str, epoch: int = 0) -> int:
-    """Return the heartbeat interval that a member is given."""
+    """Return the heartbeat interval in the answer to a member's heartbeat."""
     answer = world.send(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         1,

@@ -1,7 +1,7 @@
-"""Requests that meet at preemption points: creations, deletions and their readers.
+"""Requests that interleave at preemption points: creations, deletions, readers.
 
-A handler that is preempted lets others run in between; each test runs one up to a
-point, another to its end, and then the first on.
+Other handlers run while a handler is preempted. Each test stops a handler at a
+preemption point, runs another handler to its end, and resumes the first.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_a_config_may_change_while_a_topic_is_created() -> None:
 def test_a_fetch_meets_a_deletion_between_its_partitions(
     version: int, min_bytes: int
 ) -> None:
-    """A deleted partition is unknown, the others are answered; nothing is awaited."""
+    """The deleted partition is unknown, the other is answered, and nothing waits."""
     world = World()
     gone, kept = world.create("t"), world.create("u")
     world.produce("t", b"x")
@@ -145,7 +145,7 @@ def test_a_fetch_meets_a_deletion_between_its_partitions(
 def test_a_followers_fetch_meets_a_deletion_between_its_partitions(
     version: int,
 ) -> None:
-    """It has read of what is gone, and is sent that; and nothing else fails for it."""
+    """The answer has the records read before the deletion, and no error."""
     world = World()
     ids = {name: world.create(name) for name in ("t", "u")}
     for name, topic_id in ids.items():

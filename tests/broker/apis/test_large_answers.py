@@ -1,4 +1,4 @@
-"""Answers of very many rows are built, looked at and encoded a page at a time."""
+"""Answers with very many rows are built, checked and encoded a page at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTITIONS = 5_000
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """One topic of very many partitions, as far as clients are told."""
+    """A broker whose metadata has one topic with very many partitions."""
     world = World()
     command = update_metadata(("huge", 0), leader=0, replicas=(0,))
     (topic,) = command.topic_states
@@ -46,7 +46,7 @@ def world() -> World:
 def test_metadata_of_one_huge_topic_has_preemption_points(
     world: World, version: int
 ) -> None:
-    """Described by the hundred, looked through by 512 and encoded by 128."""
+    """Pages have 100 rows when described, 512 when checked, 128 when encoded."""
     call = world.start(ApiKey.METADATA, version, topics=[{"name": "huge"}])
     (topic,) = call.answer.topics
     assert [each.partition_index for each in topic.partitions] == list(
@@ -59,7 +59,7 @@ def test_metadata_of_one_huge_topic_has_preemption_points(
 
 
 def test_configs_of_a_broker_have_preemption_points(world: World) -> None:
-    """Described by 64, and encoded with their synonyms by 128."""
+    """Pages have 64 rows when described, and 128 with synonyms when encoded."""
     asked = {"resource_type": 4, "resource_name": "0", "configuration_keys": None}
     call = world.start(
         ApiKey.DESCRIBE_CONFIGS, 4, resources=[asked], include_synonyms=True
@@ -72,7 +72,7 @@ def test_configs_of_a_broker_have_preemption_points(world: World) -> None:
 
 @contextmanager
 def collected(new_objects_max: int) -> Iterator[list[int]]:
-    """Yield the generations that are collected meanwhile."""
+    """Yield the generations that are garbage-collected in the block."""
     before, generations = gc.get_threshold(), list[int]()
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -95,7 +95,7 @@ def collected(new_objects_max: int) -> Iterator[list[int]]:
 def test_rows_of_large_answers_outlive_no_older_collection(
     world: World, new_objects_max: int, oldest: int
 ) -> None:
-    """20,000 rows at once; 700 is CPython's own bound."""
+    """20,000 rows exist at once; 700 is CPython's default threshold."""
     with collected(new_objects_max) as generations:
         calls = [
             world.start(ApiKey.METADATA, 9, topics=[{"name": "huge"}]) for _ in range(4)
@@ -105,7 +105,7 @@ def test_rows_of_large_answers_outlive_no_older_collection(
 
 
 def rows(count: int) -> MetadataResponse:
-    """Return an answer of Metadata with a topic of so many partitions."""
+    """Return a Metadata answer with one topic of ``count`` partitions."""
     partitions = [
         MetadataResponsePartition(
             error_code=ErrorCode.none,
@@ -145,7 +145,7 @@ def test_an_answer_that_changes_while_it_is_encoded_is_as_it_was() -> None:
 
 
 def test_a_large_answer_is_never_joined() -> None:
-    """Joining would be one long step; the network sends pieces as they are."""
+    """A join would be one long step; the network sends the pieces as they are."""
     pieces = run(encode_in_steps(ApiKey.METADATA, 9, 1, rows(20_000)))
     assert b"".join(pieces) == encode(ApiKey.METADATA, 9, 1, rows(20_000))
     assert max(map(len, pieces)) < 16_384

@@ -1,4 +1,4 @@
-"""Levels of loggers, described and altered while the broker runs."""
+"""Levels of loggers are described and altered while the broker runs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_trying_sets_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     ("entry", "error"),
     [
-        # Kafka 3.9 and 4.4 answer so (tests/kafka/test_same_broker_configs.py).
+        # The answers of Kafka 3.9 and 4.4 (tests/kafka/test_same_broker_configs.py).
         ((NAME, SET, "debug"), ErrorCode.invalid_config),
         ((NAME, SET, "OFF"), ErrorCode.invalid_config),
         ((NAME, SET, None), ErrorCode.invalid_request),

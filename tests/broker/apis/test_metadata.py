@@ -1,4 +1,4 @@
-"""Metadata and its kin: topics, leaders, brokers, coordinators."""
+"""Metadata and related APIs: topics, leaders, brokers, coordinators, versions."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_operations_are_reported_if_they_are_asked_for() -> None:
         include_cluster_authorized_operations=True,
         include_topic_authorized_operations=True,
     )
-    # What Kafka 3.9 answers without an authorizer (AclEntry.supportedOperations).
+    # Kafka 3.9's answer without an authorizer (AclEntry.supportedOperations).
     assert asked.cluster_authorized_operations == 8096
     assert asked.topics[0].topic_authorized_operations == 3576
 
@@ -316,7 +316,7 @@ def test_a_coordinator_that_cannot_be_reached_is_not_available() -> None:
 
 @pytest.mark.parametrize("with_quotas", [False, True])
 def test_a_version_above_ours_is_answered_in_version_0(with_quotas: bool) -> None:
-    """With quotas clients that began with a higher version found no broker."""
+    """Quotas must not change this, or clients of a higher version cannot connect."""
     world = World()
     if with_quotas:
         quota = {"producer_byte_rate": "1024"}
@@ -376,11 +376,11 @@ def test_versions_that_librdkafka_requires_are_advertised() -> None:
     ranges = {
         key.api_key: (key.min_version, key.max_version) for key in answer.api_keys
     }
-    # Compression hangs on Produce 0, consumer groups on the minimums of the group APIs.
+    # Compression requires Produce 0, and consumer groups the oldest group APIs.
     for key, version in ((0, 0), (0, 7), (10, 0), (11, 0), (8, 1), (9, 1), (14, 0)):
         low, high = ranges[key]
         assert low <= version <= high, key
-    # Transactions hang on these.
+    # Transactions require these APIs.
     assert {22, 24, 25, 26} <= ranges.keys()
 
 
@@ -392,7 +392,7 @@ def test_the_peer_of_these_tests_is_on_a_listener_of_the_broker() -> None:
 @pytest.mark.parametrize("in_steps", [False, True])
 @pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS])
 def test_an_answer_in_steps_is_of_one_time(api: ApiKey, in_steps: bool) -> None:
-    """A topic gets another leader, and one is deleted, while the first is described."""
+    """While a topic is described, another one gets a new leader, a third is deleted."""
     world = World()
     for name in "abc":
         world.create(name, 2)
@@ -437,7 +437,7 @@ def test_an_answer_in_steps_is_of_one_time(api: ApiKey, in_steps: bool) -> None:
 
 
 def test_a_change_after_a_view_leaves_the_view_as_it_was() -> None:
-    """Also where the change after next is made in the same topic."""
+    """The second of two changes in one topic does not change the view either."""
     world = World()
     world.create("a", 2)
     cache = world.broker.metadata_cache

@@ -1,8 +1,7 @@
-"""Requests that went wrong on the way: every one is answered, refused or cut off.
+"""Mutated requests are answered, rejected or closed, and raise no exception.
 
-Frames of every API and version get bytes changed, cut out and put in. Whatever the
-broker makes of them, it answers or closes the connection, raises nothing, stays sound,
-and serves the next client.
+In frames of every API and version, bytes are changed, removed and inserted. The broker
+answers or closes the connection, keeps its invariants, and serves the next client.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.broker.apis.requests import (
 from tests.broker.apis.test_every_version import FIELDS, KEYS
 
 ROUNDS = 12
-# Numbers that programs trip over.
+# Boundary values of integers.
 ODD = (-(2**31), -2, -1, 0, 1, 127, 128, 255, 32767, 2**31 - 1)
 T = ("t", 0)
 COMMANDS: dict[ApiKey, Any] = {
@@ -48,7 +47,7 @@ def frame_of(world: World, key: ApiKey, version: int, topic_id: UUID) -> bytes:
 
 
 def mutated(frame: bytes, rng: random.Random) -> bytes:
-    """Return ``frame`` with its body changed; its API and version stay."""
+    """Return ``frame`` with its body changed, but not its API and version."""
     changed = bytearray(frame)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(8, len(changed))
@@ -78,7 +77,7 @@ def test_no_mutation_is_more_than_a_clean_error(key: ApiKey) -> None:
             try:
                 call = world.start_frame(frame)
             except MalformedFrame:
-                # The header: the connection is closed before there is a request.
+                # An invalid header closes the connection before there is a request.
                 continue
             if not call.done:
                 world.pass_ms(2**31 // 1_000_000)

@@ -1,4 +1,4 @@
-"""``controller_mutation_rate`` over the wire: who is refused, who is throttled."""
+"""``controller_mutation_rate`` over the wire: rejected and throttled requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREATE, DELETE, EXTEND = (
 
 
 def world_with(rate: float, settings: dict[str, str] | None = None) -> World:
-    """Return a broker whose clients have a burst of eleven times ``rate``."""
+    """Return a broker whose clients have a quota, with a burst of 11 times ``rate``."""
     world = World(settings)
     answer = world.send(
         ApiKey.ALTER_CLIENT_QUOTAS,
@@ -53,7 +53,7 @@ def told_s(call: Call) -> float:
 def test_topics_are_refused_once_the_bucket_is_below_zero() -> None:
     world = world_with(1.0)
     call = create(world, 6, *(new_topic(f"t{n}", 6) for n in range(4)))
-    # 11 tokens: 5 are left, -1, and then it takes a second.
+    # Of 11 tokens, 5 are left and then -1, which takes a second to refill.
     body = call.answer
     assert codes(body.topics) == [NONE, NONE, EXCEEDED, EXCEEDED]
     assert body.topics[2].error_message
@@ -82,7 +82,7 @@ def test_a_validation_and_a_refused_topic_count_nothing() -> None:
         call = create(world, 6, new_topic("a/b", 3))
         assert codes(call.answer.topics) == [ErrorCode.invalid_topic_exception]
     assert codes(create(world, 6, new_topic("t", 3)).answer.topics) == [NONE]
-    # The name is judged before the quota.
+    # The name is checked before the quota.
     call = create(world, 6, new_topic("t", 3), new_topic("u", 1))
     assert codes(call.answer.topics) == [ErrorCode.topic_already_exists, EXCEEDED]
 
@@ -95,7 +95,7 @@ def test_partitions_that_are_added_or_deleted_count_too() -> None:
         topics = [{"name": "t", "count": count, "assignments": None}]
         return world.start(EXTEND, version, topics=topics, timeout=SECONDS_30)
 
-    # 7 tokens are left, of 11; then 1, then -5.
+    # Of 11 tokens, 7 are left, then 1, then -5.
     assert codes(extend(3, 10).answer.results) == [NONE]
     assert codes(extend(3, 16).answer.results) == [NONE]
     call = extend(3, 17)
@@ -116,7 +116,7 @@ def test_partitions_that_are_added_or_deleted_count_too() -> None:
     assert "t" in world.broker.coordinator.admin.topics
     call = delete(4, "t")
     assert codes(call.answer.responses) == [NONE]
-    # 17 partitions were deleted, below -6.
+    # The deletion takes 17 tokens from -6.
     assert told_s(call) == pytest.approx(23, abs=0.01)
 
 

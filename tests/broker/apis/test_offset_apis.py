@@ -70,7 +70,7 @@ def _outcomes(answer: Any) -> dict[tuple[str, int], ErrorCode]:
 
 
 def _name(row: Any) -> str:
-    """Return the name of a topic, which versions from 10 on leave out."""
+    """Return the name of a topic; from version 10 on, the row has only its id."""
     names = {topic_id: name for name, topic_id in TOPIC_IDS.items()}
     return str(row.name or names.get(row.topic_id, "no such"))
 

@@ -66,7 +66,7 @@ def list_offsets(
         (0, (START_MS + 10, 0)),
         (START_MS + 10, (START_MS + 10, 0)),
         (START_MS + 11, (START_MS + 11, 1)),
-        # The first by offset: 3 is older than 5 and was written before it.
+        # The first by offset: 3 (at 30 ms) precedes 5 (at 20 ms).
         (START_MS + 13, (START_MS + 30, 3)),
         (START_MS + 31, (START_MS + 31, 4)),
         (START_MS + 32, (-1, -1)),
@@ -123,7 +123,7 @@ def test_offsets_of_what_is_not_led_here_are_refused(world: World) -> None:
     lead(world, leader=2, leader_epoch=4, isr=(0, 2))
     moved = list_offsets(world, -1)
     assert moved.error_code is ErrorCode.not_leader_or_follower
-    # Kafka's own debugging reader asks any replica.
+    # Kafka's debugging consumer, replica id -2, may read from any replica.
     assert list_offsets(world, -2, replica_id=-2).error_code is NONE
 
 
@@ -172,7 +172,7 @@ def test_an_epoch_ends_where_the_next_begins(world: World) -> None:
         2: (0, 6),
         3: (3, 7),
         5: (3, 7),
-        # Nothing was written in epoch 7 yet: it ends where the log does.
+        # Epoch 7 has no records, so it ends at the log end.
         7: (7, 7),
         8: (-1, -1),
     }
@@ -215,7 +215,7 @@ def test_records_before_an_offset_are_deleted_for_good(world: World) -> None:
 
 
 def test_a_kill_brings_no_deleted_record_back(world: World) -> None:
-    """Kafka writes where logs start once a minute, and has them back until then."""
+    """Kafka writes log start offsets once a minute, and may lose the latest."""
     assert outcome(delete_records(world, 4)) == (NONE, 4)
     after = World(storage=world.storage.after_kill())
     assert list_offsets(after, -2).offset == 4
@@ -228,7 +228,7 @@ def test_a_kill_brings_no_deleted_record_back(world: World) -> None:
 def test_where_a_deleted_log_began_is_nothing_to_the_next_one(
     world: World, upkeep: bool
 ) -> None:
-    """The new log was cut off at the old one's start, records and all, by a kill."""
+    """Otherwise a kill would truncate the new log at the start of the old log."""
     assert outcome(delete_records(world, 5)) == (NONE, 5)
     if upkeep:
         world.pass_ms(120_000)
@@ -275,7 +275,7 @@ def test_compacted_and_internal_topics_keep_their_records(world: World) -> None:
 
 
 def test_deleting_waits_for_the_followers_that_live(world: World) -> None:
-    """Kafka's ``lowWatermarkIfLeader``."""
+    """The condition is that of Kafka's ``lowWatermarkIfLeader``."""
     lead(world, leader=0, leader_epoch=1, isr=(0, 2))
     assert outcome(delete_records(world, 0)) == (NONE, 0)
     world.live(2)

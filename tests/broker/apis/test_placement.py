@@ -1,4 +1,4 @@
-"""Placement of replicas against the promises and examples of Kafka's ``AdminUtils``."""
+"""Placement of replicas, compared with rules and examples of Kafka's ``AdminUtils``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIX = [BrokerRack(*each) for each in RACKS.items()]
 
 
 class FromZero(random.Random):
-    """Every draw is 0: the first broker begins, and the next one follows."""
+    """Draws are always 0: the first broker leads first, and the next one follows."""
 
     def randrange(self, *bounds: int) -> int:  # type: ignore[override]  # one draw
         return 0

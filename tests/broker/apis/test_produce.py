@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused, and when the answer comes."""
+"""Produce: appended batches, rejected batches, and the time of the answer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_topics_are_named_by_id_from_version_13_on(world: World) -> None:
             for row in topic.partition_responses
         }
 
-    # One batch takes the quick way, and several do not.
+    # A single batch is handled at once, several batches are not.
     for offset in range(2):
         assert send((topic_id, 0)) == {(topic_id, 0): (ErrorCode.none, offset)}
     several = send(
@@ -98,7 +98,7 @@ def test_topics_are_named_by_id_from_version_13_on(world: World) -> None:
         (other_id, 0): (ErrorCode.none, 0),
     }
     assert send((unknown_id, 0)) == {(unknown_id, 0): (ErrorCode.unknown_topic_id, -1)}
-    # A topic of the same name is another one.
+    # A topic with the same name and another id is another topic.
     partition = world.broker.replicas.get(TopicPartition("by-id", 0))
     partition.topic_id = unknown_id
     assert send((topic_id, 0)) == {(topic_id, 0): (ErrorCode.unknown_topic_id, -1)}
@@ -162,7 +162,7 @@ def test_clients_may_not_write_internal_topics(world: World) -> None:
     fields = produce_fields({("__consumer_offsets", 0): batch(b"a")})
     for client_id, error in (
         ("test", ErrorCode.invalid_topic_exception),
-        # It may; but a compacted topic takes no record without a key.
+        # This client may write, but a compacted topic rejects records without keys.
         ("__admin_client", ErrorCode.invalid_record),
     ):
         call = world.start(ApiKey.PRODUCE, 9, client_id=client_id, **fields)
@@ -271,7 +271,7 @@ def test_too_few_replicas_in_sync_refuse_acks_all_before_the_append(
 
 
 def test_no_more_replicas_are_asked_for_than_there_are(world: World) -> None:
-    """Kafka's ``effectiveMinIsr``: the only replica is enough, whatever is set."""
+    """Kafka's ``effectiveMinIsr`` is at most the number of replicas."""
     world.create("two", min_insync_replicas="2")
     assert world.produce("two", b"a", acks=-1).error_code is NONE
     assert world.produce("two", b"b", acks=1).error_code is NONE
@@ -285,7 +285,7 @@ TWO = ("two", 0)
 
 
 def in_sync(world: World, epoch: int, *isr: int) -> None:
-    """Set which of the replicas 0 and 2 are in sync, of a topic that needs both."""
+    """Set the ISR of a topic with replicas 0 and 2 and ``min.insync.replicas`` 2."""
     word = leader_and_isr(TWO, leader=0, leader_epoch=epoch, isr=isr, replicas=(0, 2))
     world.command(ApiKey.LEADER_AND_ISR, word)
 
@@ -303,14 +303,14 @@ def two(world: World) -> World:
 
 
 def test_records_below_min_insync_replicas_are_not_read(two: World) -> None:
-    """KIP-966: the high watermark stays where it is."""
+    """KIP-966: the high watermark does not advance."""
     two.produce("two", b"a")
     caught_up(two, 1)
     in_sync(two, 2, 0)
     assert two.produce("two", b"b").error_code is NONE
     found = two.fetch("two")
     assert (found.high_watermark, values_of(found.records)) == (1, [(0, b"a")])
-    # The follower is back, and has everything; only its place in the ISR counts.
+    # The follower has all records, but only counts once it is in the ISR.
     caught_up(two, 2)
     assert two.fetch("two").high_watermark == 1
     in_sync(two, 3, 0, 2)
@@ -336,13 +336,13 @@ def test_records_below_min_insync_replicas_cannot_be_deleted(two: World) -> None
     in_sync(two, 2, 0)
     two.produce("two", b"a")
     assert deleted(two, 1) is ErrorCode.offset_out_of_range
-    # Up to the high watermark, which has not moved; then it waits for the follower.
+    # -1 is the high watermark, which is still 0; the request waits for the follower.
     assert deleted(two, -1) is ErrorCode.request_timed_out
     assert two.fetch("two").log_start_offset == 0
 
 
 def deleted(world: World, offset: int) -> ErrorCode:
-    """Ask for records before ``offset`` to be deleted, and wait for no follower."""
+    """Request the deletion of records before ``offset``, with a timeout of 0."""
     topic = {"name": "two", "partitions": [{"partition_index": 0, "offset": offset}]}
     fields = {"topics": [topic], "timeout": timedelta(milliseconds=0)}
     call = world.start(ApiKey.DELETE_RECORDS, 2, **fields)
@@ -352,7 +352,7 @@ def deleted(world: World, offset: int) -> ErrorCode:
 
 
 def test_too_few_replicas_after_the_append_are_reported(two: World) -> None:
-    """All had the records, and fewer are left by the time somebody asks."""
+    """All replicas have the records, but the ISR shrinks before the check."""
     two.produce("two", b"a")
     caught_up(two, 1)
     partition = two.broker.replicas.partitions[TWO]

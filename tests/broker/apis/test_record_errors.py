@@ -1,4 +1,4 @@
-"""Produce names the records for which a batch is refused (KIP-467)."""
+"""Produce names the records for which a batch is rejected (KIP-467)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_each_record_without_a_key_is_named_to_a_compacted_topic() -> None:
     assert [each.batch_index for each in row.record_errors] == list(range(3, 100, 10))
     text = "Compacted topic cannot accept message without key in topic partition t-0"
     assert {each.batch_index_error_message for each in row.record_errors} == {text}
-    # Word by word as LogValidator and ProduceResponse.RecordError of Kafka 3.9 have it.
+    # The text of LogValidator and ProduceResponse.RecordError in Kafka 3.9.
     first = ", ".join(
         f"RecordError(batchIndex={number}, message='{text}')" for number in (3, 13, 23)
     )

@@ -1,8 +1,7 @@
-"""Requests that admission turned away: every API and version says so, row by row.
+"""Requests that admission rejects: the answer of every API and version says so.
 
-What to expect of an answer is stated from its request: each thing that was asked about
-stands in the answer with a retriable error. Kafka's clients name the codes that they
-try again on.
+The answer has a row with a retriable error for each item of the request. Kafka's
+clients define the retriable errors.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LOADING = ErrorCode.coordinator_load_in_progress
 NO_LEADER = ErrorCode.leader_not_available
 OVER = ErrorCode.throttling_quota_exceeded
 
-# Of topics that newer versions name by id.
+# Ids of the topics, for newer versions.
 IDS = {"t": UUID(int=1), "u": UUID(int=2)}
 NAMES = {topic_id: name for name, topic_id in IDS.items()}
 T, U = ({"name": name, "topic_id": topic_id} for name, topic_id in IDS.items())
@@ -78,7 +77,7 @@ def offset_fetch(version: int) -> dict[str, Any]:
     }
 
 
-# What is asked of each API, and what its answer has to hold then.
+# By API: the fields of a request, the rows of its answer, and the expected rows.
 CASES: dict[ApiKey, tuple[Any, Any, Any]] = {
     ApiKey.PRODUCE: (
         lambda version: produce_fields(
@@ -219,7 +218,7 @@ CASES: dict[ApiKey, tuple[Any, Any, Any]] = {
         failed(TIMED_OUT),
     ),
 }
-# Kafka has no error in this answer before version 3, and answers nothing else either.
+# Before version 3 these answers have no error field, and Kafka's are empty as well.
 SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 
 
@@ -261,7 +260,7 @@ def check_refused(key: ApiKey, version: int) -> None:
 
 
 def test_clients_retry_on_the_reported_errors() -> None:
-    """By the table in Kafka's documentation of its protocol, which kio carries."""
+    """Kafka's documentation of its protocol, which kio includes, lists the errors."""
     for code in (TIMED_OUT, NO_COORDINATOR, LOADING, NO_LEADER, OVER):
         assert code.retriable, code
 
@@ -275,7 +274,7 @@ def test_the_handshake_is_never_refused() -> None:
 
 
 def test_refused_metadata_still_names_the_brokers() -> None:
-    """librdkafka forgets brokers that an answer with topics leaves out."""
+    """librdkafka removes brokers that an answer with topics omits."""
     topics = [{"name": "t"}]
     for version in range(13):
         served = World().start(ApiKey.METADATA, version, topics=topics).answer
@@ -287,7 +286,7 @@ def test_refused_metadata_still_names_the_brokers() -> None:
 
 
 def test_refused_metadata_of_all_topics_is_what_clients_discard() -> None:
-    """With brokers it would say that there are no topics."""
+    """An answer with brokers would mean that there are no topics."""
     for version in range(13):
         call = refused(ApiKey.METADATA, version, topics=None if version else [])
         assert not call.answer.brokers, version
@@ -312,7 +311,7 @@ def test_a_produce_that_wants_no_answer_is_refused_by_closing() -> None:
 def test_only_what_knows_the_error_is_refused_for_its_quota(
     key: ApiKey, first: int
 ) -> None:
-    """KIP-599 names the versions."""
+    """The versions are those of KIP-599."""
     asked, found, _ = CASES[key]
     for version in APIS[key].served:
         fields = {"timeout": SECONDS_30, **asked(version)}

@@ -1,6 +1,6 @@
-"""A partition that a request names repeatedly counts once, or is refused, as in Kafka.
+"""A partition that a request repeats counts once or is rejected, as in Kafka.
 
-And a request of very many partitions that waits costs those little who change one.
+A waiting request of very many partitions adds little cost to a change of one of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = ("t", 0)
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
-    """Count calls of Python functions, without finalizers of what others left."""
+    """Count calls of Python functions; garbage collection is off, as it adds calls."""
     count = [0]
     gc.disable()
 
@@ -50,7 +50,7 @@ def counted() -> Iterator[list[int]]:
 
 
 def fetch_of(names: list[tuple[str, int]], **fields: Any) -> dict[str, Any]:
-    """Return a Fetch that names partitions in this order, some of them repeatedly."""
+    """Return a Fetch of partitions in this order, some of them repeated."""
     fetch = fetch_fields(dict.fromkeys(names, 0), **fields)
     (topic,) = fetch["topics"]
     wanted = {each["partition"]: each for each in topic["partitions"]}
@@ -65,7 +65,7 @@ def test_a_fetch_answers_a_partition_once_where_it_was_named_first() -> None:
         world.produce("t", value)
     fields = fetch_of([T, ("t", 1), T])
     (topic,) = fields["topics"]
-    # The one that was named last says from where.
+    # The last entry of a partition sets its offset.
     topic["partitions"][2] = {**topic["partitions"][2], "fetch_offset": 2}
     (answered,) = world.send(ApiKey.FETCH, 4, **fields).responses
     assert [each.partition_index for each in answered.partitions] == [0, 1]
@@ -74,9 +74,9 @@ def test_a_fetch_answers_a_partition_once_where_it_was_named_first() -> None:
 
 
 def test_a_parked_fetch_that_repeats_a_partition_costs_an_append_one_look() -> None:
-    """It once looked at all of 200,000 for each append, a third of a second long."""
+    """A check of 200,000 entries would take a third of a second per append."""
     costs = []
-    # The first ones fill caches.
+    # The first rounds fill caches.
     for times in (1, 1, 1, 10_000):
         world = World()
         world.create("t", 1)
@@ -91,11 +91,11 @@ def test_a_parked_fetch_that_repeats_a_partition_costs_an_append_one_look() -> N
 
 def test_a_consumer_of_ten_thousand_partitions_costs_an_append_one_look() -> None:
     costs = []
-    # The first ones fill caches.
+    # The first rounds fill caches.
     for partitions in (1, 1, 1, MANY):
         world = World()
         world.create("t")
-        # One replica under many names: logs of their own would take minutes to make.
+        # One replica has all names: a log for each of them would take minutes.
         held = world.broker.replicas.partitions
         names = [TopicPartition("t", index) for index in range(partitions)]
         held.update(dict.fromkeys(names, held[names[0]]))
@@ -124,7 +124,7 @@ def test_bytes_of_all_partitions_count_towards_the_least_that_a_fetch_wants() ->
 
 
 def test_a_produce_of_many_partitions_costs_a_follower_one_look_at_each() -> None:
-    """It waits for all; what one follower's fetch moves is looked at, and no more."""
+    """A follower's fetch only checks the partitions that it advances."""
     partitions = 300
     world = World()
     world.create("t", partitions)
@@ -144,7 +144,7 @@ def test_a_produce_of_many_partitions_costs_a_follower_one_look_at_each() -> Non
     assert waiting.done
     (topic,) = waiting.answer.responses
     assert {each.error_code for each in topic.partition_responses} == {NONE}
-    # The last one completes it.
+    # The last fetch also completes the Produce.
     assert max(costs[1:-1]) - min(costs[1:-1]) < 10
 
 

@@ -1,4 +1,4 @@
-"""Users with SCRAM credentials: altered and described in Kafka's words."""
+"""Users with SCRAM credentials are altered and described with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def drop(name: str, mechanism: int = 1) -> dict[str, Any]:
 
 
 def alter(world: World, *upsertions: Any, deletions: Any = ()) -> dict[str, Any]:
-    """Return error and message by user."""
+    """Alter credentials; return error and message by user."""
     answer = world.send(ALTER, 0, deletions=deletions, upsertions=upsertions)
     return {row.user: (row.error_code, row.error_message) for row in answer.results}
 
@@ -169,7 +169,7 @@ def test_users_that_cannot_be_described() -> None:
 
 
 def test_first_users_are_stored_once() -> None:
-    """A changed option does not change a password that is stored."""
+    """A new password in the JAAS config does not replace a stored credential."""
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:9092,S://127.0.0.1:9093",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,S:SASL_PLAINTEXT",

@@ -1,4 +1,4 @@
-"""Security APIs answer that there is no security, in the words of Apache Kafka."""
+"""Security APIs of a broker without security answer with Apache Kafka's errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DISABLED = ErrorCode.security_disabled
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_without_an_authorizer_acls_are_disabled(version: int) -> None:
-    """MirrorMaker 2 takes this code, and no other, for a cluster without ACLs."""
+    """MirrorMaker 2 recognizes a cluster without ACLs by this error code only."""
     world = World()
     described = world.send(ApiKey.DESCRIBE_ACLS, version, **ACL_KINDS)
     assert (described.error_code, described.resources) == (DISABLED, ())

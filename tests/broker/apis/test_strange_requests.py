@@ -1,4 +1,4 @@
-"""Legal but strange requests: what Apache Kafka was seen to answer to each."""
+"""Legal but unusual requests, with the answers observed of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_isolation_level_that_there_is_not_is_refused(version: int) -> None:
     world = World()
     world.create("t")
     for level in (-1, 2, 127):
-        # With nothing to read under it, only what is not there is told.
+        # Without a readable partition, only unknown partitions are reported.
         asked = fetch_fields({("nope", 0): 0}, isolation_level=level)
         (row,) = world.send(ApiKey.FETCH, version, **asked).responses[0].partitions
         assert row.error_code is ErrorCode.unknown_topic_or_partition
@@ -149,7 +149,7 @@ def test_an_election_of_a_type_that_there_is_not(version: int) -> None:
 
 
 def test_a_tagged_field_may_say_null() -> None:
-    """KIP-482 leaves it to the writer; kio's reader takes it for a fault."""
+    """KIP-482 permits null here, but kio's own reader rejects it."""
     world = World()
     plain = world.frame(ApiKey.FETCH, 12, **fetch_fields({}))
     assert plain.endswith(b"\0")

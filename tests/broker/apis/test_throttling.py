@@ -1,4 +1,4 @@
-"""Answers that hold a client back (KIP-219): what they tell, and for how long."""
+"""Answers to throttled clients (KIP-219) and their throttle times."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.broker.apis.requests import (
 )
 
 THROTTLED_MS = 250
-# The rest of a millisecond is told as a whole one, so that nobody comes too early.
+# The throttle time is rounded up, so that no client sends too early.
 NOTED = {"throttled_until_ns": THROTTLED_MS * MS - 1}
-# From which version on an answer has the field.
+# The first version of each answer with a throttle time.
 TOLD_SINCE = {
     ApiKey.PRODUCE: 1,
     ApiKey.FETCH: 1,

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, and what is left after a restart."""
+"""CreateTopics, DeleteTopics, CreatePartitions, and their effects after a restart."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_an_idempotent_producer_is_known_after_a_restart() -> None:
 
 
 def test_a_topic_that_a_controller_says_has_no_replicas_gets_no_partitions() -> None:
-    """`make fuzz`, seed 320: whoever looked for the first replica failed."""
+    """`make fuzz`, seed 320: the search for the first replica failed."""
     world = World()
     create(world, new_topic("t"))
     told = update_metadata(("t", 0), leader=-1, replicas=())

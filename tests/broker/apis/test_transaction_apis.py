@@ -23,7 +23,7 @@ def world() -> World:
     world = World()
     world.create("t", 2)
     world.broker.verify_transaction = Verifier()
-    # Creates the offsets topic; the second time it is there.
+    # The first request creates the offsets topic, and the second finds it.
     for _ in range(2):
         world.send(ApiKey.FIND_COORDINATOR, 1, key="g", key_type=0)
     return world
@@ -165,11 +165,11 @@ def test_a_marker_of_raised_epochs_ends_no_transaction_of_its_own_epoch(
         assert end(epoch) is late
         assert is_open() is (late is not NONE)
         assert end(epoch + 1) is NONE
-        # Repeated, as by a coordinator that had no answer.
+        # A coordinator without an answer repeats its marker.
         assert end(epoch + 1) is NONE
         assert end(epoch) is ErrorCode.invalid_producer_epoch
         assert not is_open()
-    # No epoch is higher.
+    # There is no higher epoch.
     produce(world, {("t", 0): sent(epoch=32_767)})
     assert end(32_767) is NONE
     assert not is_open()
@@ -332,7 +332,7 @@ def test_only_a_leader_describes_producers(world: World) -> None:
 
 
 def test_a_long_name_is_quoted_in_part_in_each_of_many_rows(world: World) -> None:
-    """A request of 70 kB had an answer of 130 MB."""
+    """Otherwise a request of 70 kB could have an answer of 130 MB."""
     topics = [{"name": "x" * 0x7FFF, "partition_indexes": list(range(2_000))}]
     answer = world.send(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
     rows = answer.topics[0].partitions

@@ -50,7 +50,7 @@ def test_a_transaction_is_all_or_nothing(
     world.pass_ms(0)
     assert committed(world, T0) == [b"a"] * is_commit
     assert committed(world, T1) == [b"b"] * is_commit
-    # The next one of the same producer.
+    # The next transaction of the same producer.
     assert client.add(T0) == {T0: NONE}
     assert client.produce(T0, b"c") is NONE
     assert client.end(True) is NONE
@@ -72,7 +72,7 @@ def test_every_outcome_raises_the_epoch_and_fences_late_batches(
         assert (client.producer_id, client.epoch) == (first[0], first[1] + number + 1)
         client.epoch, client.sequences = client.epoch - 1, late
         assert client.produce(T0, b"late") is ErrorCode.invalid_producer_epoch
-        # The answer to the end was lost.
+        # The client repeats an EndTxn whose answer was lost.
         assert client.end(number % 2 == 0, version=5) is NONE
     assert committed(world, T0) == [b"0", b"2"]
     # The abort of a transaction that has not begun.
@@ -95,7 +95,7 @@ def test_leaders_add_their_partitions_to_the_transaction(
         found: int = answer.topics[0].partitions[0].committed_offset
         return found
 
-    # Creates the offsets topic; the second time it is there.
+    # The first request creates the offsets topic, and the second finds it.
     for _ in range(2):
         world.send(ApiKey.FIND_COORDINATOR, 1, key="g", key_type=0)
     for number, is_commit in enumerate((True, False, True), 1):
@@ -152,7 +152,7 @@ def test_a_batch_waits_for_the_markers_of_the_transaction_before(
     world.pass_ms(0)
     world.pass_ms(20)
     assert waiting.answer.responses[0].partition_responses[0].error_code is NONE
-    # The waiting request of a client that is gone is let go.
+    # A waiting request is released when its client disconnects.
     markers.send = lambda *_: None
     assert client.end(True, version=5) is NONE
     gone = client.start_produce(T1, b"c")
@@ -195,7 +195,7 @@ def test_the_topic_of_transactions_is_kafkas(
     assert topic.configs == {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
-        # As many as there are brokers, at most.
+        # At most the number of brokers.
         "min.insync.replicas": "1",
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",

@@ -1,9 +1,9 @@
-"""Transactions under crashes: the machine stops at each call to the disk in turn.
+"""Transactions after a crash at each call to the disk in turn.
 
-Two transactions over two partitions, one committed and one aborted. After the restart
-the client becomes the producer again, which ends what was open; a consumer of committed
-records then sees all records of a transaction or none, and those of every one whose
-commit was answered.
+Two transactions write to two partitions; one is committed and one is aborted. After the
+restart the client initializes its producer again, which ends an open transaction. A
+consumer of committed records then sees all records of a transaction or none, and all
+records of a transaction whose commit was answered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VALUES = {True: b"committed", False: b"aborted"}
 
 
 class Story:
-    """The two transactions, and the outcomes that were answered."""
+    """The two transactions, and their answered outcomes."""
 
     def __init__(self, storage: MemoryStorage, protocol: int) -> None:
         self.storage = storage
@@ -33,7 +33,7 @@ class Story:
         self.answered: set[bytes] = set()
 
     def run(self) -> bool:
-        """Return whether the story came to its end."""
+        """Run the transactions; return whether they ended without a crash."""
         try:
             self._run()
         except Crashed:

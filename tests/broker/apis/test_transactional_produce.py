@@ -1,4 +1,4 @@
-"""Transactional batches: verified before a transaction begins, by Kafka's codes."""
+"""Transactional batches are verified before a transaction begins, as in Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE = ErrorCode.none
 
 
 class Verifier:
-    """A coordinator that answers by a table, and notes the questions."""
+    """A coordinator that answers from a table and records its calls."""
 
     def __init__(self) -> None:
         self.answers: dict[TopicPartition, ErrorCode] = {}
@@ -131,7 +131,7 @@ def test_errors_are_those_that_producers_know(
         ({"add.partitions.to.txn.retry.backoff.ms": "70"}, 12, [0, 70, 140]),
         ({"add.partitions.to.txn.retry.backoff.max.ms": "0"}, 12, [0]),
         ({"request.timeout.ms": "30"}, 12, [0, 20, 40]),
-        # A verification is not tried again.
+        # A verification is not repeated.
         ({}, 11, [0]),
     ],
 )
@@ -149,7 +149,7 @@ def test_an_addition_is_tried_again_as_often_as_kafka_does(
 
     world.broker.verify_transaction = Timed()
     verifier(world).answers[TopicPartition("t", 0)] = ErrorCode.concurrent_transactions
-    # The other partition fails for nothing but its own reasons.
+    # The other partition is not affected.
     found = produce(world, {("t", 0): sent(), ("t", 1): sent()}, version)
     assert found[0] is not NONE
     assert found[1] is NONE
@@ -161,7 +161,7 @@ def test_a_transactional_batch_needs_a_transactional_id(world: World) -> None:
     both = {("t", 0): sent(), ("t", 1): batch(b"plain")}
     code = ErrorCode.transactional_id_authorization_failed
     assert produce(world, both, transactional_id=None) == {0: code, 1: code}
-    # One batch alone takes the quick way.
+    # A single batch is handled at once.
     assert produce(world, {("t", 0): sent()}, transactional_id=None) == {0: code}
 
 
@@ -177,18 +177,18 @@ def test_without_verification_nobody_is_asked() -> None:
     world.broker.verify_transaction = Verifier()
     assert produce(world, {("t", 0): sent()}) == {0: NONE}
     assert verifier(world).asked == []
-    # Without the addition nobody would end the transaction.
+    # The addition is still needed for a coordinator to end the transaction.
     assert produce(world, {("t", 0): sent(producer_id=8)}, 12) == {0: NONE}
     assert verifier(world).added == [True]
 
 
 def test_an_epoch_of_one_transaction_begins_at_zero(world: World) -> None:
-    """Else a retry of the first batch, which failed, could come after the second."""
+    """Otherwise a retry of a failed first batch could follow the second batch."""
     code = ErrorCode.out_of_order_sequence_number
     assert produce(world, {("t", 0): sent(1)}, 12) == {0: code}
     assert produce(world, {("t", 0): sent(0)}, 12) == {0: NONE}
     assert produce(world, {("t", 0): sent(1)}, 12) == {0: NONE}
-    # A producer may be forgotten in the middle of an epoch of many transactions.
+    # A producer's state may expire within an epoch of many transactions.
     assert produce(world, {("t", 0): sent(1, producer_id=8)}, 11) == {0: NONE}
 
 

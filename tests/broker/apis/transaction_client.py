@@ -32,13 +32,13 @@ class TransactionClient:
         self.sequences: dict[tuple[str, int], int] = {}
 
     def find(self) -> ErrorCode:
-        """Find the coordinator, whose topic is created the first time."""
+        """Find the coordinator; the first call creates its topic."""
         answer = self.world.send(ApiKey.FIND_COORDINATOR, 3, key=self.name, key_type=1)
         code: ErrorCode = answer.error_code
         return code
 
     def init(self, version: int = 5) -> ErrorCode:
-        """Become the producer of the id."""
+        """Initialize the producer."""
         answer = self.world.send(
             ApiKey.INIT_PRODUCER_ID,
             version,
@@ -53,7 +53,7 @@ class TransactionClient:
         return code
 
     def begin(self) -> None:
-        """Find the coordinator and become the producer, however often it takes."""
+        """Find the coordinator and initialize the producer, with retries."""
         assert self._until_done(self.find) < 5
         assert self._until_done(self.init) < 5
 
@@ -102,7 +102,7 @@ class TransactionClient:
     def produce(
         self, key: TopicPartition, value: bytes, version: int = 11
     ) -> ErrorCode:
-        """Produce one batch; from version 12 on the partition need not be added."""
+        """Produce one batch; from version 12 on, the leader adds its partition."""
         sequence = self.sequences.get(key, 0)
         answer = self.start_produce(key, value, version).answer
         code: ErrorCode = answer.responses[0].partition_responses[0].error_code
@@ -113,7 +113,7 @@ class TransactionClient:
     def start_produce(
         self, key: TopicPartition, value: bytes, version: int = 12
     ) -> Call:
-        """Send one batch, which may have to wait."""
+        """Send one batch, which may wait."""
         producer = self.producer_id, self.epoch, self.sequences.get(key, 0)
         records = batch(value, producer=producer, attributes=TRANSACTIONAL)
         return self.world.start(
@@ -124,7 +124,7 @@ class TransactionClient:
         )
 
     def commit_offset(self, key: TopicPartition, offset: int) -> ErrorCode:
-        """Commit an offset of group "g" in the transaction, which it may begin."""
+        """Commit an offset of group "g" in the transaction, which may begin with it."""
         row = {
             "partition_index": key.partition,
             "committed_offset": offset,
@@ -142,7 +142,7 @@ class TransactionClient:
         return code
 
     def end(self, is_commit: bool, version: int = 4) -> ErrorCode:
-        """Commit or abort."""
+        """Commit or abort the transaction."""
         answer = self.world.send(
             ApiKey.END_TXN, version, **self.identity, committed=is_commit
         )
@@ -155,7 +155,7 @@ class TransactionClient:
 
 
 def committed(world: World, key: TopicPartition) -> list[bytes]:
-    """Return the committed values of a partition, in which nothing may be open."""
+    """Return the committed values of a partition without an open transaction."""
     answer = world.send(ApiKey.FETCH, 12, **fetch_fields({key: 0}, isolation_level=1))
     row = answer.responses[0].partitions[0]
     assert row.error_code is NONE, row

@@ -182,7 +182,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def rebalance(self):
         self.world.run(self.world.core.auto_rebalance())
 
-    # ---- brokers obey, and propose ----------------------------------------------
+    # ---- requests and ISR proposals ---------------------------------------------
 
     @rule(number=BROKER)
     def deliver(self, number):
@@ -206,7 +206,7 @@ class ControllerMachine(RuleBasedStateMachine):
             isr = tuple(it for it in state.replicas if it == broker.id or it in others)
             self.world.propose(broker, key, isr)
 
-    # ---- what holds in the end --------------------------------------------------
+    # ---- final state ------------------------------------------------------------
 
     @rule()
     def everybody_knows_the_newest(self):

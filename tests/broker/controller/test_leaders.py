@@ -29,7 +29,7 @@ def sent_by(world, event):
     return [(number, type(request)) for number, request in world.sent]
 
 
-# ---- topics come ------------------------------------------------------------------
+# ---- new topics -------------------------------------------------------------------
 
 
 def test_a_new_partition_is_led_by_its_first_replica_and_all_are_in_sync(world):
@@ -75,7 +75,7 @@ def test_many_topics_at_once_are_one_request_to_each_broker(world):
     assert [len(it.topic_states) for it in leads] == [20, 20]
 
 
-# ---- brokers go and come ------------------------------------------------------------
+# ---- failures and restarts of brokers -----------------------------------------------
 
 
 def test_the_first_word_of_a_new_controller_names_all_topics(world):
@@ -186,7 +186,7 @@ def test_a_broker_that_listens_elsewhere_is_announced(world):
     assert all(it.live_brokers[2].rack == "r" for _, it in world.sent)
 
 
-# ---- elections that are asked for ---------------------------------------------------
+# ---- requested elections ------------------------------------------------------------
 
 
 def elect(world, key, kind=ElectionType.PREFERRED):

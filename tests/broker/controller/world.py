@@ -86,7 +86,7 @@ class World:
         self.decisions: list[Decision] = []
         self.core: KafkaController
 
-    # ---- brokers come and go ----------------------------------------------------
+    # ---- live brokers -----------------------------------------------------------
 
     def start_broker(self, number: int) -> None:
         epoch = next(self._zxid)
@@ -269,7 +269,7 @@ class World:
             assert self.epochs.get(partition, 0) <= state.leader_epoch
             self.epochs[partition] = state.leader_epoch
 
-    # ---- brokers obey and answer ------------------------------------------------
+    # ---- requests and answers ---------------------------------------------------
 
     def deliver(self, number: int, *, answer_late: bool = False) -> None:
         """Deliver a broker's next request, and its answer to the controller."""
@@ -351,7 +351,7 @@ class World:
             )
         return outcome
 
-    # ---- what clients do --------------------------------------------------------
+    # ---- requests of clients ----------------------------------------------------
 
     def create_topic(self, name: str, *assignment: tuple[int, ...]) -> None:
         """Create a topic and notify the controller."""

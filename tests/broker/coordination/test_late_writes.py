@@ -232,7 +232,7 @@ class Fleet:
                 found.append(number)
         return found
 
-    # ---- what keeps a controller busy -----------------------------------------------
+    # ---- work for the controller ----------------------------------------------------
 
     async def errand(self) -> None:
         """Change znodes at random, as operators and brokers do."""
@@ -262,7 +262,7 @@ class Fleet:
                 event = write_log_dir_event(rng.choice(BROKERS))
                 await znodes.create(paths.LOG_DIR_EVENT, event, sequential=True)
 
-    # ---- what must come of it -------------------------------------------------------
+    # ---- final state ----------------------------------------------------------------
 
     def is_settled(self) -> bool:
         """Return whether all requests are done and all brokers are up to date."""

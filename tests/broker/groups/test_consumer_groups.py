@@ -43,7 +43,7 @@ def join(world, member_id: str, **fields):
     return world.beat(member_id, **fields).answer()
 
 
-# ---- the way of a partition ---------------------------------------------------------
+# ---- reassignment of partitions -----------------------------------------------------
 
 
 def test_the_first_member_gets_everything_in_epoch_2(world) -> None:

@@ -101,7 +101,7 @@ class ConsumerMachine(RuleBasedStateMachine):
                 for index in epochs
             }
 
-    # ---- what clients do --------------------------------------------------------
+    # ---- actions of clients -----------------------------------------------------
 
     @rule(number=CLIENTS)
     def heartbeat(self, number: int) -> None:
@@ -141,7 +141,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def crash(self, number: int) -> None:
         self.clients[number].start()
 
-    # ---- what happens to them ---------------------------------------------------
+    # ---- topics, faults and time ------------------------------------------------
 
     @rule(name=st.sampled_from(TOPICS), more=st.integers(1, 3))
     def grow(self, name: str, more: int) -> None:
@@ -167,7 +167,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def pass_time(self, ms: int) -> None:
         self.world.advance(ms)
 
-    # ---- what has to hold -------------------------------------------------------
+    # ---- invariants -------------------------------------------------------------
 
     @invariant()
     def nobody_shares_a_partition(self) -> None:

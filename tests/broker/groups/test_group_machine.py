@@ -62,7 +62,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.acknowledged = -1
         self.in_flight: list = []
 
-    # ---- what clients do --------------------------------------------------------
+    # ---- actions of clients -----------------------------------------------------
 
     @rule(number=CLIENTS, names=st.sampled_from([("r",), ("r", "s"), ("s", "r")]))
     def join(self, number: int, names: tuple[str, ...]) -> None:
@@ -132,7 +132,7 @@ class GroupMachine(RuleBasedStateMachine):
         if outcome[("t", 0)] is ErrorCode.none:
             self.acknowledged = offset
 
-    # ---- what the world does ----------------------------------------------------
+    # ---- time and faults --------------------------------------------------------
 
     @rule(ms=st.sampled_from([1, 500, 3_000, 9_000, 30_000]))
     def time_passes(self, ms: int) -> None:
@@ -158,7 +158,7 @@ class GroupMachine(RuleBasedStateMachine):
         for client in self.clients:
             client.joining = client.syncing = None
 
-    # ---- what clients are told --------------------------------------------------
+    # ---- answers and invariants -------------------------------------------------
 
     def hear(self, client: Client) -> None:
         """Read a client's pending answers."""

@@ -133,7 +133,7 @@ def test_many_members_that_do_not_sync_are_lost_in_steps() -> None:
     world.coordinator.check()
 
 
-# ---- what is asked meanwhile --------------------------------------------------------
+# ---- requests during a load ---------------------------------------------------------
 
 
 def test_groups_are_refused_while_they_come_and_go() -> None:
@@ -238,7 +238,7 @@ def test_a_load_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> None
     world.coordinator.check()
 
 
-# ---- elections in any order, beside a naive model -----------------------------------
+# ---- elections in any order, and a naive model --------------------------------------
 
 
 class ReplicatedLog(MemoryGroupLog):

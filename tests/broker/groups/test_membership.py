@@ -342,7 +342,7 @@ def test_a_pending_member_that_leaves_is_awaited_no_longer(world) -> None:
     assert waiting.answered
 
 
-# ---- partitions come and go ---------------------------------------------------------
+# ---- moves of the coordinator -------------------------------------------------------
 
 
 def test_waiting_members_are_answered_when_the_coordinator_moves(world) -> None:

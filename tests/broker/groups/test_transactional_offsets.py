@@ -1,4 +1,4 @@
-"""Offsets of open transactions, beside a model that reads the log from its start."""
+"""Offsets of open transactions, compared with a model that reads the whole log."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def commit(
 
 
 def end(world: GroupWorld, producer_id: int = 7, *, is_commit: bool = True) -> None:
-    """Write the marker, and wait until the offsets count or are gone."""
+    """Write the marker, and wait until the offsets are committed or discarded."""
     partition = world.coordinator.partition_for(world.group_id)
     world.log.end(partition, producer_id, is_commit=is_commit)
     ended: list[bool] = []
@@ -90,7 +90,7 @@ def test_a_group_of_an_aborted_transaction_is_gone(world: GroupWorld) -> None:
 
 
 def test_the_order_of_the_log_decides(world: GroupWorld) -> None:
-    """Kafka compares the offsets of the records: a later commit is not undone."""
+    """Kafka compares positions in the log: a later commit is not undone."""
     commit(world, {T0: 5, T1: 5})
     world.commit({T0: 8})
     commit(world, {T1: 9}, producer_id=8)
@@ -171,7 +171,7 @@ def test_many_offsets_are_shown_in_steps(world: GroupWorld) -> None:
     )
     assert len(world.fetched()) == OFFSETS_PER_STEP
     assert not ended
-    # A commit between two steps is the later one.
+    # A commit between two steps takes precedence.
     last = TopicPartition("t", len(many) - 1)
     world.commit({last: 2})
     while world.coordinator.next_event_ns() == 0:
@@ -195,10 +195,10 @@ def test_a_partition_takes_no_markers_while_it_loads(world: GroupWorld) -> None:
 
 
 class Model:
-    """The log, read from its start whenever it is asked."""
+    """A log that is read from its start for each query."""
 
     def __init__(self) -> None:
-        # (target, offset or None, producer or None); (producer, is_commit).
+        # A commit: (target, offset, producer or None). An end: (producer, is_commit).
         self.log: list[tuple[object, ...]] = []
 
     def committed(self) -> dict[TopicPartition, int]:
