@@ -159,7 +159,7 @@ def test_a_request_rejected_for_another_reason_teaches_no_cost():
 
 
 def test_a_cost_that_requests_are_turned_away_for_is_doubted_until_one_is_served():
-    """One request that took a second must not have all later requests rejected."""
+    """One slow request must not cause the rejection of all later requests."""
     classifier, limit_ns = Classifier(APIS), 1_000_000
     classifier.learn(request(ApiKey.PRODUCE, 100, 1_000_000_000))
     turned_away = 0

@@ -39,7 +39,7 @@ def watch(
 
 
 def enter(purgatory: Purgatory, waiting: Waiting, *keys: str) -> DelayedOperation:
-    """Enter as a handler does that tries its operation in its own turns."""
+    """Enter and park an operation, as a handler does."""
     operation = purgatory.enter(waiting, TICK_NS)
     for key in keys:
         operation.watch(key)
@@ -116,7 +116,7 @@ def test_a_change_only_wakes_operations_that_try_in_their_own_turns() -> None:
 
 
 def test_an_operation_of_many_keys_costs_a_change_no_more_than_one_of_one() -> None:
-    """The operation is tried under the changed key and leaves its keys in pieces."""
+    """A change tries only its own key. The operation is unwatched in pieces."""
     purgatory = Purgatory("Produce")
     waiting = Waiting()
     keys = [f"k{number}" for number in range(10 * PIECE)]

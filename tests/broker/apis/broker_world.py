@@ -195,7 +195,7 @@ class World:
         return call.answer
 
     def command(self, key: ApiKey, request: Any, version: int | None = None) -> Any:
-        """Send a controller's request; return the answer in its common form."""
+        """Send a controller's request; return its answer in a form without version."""
         version = APIS[key].versions[1] if version is None else version
         call = self.start_entity(key, version, request.to_wire(version))
         return RESPONSES[key].from_wire(call.answer)
@@ -278,7 +278,7 @@ class Call:
                     if trap.register(self.go_on):
                         return
                 elif isinstance(trap, Acquire | Release):
-                    # Locks are ignored: invariants have to hold without them.
+                    # Locks are ignored: an outcome without them also holds with them.
                     continue
                 else:
                     raise AssertionError(trap)

@@ -1,8 +1,8 @@
-"""Authorization through the wire: every declared check of every API fails and succeeds.
+"""Authorization over the wire: each check that an API declares denies and allows.
 
-`CASES` has a row for each check that an API declares, and a test fails for one without
-a row. In each row the client has all that its request needs: then nothing is refused.
-Without the operation of the row, and with a prohibition of it, the answer is Kafka's.
+`CASES` has a row for each declared check, and a test fails if a row is missing. Without
+the operation of the row, or with a denial of it, the answer is Kafka's. With all the
+operations that the request needs, nothing is denied.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PARTITIONS = [{"name": "t", "partitions": [{"partition_index": 0}]}]
 
 
 class Guarded(World):
-    """A broker with an authorizer, a topic ``t`` and a group ``g``, and a client."""
+    """A broker with an authorizer; `furnish` adds topics, a group and a transaction."""
 
     def __init__(self, storage: Any = None) -> None:
         super().__init__(SETTINGS, storage)
@@ -64,11 +64,11 @@ class Guarded(World):
         self.become("User:root")
 
     def become(self, principal: str) -> None:
-        """Send what follows as another principal."""
+        """Send the next requests as another principal."""
         self.peer.principal = parse_principal(principal)
 
     def furnish(self) -> None:
-        """Make the topic, and let the group have an offset in it."""
+        """Create topics, open transaction ``x``, commit an offset of group ``g``."""
         self.topic_id = self.create("t")
         self.create("u")
         assert self.produce("t", b"x").error_code is ErrorCode.none
@@ -99,7 +99,7 @@ class Guarded(World):
         permission: PermissionType = PermissionType.ALLOW,
         name: str | None = None,
     ) -> None:
-        """Create ACLs over the wire, as the super user."""
+        """Create ACLs over the wire, as a super user."""
         before = self.peer.principal
         self.become("User:root")
         answer = self.send(
@@ -123,7 +123,7 @@ class Guarded(World):
 
 
 def errors(answer: Any) -> Iterator[ErrorCode]:
-    """Iterate over all error codes of an answer, however deep."""
+    """Iterate over all error codes of an answer, at any depth."""
     if isinstance(answer, ErrorCode):
         yield answer
     elif isinstance(answer, Sequence) and not isinstance(answer, str | bytes):
@@ -157,7 +157,7 @@ def refused(kind: ResourceType) -> Callable[[Any], bool]:
 
 @dataclass
 class Case:
-    """A request that needs ``needs``, and what it looks like without ``check``."""
+    """A request, the operations that it needs, and the sign of its denial."""
 
     api: ApiKey
     check: Check
@@ -480,9 +480,9 @@ CASES = [
         response_partition_limit=10,
     ),
 ]
-# Served to everybody, before authentication, too.
+# APIs that serve every client, even before authentication.
 PUBLIC = {K.API_VERSIONS, K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}
-# A topic is there already in the other cases.
+# The other cases begin with existing topics.
 WITHOUT_TOPIC = {
     (K.METADATA, Op.CREATE),
     (K.CREATE_TOPICS, Op.CREATE),
@@ -507,7 +507,7 @@ def declared() -> set[tuple[ApiKey, Check]]:
 
 def test_every_check_that_an_api_declares_has_a_case() -> None:
     missing = declared() - {(each.api, each.check) for each in CASES}
-    # Deleted by name or by id; the test of ids below has it.
+    # The tests of deletions below cover this check.
     assert missing == {(K.DELETE_TOPICS, Check(Op.DESCRIBE, T))}
 
 
@@ -517,10 +517,10 @@ def answered(tested: Case, world: Guarded) -> Any:
         version = APIS[tested.api].versions[1]
     call = world.start(tested.api, version, **{"timeout": SECONDS_30, **tested.fields})
     if not call.done:
-        # Only what is let in can wait.
+        # Only a permitted request waits.
         return ()
     if call.closed:
-        # Its answers have errors in their rows only, and it is not decoded.
+        # A denied WriteTxnMarkers is not decoded; its answer has errors in rows only.
         assert tested.api is K.WRITE_TXN_MARKERS
         return None
     return call.answer
@@ -559,7 +559,7 @@ def test_a_request_is_refused_without_its_operation_only(tested: Case) -> None:
         assert not tested.is_refused(answer), "allowed"
     seen = set(errors(answer))
     if tested.api is K.CREATE_TOPICS and tested.check.operation is Op.CREATE:
-        # Of the configs, which are another operation.
+        # The configs in the answer need another operation.
         assert answer.topics[0].error_code is ErrorCode.none
     else:
         assert not seen & AUTHORIZATION, "allowed"
@@ -625,7 +625,7 @@ def test_a_topic_deleted_by_its_id_keeps_its_name_to_itself() -> None:
 
 
 def test_a_topic_deleted_by_its_name_must_be_describable() -> None:
-    """As in KRaft: only a client that may see a topic learns that it is not there."""
+    """As in KRaft, a client needs Describe to learn that a topic is missing."""
     world = Guarded()
     world.furnish()
     world.become(ALICE)
@@ -666,7 +666,7 @@ def test_a_fetch_waits_for_what_may_be_read_and_for_nothing_else() -> None:
     assert rows["t"].records
     assert not rows["u"].records
     assert rows["u"].error_code is ErrorCode.topic_authorization_failed
-    # A Fetch that may read nothing is answered at once.
+    # A Fetch without a readable partition is answered at once.
     world.become(ALICE)
     only = fetch_fields({("u", 0): 0})
     call = world.start(
@@ -698,7 +698,7 @@ def test_a_change_of_acls_counts_for_the_next_request() -> None:
 
 
 def test_a_client_claims_no_control_class_and_no_replica_role() -> None:
-    """Whatever its listener: this one grants every role without an authorizer."""
+    """Without an authorizer, this listener would grant every role."""
     world = Guarded()
     world.furnish()
     follower = {**fetch_fields({("t", 0): 0}), "replica_id": 1}

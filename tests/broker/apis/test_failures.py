@@ -1,4 +1,4 @@
-"""A request whose handler fails is answered or closed, without harm to others.
+"""A handler that fails ends its own request, with an error or a closed connection.
 
 Apache Kafka catches every Throwable of a handler and answers UNKNOWN_SERVER_ERROR in
 the shape of the request (``KafkaApis.handle``, ``RequestHandlerHelper.handleError``).

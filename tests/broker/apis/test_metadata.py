@@ -316,7 +316,7 @@ def test_a_coordinator_that_cannot_be_reached_is_not_available() -> None:
 
 @pytest.mark.parametrize("with_quotas", [False, True])
 def test_a_version_above_ours_is_answered_in_version_0(with_quotas: bool) -> None:
-    """Quotas must not change this, or clients of a higher version cannot connect."""
+    """Quotas do not change the answer: clients of higher versions have to connect."""
     world = World()
     if with_quotas:
         quota = {"producer_byte_rate": "1024"}

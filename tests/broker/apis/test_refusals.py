@@ -1,4 +1,4 @@
-"""Requests that admission rejects: the answer of every API and version says so.
+"""Requests that admission rejects are answered with errors, in every version.
 
 The answer has a row with a retriable error for each item of the request. Kafka's
 clients define the retriable errors.

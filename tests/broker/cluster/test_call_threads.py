@@ -152,7 +152,7 @@ def test_an_interrupted_caller_does_not_wait_for_busy_threads() -> None:
 
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each start of a thread fail, as under a container's limit on processes."""
+    """Make each start of a thread fail, as under a container's limit on processes."""
 
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

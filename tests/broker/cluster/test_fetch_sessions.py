@@ -204,7 +204,7 @@ def test_a_session_may_begin_with_nothing(sessions: FetchSessions) -> None:
 
 
 def test_a_larger_session_replaces_a_smaller_one_in_a_full_cache() -> None:
-    """Kafka's rule: never in the first two minutes, and never for an equal one."""
+    """Kafka's rule: no eviction in the first two minutes, or for an equal session."""
     sessions = FetchSessions(2, random.Random(1))
     small, large = Reader(sessions), Reader(sessions)
     small.fetch({A: 0}, NOTHING)

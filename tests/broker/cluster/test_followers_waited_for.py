@@ -127,7 +127,7 @@ def test_a_follower_behind_for_the_lag_time_is_waited_for_no_longer() -> None:
     leader.append(1)
     assert leader.partition.high_watermark == 0
     leader.now_ns += 1
-    # Time alone does not advance the high watermark: an event has to, as in Kafka.
+    # Time alone does not advance the high watermark; the next event does, as in Kafka.
     assert leader.partition.high_watermark == 0
     leader.append(1)
     assert leader.partition.high_watermark == 3
@@ -182,7 +182,7 @@ def test_a_refused_follower_is_waited_for_while_it_keeps_up() -> None:
 
 
 def test_a_follower_behind_another_proposal_is_waited_for() -> None:
-    """Otherwise the high watermark would leave it behind during that proposal."""
+    """Otherwise the high watermark could pass the follower during the proposal."""
     leader = Leader(0)
     assert leader.fetched(1, 0) == leader.fetched(2, 0) == 0
     assert leader.partition.propose_expansion(1)
@@ -194,7 +194,7 @@ def test_a_follower_behind_another_proposal_is_waited_for() -> None:
 
 
 def test_too_few_are_not_too_few_with_who_has_been_proposed() -> None:
-    """In that time, acks=-1 is checked against Kafka's maximal ISR."""
+    """During a proposal, acks=-1 is checked against Kafka's maximal ISR."""
     leader = Leader(0, 1, min_insync=2)
     leader.append(1)
     assert leader.fetched(1, 1) == 1

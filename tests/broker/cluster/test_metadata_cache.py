@@ -52,7 +52,7 @@ def test_a_client_of_a_partition_held_elsewhere_refreshes_its_metadata() -> None
 
 
 def test_an_update_at_once_amid_one_in_steps_is_in_both() -> None:
-    """A failing log directory causes such an update amid a controller's request."""
+    """A log directory that fails amid a controller's request causes such an update."""
     broker = World().broker
     cache = broker.metadata_cache
     two = UUID(int=2)

@@ -22,7 +22,7 @@ FULL = ErrorCode.kafka_storage_error
 
 
 class NoRoom(Faults):
-    """Fails each call that takes room, from the ``full_at``-th such call on."""
+    """Fail each call that takes room, from the ``full_at``-th such call on."""
 
     def __init__(self, full_at: int, short: int) -> None:
         super().__init__(short=short)
@@ -61,7 +61,7 @@ def delete(world: World, name: str) -> ErrorCode:
 
 
 def known(world: World) -> dict[str, int]:
-    """Return the partition counts of a Metadata answer, in which all have leaders."""
+    """Return the partition counts of a Metadata answer; all partitions have leaders."""
     answer = world.send(ApiKey.METADATA, 12, topics=None)
     for topic in answer.topics:
         assert [each.error_code for each in topic.partitions] == [NONE] * len(
@@ -167,7 +167,7 @@ def test_a_deletion_without_room_is_done_when_there_is() -> None:
 
 
 class NoDirectories(Faults):
-    """Fails each call that makes a directory."""
+    """Fail each call that makes a directory."""
 
     def count(self, call: str) -> None:
         if call.startswith("mkdir "):

@@ -73,7 +73,7 @@ class Model:
         return len(self.isr) >= min(self.min_insync, self.replicas)
 
     def counts(self, replica: int) -> bool:
-        """Whether the high watermark waits for a replica."""
+        """Return whether the high watermark waits for a replica."""
         has_all = self.ends.get(replica, -1) == len(self.records)
         since_s = self.caught_up_s.get(replica, NEVER_S)
         keeps_up = has_all or self.now_s - since_s <= LAG_S

@@ -152,7 +152,7 @@ def test_override_wins_over_the_file(tmp_path: Path) -> None:
 def test_override_wins_over_every_name_of_its_setting(
     row: tuple[Key[Any], ...], tmp_path: Path
 ) -> None:
-    """An override also wins over the file and over the defaults without a file."""
+    """An override wins over a file, and over the defaults used without a file."""
     values = {key.name: VALUES.get(key.name, ("1", "2")) for key in row}
     for in_file, over in itertools.product(values, repeat=2):
         first, second = values[in_file][0], values[over][1]

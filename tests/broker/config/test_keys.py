@@ -136,7 +136,7 @@ def test_types_and_defaults_are_kafkas() -> None:
         kafka_type, kafka_default, _ = KAFKA[name]
         default = config.default(key)
         assert default == config[key], name
-        # An empty list and no list are equal.
+        # An empty default list equals a null default.
         found = default_as_kafka_writes_it(default) or ""
         assert found == (kafka_default or ""), name
         # Kafka declares some lists and pairs as STRING.

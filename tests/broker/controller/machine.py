@@ -243,7 +243,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
 
 def catch_up(world: World) -> None:
-    """Add every replica to its ISR as the leaders do, and end reassignments."""
+    """Propose full ISRs as the leaders, so that reassignments complete."""
     for _ in range(10):
         behind = [
             (broker, key, state)
@@ -260,7 +260,7 @@ def catch_up(world: World) -> None:
 
 
 def check_replicas(world: World) -> None:
-    """Check that every replica on a live broker obeys the newest leadership."""
+    """Check that every replica on a live broker has the newest leadership."""
     context = world.core.context
     for number, offline in context.offline_dirs.items():
         assert offline <= world.brokers[number].bad_dirs

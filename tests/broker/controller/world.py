@@ -1,4 +1,4 @@
-"""A cluster around a controller's core: znodes, and brokers that obey naively.
+"""A cluster around a controller's core: znodes and naive brokers.
 
 `World` carries out decisions as the driver of a real controller does, and checks the
 safety of each decision. Its brokers only know Kafka's fencing rules. Their state shows
@@ -307,7 +307,7 @@ class World:
     def led(
         self,
     ) -> Iterator[tuple[Broker, TopicPartition, LeaderAndIsrPartitionState]]:
-        """Yield the partitions that brokers believe to lead."""
+        """Yield each partition that a broker believes it leads."""
         for number in sorted(self.znodes.brokers):
             broker = self.brokers[number]
             for key, state in sorted(broker.replicas.items()):

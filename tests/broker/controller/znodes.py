@@ -15,7 +15,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 @dataclass
 class Znodes:
-    """Brokers, topics, partition states, and what operators have asked for."""
+    """Brokers, topics, partition states, and requests of operators."""
 
     brokers: dict[int, RegisteredBroker] = field(default_factory=dict)
     topics: dict[str, TopicAssignment] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Znodes:
         )
 
     def add(self, topic: str, partitions: Mapping[int, ReplicaAssignment]) -> None:
-        """Write partitions of a topic, new ones or not; others stay."""
+        """Write new or changed partitions of a topic; the other partitions stay."""
         there = self.topics[topic]
         partitions = {**there.partitions, **partitions}
         self.topics[topic] = replace(there, partitions=partitions)

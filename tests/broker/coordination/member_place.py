@@ -75,7 +75,7 @@ class MemberWitness(Witness):
     def _is_stale(
         self, command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
     ) -> bool:
-        """Return whether a command is from an older controller, as brokers check."""
+        """Return whether a command is of an older controller; keep the newest epoch."""
         if command.controller_epoch < self.controller_epoch:
             return True
         self.controller_epoch = command.controller_epoch

@@ -18,7 +18,7 @@ OLD, NEW = {"retention.ms": "1000"}, {"retention.ms": "2000"}
 
 
 class Late(RetryingZnodes):
-    """The first ``find_all`` runs a function between its reads and its return."""
+    """Znodes whose first ``find_all`` runs a function before it returns."""
 
     def __init__(
         self, session: ZooKeeperSession, happens: Callable[[], Awaitable[object]]

@@ -249,7 +249,7 @@ def test_a_creation_costs_its_own_bytes_however_many_there_are() -> None:
 
 
 class CountingStorage(MemoryStorage):
-    """Counts the bytes that are written to it."""
+    """A storage that counts the bytes written to it."""
 
     written_bytes = 0
 

@@ -1,7 +1,7 @@
 """The embedded coordinator keeps the contract, with one directory and with several.
 
-It decides alone and at once, and therefore guarantees more: a failed creation leaves
-nothing behind, and logs are compared with the registry.
+The coordinator decides alone and at once, and therefore guarantees more: a failed
+creation leaves nothing behind, and logs are compared with the registry.
 """
 
 from __future__ import annotations

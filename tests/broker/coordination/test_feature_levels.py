@@ -1,4 +1,4 @@
-"""Levels of features in the registry: written, read, and those of older files."""
+"""Feature levels in the registry: writes, reads, and files of older releases."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_new_registry_has_the_newest_levels_and_an_older_file_none() -> None:
 
 
 def naive(level: int, upgrade_type: int, present: int) -> bool:
-    """Return whether Kafka 4.4's ``FeatureControlManager.updateFeature`` accepts."""
+    """Return whether Kafka 4.4's ``FeatureControlManager`` accepts an update."""
     if upgrade_type not in (1, 2, 3) or level not in (0, 1, 2):
         return False
     if upgrade_type == 1:

@@ -29,7 +29,7 @@ from tests.broker.zookeeper.zoo import Zoo, with_zoo
 
 
 class Interrupted(RetryingZnodes):
-    """A function runs once, just before the epoch is read."""
+    """Znodes that run a function once, just before the epoch is read."""
 
     def __init__(
         self, session: ZooKeeperSession, happens: Callable[[], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""Znodes as Kafka 3.9 has written them, read and written back."""
+"""Znodes that Kafka 3.9 has written are read, and written back unchanged."""
 
 from __future__ import annotations
 

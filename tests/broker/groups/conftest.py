@@ -113,7 +113,7 @@ class MemoryGroupLog:
 
 
 class MemoryTopics:
-    """The topics of a cluster, as a test creates them."""
+    """The topics of a cluster, in memory."""
 
     def __init__(self) -> None:
         self.version = 0

@@ -67,13 +67,13 @@ def test_a_partition_is_given_on_only_when_its_owner_has_let_it_go(world) -> Non
     second = join(world, "b")
     assert (second.epoch, shown(second)) == (3, [])
     told = world.beat("a", 2).answer()
-    # The epoch of a stays until a has revoked one partition.
+    # Member a keeps its epoch until it has revoked one partition.
     assert told.epoch == 2
     kept = shown(told)
     assert kept is not None
     assert len(kept) == 2
     assert world.consumers.state_name == "Reconciling"
-    # While a owns all partitions, no partition moves.
+    # Member a still owns all partitions, so none moves.
     world.beat("a", 2, owned=owned(world, 0, 1, 2))
     assert world.beat("b", 3).answer().assigned is None
     done = world.beat("a", 2, owned=owned(world, *kept)).answer()
@@ -386,7 +386,7 @@ def test_an_answer_waits_for_the_log(world) -> None:
     world.log.hold = True
     waiting = world.beat("a")
     assert not waiting.answered
-    # A later answer without records waits for the first append, too.
+    # An answer without records also waits for earlier appends.
     idle = world.beat("a", 2)
     world.log.release()
     assert waiting.answer().epoch == idle.answer().epoch == 2

@@ -2,8 +2,8 @@
 
 The model has only the answers that clients received. No two clients own a partition at
 once: a client owns its assigned partitions until it revokes them. A live member's epoch
-never decreases. Once the faults are over and all clients continue, one of them owns
-each partition of a topic with subscribers.
+never decreases. Once the faults are over and all clients continue, each partition of a
+topic with subscribers has an owner.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule()
     def long_silence(self) -> None:
-        """End all sessions; the consumers abandon their partitions before."""
+        """End all sessions, after the consumers have abandoned their partitions."""
         for client in self.clients:
             client.fall_back()
         self.world.advance(60_000)

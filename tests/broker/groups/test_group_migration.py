@@ -171,7 +171,7 @@ def test_a_classic_member_joins_a_consumer_group(world, make_protocols) -> None:
     told = world.beat("new", 2).answer()
     kept = {index for epochs in told.assigned.values() for index in epochs}
     world.beat("new", 2, owned={world.topics.ids["t"]: frozenset(kept)})
-    # Its partitions are free now, so the member is told to rejoin.
+    # Partitions of "new" are free now, so the classic member is told to rejoin.
     assert world.heartbeat(joined.member_id, 3) is ErrorCode.rebalance_in_progress
     again = world.join(joined.member_id).answer()
     assert partitions(world, joined.member_id, again.generation) == {0, 1, 2, 3} - kept

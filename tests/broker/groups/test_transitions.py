@@ -1,7 +1,7 @@
 """The state tables, compared with Kafka's documentation of each state.
 
-The expected words are copied by hand from the comments on ``ClassicGroupState``, state
-by state. They are thus a second reading of the table, in another order.
+The expected words are copied by hand from the comments on ``ClassicGroupState``, in the
+order of states. The tables are in the order of events, so the copy is independent.
 """
 
 from __future__ import annotations
