@@ -195,7 +195,7 @@ class World:
         return call.answer
 
     def command(self, key: ApiKey, request: Any, version: int | None = None) -> Any:
-        """Send a controller's request; return its answer in a form without version."""
+        """Send a controller's request; return the answer as a schema object."""
         version = APIS[key].versions[1] if version is None else version
         call = self.start_entity(key, version, request.to_wire(version))
         return RESPONSES[key].from_wire(call.answer)

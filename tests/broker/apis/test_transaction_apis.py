@@ -169,7 +169,7 @@ def test_a_marker_of_raised_epochs_ends_no_transaction_of_its_own_epoch(
         assert end(epoch + 1) is NONE
         assert end(epoch) is ErrorCode.invalid_producer_epoch
         assert not is_open()
-    # There is no higher epoch.
+    # 32,767 is the highest epoch.
     produce(world, {("t", 0): sent(epoch=32_767)})
     assert end(32_767) is NONE
     assert not is_open()

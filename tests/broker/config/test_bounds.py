@@ -32,7 +32,7 @@ def test_cleaner_threads_without_their_memory_are_refused(
 
 
 def test_bounded_memory_holds_the_largest_request() -> None:
-    """As Kafka's ``validateValues``: otherwise the largest request is never read."""
+    """As in Kafka's ``validateValues``: otherwise the largest request is never read."""
     refused(
         "queued.max.request.bytes",
         "at least socket.request.max.bytes, 104857600",
