@@ -1,4 +1,4 @@
-"""A log that compacts: written to, compacted and read back."""
+"""Helpers that fill, compact and read back a compacted log."""
 
 from broker.log.steps import run
 from broker.log.upkeep import cleaner
@@ -30,7 +30,7 @@ def records(log):
 
 
 def advance(work, steps):
-    """Do so many steps, calls included; return whether all could be done."""
+    """Run ``steps`` steps of ``work`` with their calls; return whether it goes on."""
     for _ in range(steps):
         try:
             call = next(work)

@@ -1,4 +1,4 @@
-"""Batches with right CRCs around whatever contents a test wants."""
+"""Hand-made batches with a valid CRC around arbitrary contents."""
 
 from broker.protocol.records.batch import seal
 from broker.protocol.records.batch_records import record_body, write_varint
@@ -18,7 +18,7 @@ def record(
     extra=0,
     length=None,
 ):
-    """Return the bytes of a record; ``extra`` is added to the length that it says."""
+    """Return the bytes of a record; ``extra`` is added to its length field."""
     body = record_body(key, value, headers) if body is None else body
     content = bytes([attributes]) + write_varint(time) + write_varint(number) + body
     said = len(content) + extra if length is None else length
@@ -26,7 +26,7 @@ def record(
 
 
 def batch_of(records, *, codec=NONE, count=None, packed=None, changes=None):
-    """Return a batch with a right CRC around these bytes of records.
+    """Return a batch with a valid CRC around the given bytes of records.
 
     ``changes`` are header fields: {position: (struct format, value)}.
     """

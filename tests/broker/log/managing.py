@@ -1,4 +1,4 @@
-"""A broker's logs on a disk in memory, and its rounds."""
+"""Logs of a broker on an in-memory disk, for tests of its periodic rounds."""
 
 from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import Faults
@@ -12,7 +12,7 @@ COMPACT = frozenset({"compact"})
 
 
 class Calls(Faults):
-    """Notes every call that changes or syncs something; none fails by itself."""
+    """Records every call that changes or syncs a file; none fails by default."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -51,7 +51,7 @@ def fill(log, count, *, keys=3, age_ms=0):
 
 
 def everything_below(manager):
-    """Return the function that says how far the records of a log may go."""
+    """Return a function from a log's key to its log end offset, to compact up to."""
     return lambda key: manager.logs[key].log_end_offset
 
 

@@ -1,7 +1,7 @@
-"""The rules for the records of a produced batch, as plainly as they can be written.
+"""A deliberately simple validator for the records of a produced batch.
 
-A witness for `broker.protocol.records.validation`: it holds everything in memory and
-reads every byte by itself.
+Tests compare `broker.protocol.records.validation` with it. It holds the whole batch
+in memory and reads it byte by byte.
 """
 
 
@@ -22,7 +22,7 @@ class Reader:
         return taken
 
     def number(self, bits):
-        """Read a zig-zag varint; it may take more bytes than it needs."""
+        """Read a zig-zag varint; longer encodings than the shortest are allowed."""
         code, at = 0, 0
         while True:
             (byte,) = self.take(1)
@@ -42,7 +42,7 @@ class Reader:
 
 
 def contents(plain, count):
-    """Return (smallest delta, largest delta, is a key missing) of the records."""
+    """Return (smallest delta, largest delta, whether a key is missing)."""
     reader = Reader(plain)
     deltas, keys = [], []
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Batches: what producers send is accepted or refused as Kafka does, and stamped."""
+"""Produced batches are accepted, refused and stamped as by Kafka."""
 
 import struct
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A few kilobytes that unpack to millions of records: bounded memory, bounded steps."""
+"""Batches of a few kilobytes with millions of records: bounded memory and steps."""
 
 import gzip
 import struct
@@ -27,7 +27,7 @@ from tests.broker.log.crafted import batch_of, record
 from tests.broker.log.witness import NOW_MS, altered, batch, found_at, open_log
 
 COUNT = 1_000_000
-# Length, attributes, time stamp, offset, no key, no value, no headers.
+# Length, attributes, timestamp, offset, no key, no value, no headers.
 RECORD = bytes.fromhex("0c000000010100")
 MEMORY_BYTES = 2 << 20
 LARGE_RECORDS, LARGE_BYTES = 8, 1 << 20
@@ -48,7 +48,7 @@ def bomb(codec, count=COUNT, claimed=None, record=RECORD):
 
 
 def large(codec):
-    """Return a valid batch of few records that are large when unpacked."""
+    """Return a valid batch of a few records that are large when unpacked."""
     return new_batch([(NOW_MS, None, bytes(LARGE_BYTES))] * LARGE_RECORDS, codec=codec)
 
 
@@ -87,10 +87,10 @@ def test_a_search_by_time_goes_through_it_in_steps():
 )
 def test_a_produced_batch_is_looked_at_in_steps(settings):
     log = open_log(**settings)
-    # No two neighbours alike.
+    # Neighbours differ in size; records of one size are validated as a run.
     records = [(NOW_MS, b"k", b"v" * (number % 2)) for number in range(5000)]
     work = log.prepare(new_batch(records, codec=ZSTD), NOW_MS)
-    # Compiled code walks two of them in a unit.
+    # The compiled code validates two records per unit.
     assert len(list(work)) >= 5000 // (2 * STEP_UNITS)
     assert log.log_end_offset == 0
 
@@ -139,7 +139,7 @@ def test_a_record_that_claims_to_be_endless_is_refused():
     assert refused.value.code is ErrorCode.invalid_record
 
 
-# ---- time stamps at the end of 64 bits ----
+# ---- timestamps at the limits of 64 bits ----
 
 
 def test_times_wrap_as_in_java():
@@ -184,14 +184,14 @@ def gzip_members(count):
 
 
 def snappy_blocks(count):
-    """Return a batch of one record behind ``count`` empty blocks."""
+    """Return a batch of one record behind ``count`` empty snappy blocks."""
     block = struct.pack(">i", 1) + bytes(1)
     head, last = compress(SNAPPY, b""), compress(SNAPPY, record())[16:]
     return batch_of([b"."], codec=SNAPPY, packed=head + block * count + last)
 
 
 def skippable_frames(count):
-    """Return a batch of one record behind ``count`` frames of zstd without content."""
+    """Return a batch of one record behind ``count`` zstd frames without content."""
     frame = struct.pack("<II", 0x184D2A50, 0)
     packed = frame * count + compress(ZSTD, record())
     return batch_of([b"."], codec=ZSTD, packed=packed)
@@ -226,7 +226,7 @@ def test_what_unpacks_to_no_record_is_compacted_in_steps(codec):
         log.append(sent, 0, NOW_MS)
         log.roll(NOW_MS)
     steps = len(list(cleaner.compaction(log, NOW_MS, log.log_end_offset)))
-    # Keys are read once, and records twice.
+    # Compaction reads the keys once and the records twice.
     assert steps >= 4 * 5000
     assert [at.base_offset for _, at in log.segments[0].headers(0)] == [1]
 

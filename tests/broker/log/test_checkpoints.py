@@ -1,4 +1,4 @@
-"""Kafka's text files, byte for byte, and what is refused."""
+"""Kafka's text files, byte for byte, and malformed ones."""
 
 import uuid
 
@@ -106,7 +106,7 @@ def test_a_topic_id_is_read_as_kafka_writes_it_and_a_torn_one_is_unknown():
         for torn in (content[:size], content[:size] + bytes(len(content) - size)):
             write_atomically(storage, HOME, "partition.metadata", torn)
             assert read_topic_id(storage, HOME) is None
-    # Kafka ends it without a line's end.
+    # Kafka writes no newline at the end of the file.
     write_atomically(storage, HOME, "partition.metadata", content[:-1])
     assert read_topic_id(storage, HOME) == written
     for damaged in (b"topic_id: x\n", b"version: 0\ntopic_id: " + b"?" * 22, b"\xff"):
@@ -115,7 +115,7 @@ def test_a_topic_id_is_read_as_kafka_writes_it_and_a_torn_one_is_unknown():
             read_topic_id(storage, HOME)
 
 
-# ---- whose directory ----
+# ---- ownership of a log directory ----
 
 
 def test_a_fresh_directory_is_claimed_and_known_again():
@@ -135,7 +135,7 @@ def test_a_fresh_directory_is_claimed_and_known_again():
 
 
 def test_a_directory_from_before_clusters_had_ids_is_given_one_for_good():
-    """As Kafka 0.9 left it."""
+    """Kafka 0.9 wrote ``meta.properties`` without a cluster id."""
     storage = disk()
     storage.make_directory("/data/a")
     write_atomically(
@@ -230,7 +230,7 @@ def epochs_of(*entries):
 
 
 def test_epochs_end_where_the_next_begins():
-    """The cases of Kafka's LeaderEpochFileCacheTest."""
+    """Cases from Kafka's ``LeaderEpochFileCacheTest``."""
     epochs = epochs_of((2, 5), (3, 11), (6, 20))
     ends = {epoch: epochs.end_offset(epoch, 33) for epoch in range(-1, 8)}
     assert ends == {
@@ -323,7 +323,7 @@ def test_epochs_that_a_truncation_removed_do_not_come_back_with_a_slow_thread():
     st.integers(-1, 10),
 )
 def test_end_offset_is_that_of_a_naive_history(changes, asked):
-    """A history of (epoch, offset) appended to a list answers the same."""
+    """Compare with a plain list of (epoch, start offset) pairs."""
     epochs, history, end, current = epochs_of(), [], 0, -1
     for epoch, length in changes:
         epochs.assign(epoch, end)

@@ -1,4 +1,4 @@
-"""A closed log refuses every operation, whoever asks and by whatever way."""
+"""A closed log refuses every operation."""
 
 import inspect
 from contextlib import suppress
@@ -18,7 +18,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.compacting import CONFIG, advance, put
 from tests.broker.log.witness import NOW_MS, batch, open_log, values_of
 
-# What tells of a log's state, and touches neither files nor state.
+# Queries of a log's state that touch no file.
 QUESTIONS = {
     Log: {
         "check",
@@ -28,7 +28,7 @@ QUESTIONS = {
         "recovery_point",
         "stable_below",
     },
-    # Of a slice that `read` gave out.
+    # Works on a slice that `read` has returned.
     reading: {"aborted_in"},
     flushing: {"flush_due", "flushed"},
     cleaner: {"compaction_due", "dirty_ratio", "cleanable_end"},
@@ -73,7 +73,7 @@ def called(operation, log):
 
 
 def failure(operation, log):
-    """Return what an operation raises, None if it is done."""
+    """Return the error that an operation raises, None if it succeeds."""
     try:
         called(operation, log)
     except (OSError, KafkaError) as error:
@@ -103,12 +103,12 @@ def test_there_are_operations_to_try():
 
 @pytest.mark.parametrize(
     "operation",
-    # A part of others, which name its errors.
+    # `new_segment` is a part of other operations, which convert its errors.
     [each for each in operations() if each is not Log.new_segment],
     ids=lambda it: it.__name__,
 )
 def test_a_device_that_fails_has_one_name(operation):
-    """Each call that an operation makes fails once, reads too."""
+    """Fail each disk call of an operation once, reads included."""
     at, reached = 0, True
     while reached:
         at += 1
@@ -116,7 +116,7 @@ def test_a_device_that_fails_has_one_name(operation):
         for number in range(20):
             put(log, (b"k%d" % number, b"v"))
         for segment in log.segments:
-            # As after a restart: nothing is found without the disk.
+            # As after a restart: every lookup has to read the disk.
             segment.write_indexes()
             segment.remember_nothing()
         faults = log.storage.disk.faults = Faults(at, reads=True)
@@ -148,7 +148,7 @@ def test_a_flush_under_way_ends_without_a_word_on_the_device():
 
 
 def test_a_compaction_under_way_ends_and_leaves_the_namesake_alone():
-    """Between any two steps the log is deleted and its directory is another's."""
+    """Between two steps the log is deleted and a new one takes its directory."""
     steps = 0
     while True:
         steps += 1

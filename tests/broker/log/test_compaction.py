@@ -1,4 +1,4 @@
-"""Compaction against a dictionary: what stays, and how it is stored."""
+"""Compaction compared with a dictionary: kept records and their storage."""
 
 import struct
 
@@ -23,7 +23,7 @@ from tests.broker.log.witness import (
 
 
 def kept(history, before, *, tombstones=True):
-    """Return what compaction leaves of (offset, key, value), those >= before all."""
+    """Return the (offset, key, value) that compaction up to ``before`` keeps."""
     last = {key: offset for offset, key, _ in history if offset < before}
     return [
         (offset, key, value)
@@ -44,7 +44,7 @@ def test_the_last_record_of_each_key_stays():
     assert log.log_end_offset == 40
     assert log.segments.active.base_offset == active
     assert sum(segment.size > 0 for segment in log.segments) == 2
-    # Offsets that went are answered with the next record.
+    # A fetch at a removed offset returns the next record.
     assert records(log)[0][0] == 33
     piece = reading.read(log, 0, 1, 40)
     assert decoded(piece.read())[0][0] == 33
@@ -90,7 +90,7 @@ def decoded_by_kafka_python_works_on_plain(log):
     while position < len(content):
         codecs.add(content[position + 22] & 7)
         position += int.from_bytes(content[position + 8 : position + 12]) + 12
-    # kafka-python has no snappy, lz4 or zstd of its own here.
+    # kafka-python is installed without snappy, lz4 and zstd.
     return not codecs <= {0, 1} or decoded_by_kafka_python(content) == decoded(content)
 
 
@@ -154,7 +154,7 @@ def test_a_tombstone_stays_for_delete_retention_after_it_was_first_met():
     log.roll(NOW_MS)
     compacted(log, NOW_MS + 50)
     assert records(log) == [(1, b"a", None), (2, b"b", b"2")]
-    # Its batch carries the hour: attribute bit 6, and the base timestamp field.
+    # The batch header carries the delete horizon: attribute bit 6 and base timestamp.
     content = everything(log)
     (attributes, base_timestamp) = struct.unpack_from(">h4xq", content, 21)
     assert (attributes, base_timestamp) == (0x40, NOW_MS + 50 + 1000)
@@ -197,7 +197,7 @@ def test_sequence_numbers_survive_though_their_records_go():
     assert repeated.base_offset == 2
     with pytest.raises(KafkaError):
         put(again, (b"a", b"5"), producer_id=7, epoch=0, sequence=5)
-    # The empty batch survives the next compaction too, but not a newer batch.
+    # The empty batch survives the next compaction, until a newer batch exists.
     again.roll(NOW_MS)
     put(again, (b"b", b"3"), producer_id=7, epoch=0, sequence=3)
     again.roll(NOW_MS)

@@ -1,4 +1,4 @@
-"""When compaction runs, what it leaves alone, and how it is interrupted."""
+"""When compaction runs, which records it skips, and how interruptions end."""
 
 import errno
 import random
@@ -23,7 +23,7 @@ from tests.broker.log.witness import (
     truncate_to,
 )
 
-# ---- what may be compacted, and when ----
+# ---- eligible records and due times ----
 
 
 def fill(log, count, *, start=0):
@@ -77,7 +77,7 @@ def test_a_plain_topic_is_never_due():
 
 
 def test_a_full_map_compacts_what_it_knows():
-    """Memory is bounded: the rest is for the next time."""
+    """The offset map bounds memory: the next run compacts the remaining records."""
     log = open_log(**CONFIG)
     for number in range(60):
         put(log, (b"k%d" % (number % 20), b"%030d" % number))
@@ -93,7 +93,7 @@ def test_a_full_map_compacts_what_it_knows():
 
 
 def test_small_neighbours_become_one_segment():
-    """By the sizes before: what has become small is joined the next time."""
+    """Segments are grouped by their sizes before the run; the next run merges more."""
     log = fill(open_log(**CONFIG), 80)
     assert len(log.segments) == 16
     compacted(log)
@@ -115,7 +115,7 @@ def test_long_keys_are_distinguished():
     assert [record[0] for record in records(log)] == [1, 2]
 
 
-# ---- in small steps, while the log lives on ----
+# ---- changes to the log between steps ----
 
 
 @pytest.mark.parametrize("steps", [1, 5, 20, 45, 60])
@@ -149,7 +149,7 @@ def test_the_log_may_change_between_steps(event, steps):
 
 
 def small_segments(storage):
-    """Segments of which two or three fit into one; half of the keys appear once."""
+    """Return a log whose segments merge by two or three; half its keys are single."""
     log = open_log(storage, **CONFIG)
     for number in range(24):
         key = b"k%d" % (number % 3) if number % 2 else b"once %d" % number
@@ -239,7 +239,7 @@ def test_any_call_may_fail_during_a_compaction(error, crash):
         if error == errno.EMFILE:
             assert log.durability.out_of_service is None, at
         if failed and not log.durability.out_of_service:
-            # Nothing was committed: the log is as it was, and can try again.
+            # Nothing was committed: the log is unchanged and compaction can be retried.
             compacted(log)
             found = {key: value for _, key, value in records(log)}
             assert found == expected, at

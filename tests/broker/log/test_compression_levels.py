@@ -1,4 +1,4 @@
-"""Compression levels of codecs where a topic recompresses its batches."""
+"""Compression levels of codecs on topics that recompress batches."""
 
 import pytest
 

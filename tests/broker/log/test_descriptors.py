@@ -1,4 +1,4 @@
-"""Open files of logs: one for each segment, whatever is done to them."""
+"""Open file descriptors of logs: one per segment at any time."""
 
 import os
 from contextlib import suppress
@@ -21,7 +21,7 @@ DIRTY = {
 
 
 def test_a_log_that_rolls_holds_one_descriptor_for_each_segment(tmp_path):
-    """None for what waits to be synced: a minute of rolls may be many."""
+    """Files that wait for a sync hold none: a minute may contain many rolls."""
     config = {**DIRTY, "min_cleanable_dirty_ratio": 1.0}
     home = str(tmp_path / "a-0")
     storage = RealStorage()
@@ -46,7 +46,7 @@ def test_a_log_that_rolls_holds_one_descriptor_for_each_segment(tmp_path):
 def test_a_log_that_is_opened_or_settled_holds_the_descriptors_of_its_segments(
     tmp_path,
 ):
-    """Three for each of thousands of logs are more than a process may have."""
+    """Three descriptors per segment would exceed the process limit with many logs."""
     config = {**DIRTY, "index_interval_bytes": 100}
 
     def held():
@@ -71,7 +71,7 @@ def test_a_log_that_is_opened_or_settled_holds_the_descriptors_of_its_segments(
     again = real_logs(config, tmp_path)
     assert again.logs[A].log_end_offset == 30
     assert held() == logs
-    # Indexes are found again where they are needed.
+    # Indexes are reopened when a read needs them.
     assert len(values_of(again.logs[A])) == 30
 
 

@@ -1,6 +1,6 @@
-"""Logs with a gap between two segments: lost, or left by compaction?
+"""Logs with an offset gap between two segments, from a loss or from compaction.
 
-Seed 1011 of the swarm: power went after a roll, and took whole batches.
+Seed 1011 of the swarm: a power loss after a roll removed whole batches.
 """
 
 import random
@@ -24,7 +24,7 @@ from tests.broker.log.witness import (
 
 
 def test_a_log_whose_older_segment_lost_its_end_is_what_comes_before():
-    """A loss of power may take whole batches, or the file, and leave what is newer."""
+    """A power loss may remove whole batches or a file and keep newer segments."""
     one = len(stored(batch([b"a"])))
     older = stored(batch([b"b"]), batch([b"c"]), base=1)
     for size in (None, *range(2 * one)):
@@ -74,14 +74,14 @@ def test_records_after_a_gap_are_reported_with_the_reason():
 
 
 def killed(log, **opening):
-    """Return the log as the next process finds it, under cleanup.policy=delete."""
+    """Return the log after a restart, under cleanup.policy=delete."""
     left = log.storage.disk.after_kill()
     return open_log(left, opening=opening, segment_bytes=300)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_records_from_a_compacted_leader_outlive_kills(seed):
-    """The topic was compacted elsewhere and is ``delete`` by now; nothing is synced."""
+    """The topic was compacted on the leader, is now ``delete``; nothing is synced."""
     rng = random.Random(seed)
     log = open_log(segment_bytes=300)
     written, offset = [], rng.choice([0, 5])
@@ -113,7 +113,7 @@ def test_a_gap_of_more_offsets_than_a_segment_has_outlives_a_kill():
 
 @pytest.mark.parametrize("rounds", range(1, 8))
 def test_compacted_records_outlive_kills_under_another_policy(rounds):
-    """Killed anywhere within the compaction; no checkpoint was written since."""
+    """Kill the broker anywhere in the compaction, with no checkpoint written since."""
     log = open_log(**compacting.CONFIG)
     for number in range(40):
         compacting.put(log, (b"%d" % (number % 3), b"%d" % number))
@@ -131,7 +131,7 @@ def test_compacted_records_outlive_kills_under_another_policy(rounds):
 
 
 def test_a_gap_that_was_taken_over_while_the_topic_was_unknown_stays():
-    """A directory of Kafka's, copied after a kill, then adopted as ``delete``."""
+    """The directory is Kafka's, copied after a kill, then adopted as ``delete``."""
     files = {
         "00000000000000000000.log": stored(batch([b"a"])),
         "00000000000000000003.log": stored(batch([b"d"]), base=3),

@@ -1,4 +1,4 @@
-"""Sparse indexes against sorted lists, and their bytes against Kafka's formats."""
+"""Sparse indexes compared with sorted lists, and their bytes with Kafka's formats."""
 
 import pytest
 from hypothesis import given
@@ -64,7 +64,7 @@ def test_floor_is_that_of_a_sorted_list(blocks, probes):
             assert index.load()
     assert len(index) == len(model)
     assert index.last() == (model[-1] if model else None)
-    # At the entries themselves as well, of which the last are in memory.
+    # Also probe the last entries themselves; they are still in memory.
     edges = [entry[0] + by for entry in model[-6:] for by in (-1, 0)]
     for probe in (*probes, *edges):
         below = [entry for entry in model if entry[0] <= probe]

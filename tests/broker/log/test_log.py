@@ -1,4 +1,4 @@
-"""The log: bytes in, the same bytes out, at the offsets that Kafka would give."""
+"""Appending and reading: bytes come back unchanged, at the offsets of Kafka."""
 
 import random
 import struct
@@ -96,7 +96,7 @@ def test_a_slice_of_a_real_file_can_be_sent(tmp_path):
 
 @pytest.fixture
 def log():
-    """Ten batches of 100 bytes and two records each, three to a segment."""
+    """Return a log of ten batches (100 bytes, two records), three per segment."""
     log = open_log(segment_bytes=300, index_interval_bytes=100)
     for number in range(10):
         log.append(batch([b"x" * 10, b"%015d" % number]), 0, NOW_MS)
@@ -121,7 +121,7 @@ def test_a_read_stays_within_a_segment_and_its_bounds(log):
 
 def test_a_read_ends_before_the_bound(log):
     assert reading.read(log, 0, 1 << 20, 4).size == 200
-    # Half a batch is below the bound: it is not to be seen.
+    # Half of a batch is below the bound: the batch is left out.
     assert reading.read(log, 0, 1 << 20, 5).size == 200
     assert reading.read(log, 4, 1 << 20, 5) is None
     assert reading.read(log, 4, 1 << 20, 4) is None
@@ -172,7 +172,7 @@ def test_segments_roll_when_an_index_is_full():
     log = open_log(index_interval_bytes=0, segment_index_bytes=36)
     for number in range(9):
         log.append(batch([b"v"], timestamps=[NOW_MS + number]), 0, NOW_MS)
-    # Each batch but the first of a segment has an entry; the third fills 36 bytes.
+    # Each batch except the first of a segment has an entry; the third fills 36 bytes.
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
     log.check()
 
@@ -196,7 +196,7 @@ def test_the_time_index_has_the_first_batch_of_a_timestamp():
 
 
 def test_offsets_may_be_far_apart_on_a_follower():
-    """Segments hold 31 bits of relative offset, whatever compaction left out."""
+    """A segment covers 31 bits of relative offsets, however sparse its records are."""
     log = open_log(index_interval_bytes=0, cleanup_policy={"compact"})
     for offset in (2**40, 2**40 + 2**31, 2**40 + 2**31 + 1, 2**41):
         sent = altered(batch([b"v"]), {0: ("q", offset)}, new_crc=False)
@@ -217,7 +217,7 @@ def test_offsets_may_be_far_apart_on_a_follower():
 def test_a_follower_keeps_offsets_and_epochs(log):
     follower = open_log(MemoryStorage(), segment_bytes=250)
     content = everything(log)
-    # A fetch may end anywhere.
+    # A fetch response may end within a batch.
     first = follower.append_as_follower(content[:430], NOW_MS)
     assert first == (0, 7, -1, 0)
     assert follower.append_as_follower(content[400:499], NOW_MS) is None
@@ -309,7 +309,7 @@ def test_deleted_segments_stay_readable_for_a_fetch_in_flight(log):
 
 
 def test_segments_are_flushed_some_time_after_they_ended():
-    """Without any flush policy a crash has only the last minute to recover."""
+    """Without a flush policy, a crash leaves at most the last minute to recover."""
     log = open_log(segment_bytes=200)
     for number in range(4):
         log.append(batch([bytes(100)]), 0, NOW_MS + 1000 * number)
@@ -325,7 +325,7 @@ def test_segments_are_flushed_some_time_after_they_ended():
 
 
 def test_of_equal_time_stamps_the_first_is_the_newest():
-    """In one segment or in several, as with Kafka's ``maxBy``."""
+    """As with Kafka's ``maxBy``, within one segment and across several."""
     log = open_log(segment_bytes=200)
     for later_ms in (0, 5, 5, 4, 5, 5, 1):
         log.append(batch([b"%032d" % 0], timestamps=[NOW_MS + later_ms]), 0, NOW_MS)

@@ -1,4 +1,4 @@
-"""The cleaner's choice of a log, its time and its rate."""
+"""The cleaner's choice of log, its retry delay and its throttle."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_the_dirtiest_log_comes_first():
     for key, count in ((A, 12), (B, 12), (C, 40)):
         fill(manager.logs[key], count)
     cleaner = cleaner_of(manager)
-    # All but the active segment is dirty in each; B is cleaned, then grows a little.
+    # All but the active segment of each log is dirty, except below offset 6 of A.
     manager.logs[A].cleaner_offset = 6
     assert run(cleaner.round())
     assert cleaned(manager) in ({A, B}, {A, C})
@@ -94,7 +94,7 @@ def test_two_cleaners_never_take_the_same_log():
 
 @pytest.mark.parametrize("rate", [1000.0, 20_000.0])
 def test_the_throttle_holds(rate):
-    """Bytes read and written over time stay below the rate, but for 0.3 s of it."""
+    """Bytes read and written stay below the rate, with a slack of 0.3 seconds."""
     manager = open_logs(CONFIG, keys=(A,))
     fill(manager.logs[A], 60)
     cleaner = cleaner_of(manager, lambda: CleanerConfig(io_max_bytes_per_second=rate))
@@ -116,7 +116,7 @@ def test_the_throttle_holds(rate):
         seconds = (now_ns - start_ns) / SECOND_NS
         assert cleaner.cleaned_bytes <= rate * (seconds + 0.31) + largest
     assert cleaned(manager) == {A}
-    # Twice through what is cleaned, and once to write it.
+    # The cleaner reads the dirty part twice and writes the result once.
     size = 60 * manager.logs[A].segments.active.size // 3
     assert cleaner.cleaned_bytes > size
     assert now_ns - start_ns >= (cleaner.cleaned_bytes / rate - 0.4) * SECOND_NS
@@ -134,7 +134,7 @@ def test_memory_is_what_the_buffer_allows():
 
 
 def test_max_compaction_lag_counts_from_what_is_on_disk():
-    """After a clean start nothing is known of a segment that has ended."""
+    """After a clean start the first timestamp of an ended segment is not in memory."""
     config = {
         **CONFIG,
         "min_cleanable_dirty_ratio": 1.0,
@@ -150,7 +150,7 @@ def test_max_compaction_lag_counts_from_what_is_on_disk():
 
 
 class RefusesOnce(CallsHere):
-    """Has no thread for the first call."""
+    """Refuses to start its first call, as without a free thread."""
 
     def __init__(self) -> None:
         self.refusals = 1

@@ -1,9 +1,9 @@
-"""Every call to the disk fails once, crashes once: what was promised must still hold.
+"""Every disk call fails once or crashes once: the log keeps its guarantees.
 
-A fixed day in the life of a log is run over and over; each time another call fails,
-until a run passes without reaching it. After a failed call the log either goes on as if
-the operation had not been asked for, or leaves service. After a crash, a restart finds
-every flushed batch, no torn one, and nothing that was never appended.
+A fixed sequence of operations on a log is repeated; each time the next call fails,
+until a run passes without reaching it. After a failed call the log either continues as
+if the operation had not been requested, or leaves service. After a crash, a restart
+finds every flushed batch, no torn one, and nothing that was never appended.
 """
 
 import errno
@@ -30,17 +30,17 @@ CONFIG = {"segment_bytes": 600, "index_interval_bytes": 150}
 
 
 class Day:
-    """Appends, rolls, flushes, cuts and a restart; knows what it was promised."""
+    """A sequence of appends, rolls, flushes and cuts, with the expected contents."""
 
     def __init__(self, storage):
         self.storage = storage
-        # Values in the log by offset, as far as operations succeeded.
+        # Values in the log by offset, of all operations that succeeded.
         self.values = []
         self.start = 0
         self.flushed = 0
-        # What an operation that was under way would have appended, and its cut.
+        # Value of an append in progress.
         self.under_way = None
-        # What a truncation that failed (the log left service) may have left behind.
+        # Values that a failed truncation may have left; the log is out of service then.
         self.half_cut = []
         self.log = None
         self.sequence = 0
@@ -68,7 +68,7 @@ class Day:
             operation(*arguments)
         except OSError as error:
             self.failures.append(error)
-            # Only opening answers with OSError: an operator hears of it.
+            # Only opening raises OSError; other operations raise KafkaError.
             assert self.log is None
         except KafkaError as error:
             self.failures.append(error)
@@ -99,7 +99,7 @@ class Day:
 
     def _truncate(self, count):
         end = max(len(self.values) + count, 0)
-        # A failure here changes nothing.
+        # A failure in this call changes nothing.
         producers = run(trimming.producers_before(self.log, end))
         self.flushed = min(self.flushed, end)
         kept, self.values = self.values, self.values[:count]
@@ -117,7 +117,7 @@ class Day:
 
 
 def sweep(**options):
-    """Yield a day per call that fails, until one passes untouched."""
+    """Yield a day per failing call, until one day passes without a failure."""
     at = 0
     while True:
         at += 1
@@ -152,7 +152,7 @@ def test_any_call_may_fail_once(error, short, reads):
         day.storage.faults = Faults()
         if day.log is None:
             continue
-        # Everything acknowledged is readable, nothing else is there.
+        # All acknowledged records are readable, and no others.
         shown = values_of(day.log)
         expected = dict(enumerate(day.values))
         for offset in range(day.start, len(day.values)):
@@ -161,7 +161,7 @@ def test_any_call_may_fail_once(error, short, reads):
             assert offset < day.start or day.half_cut, at
         if not day.half_cut:
             day.log.check()
-        # A restart of the process loses nothing of it either.
+        # A restart of the process does not lose them either.
         again = open_log(day.storage.after_kill(), **CONFIG)
         for offset, value in expected.items():
             if offset >= again.log_start_offset:
@@ -192,7 +192,7 @@ def run_until_it_dies(day):
 
 
 def check_after(day, storage, at, *, flushed):
-    """Everything flushed is there, in order, then some of the rest, nothing else."""
+    """Check that flushed records are there in order, then a prefix of the others."""
     log = open_log(storage, **CONFIG)
     log.check()
     shown = values_of(log)
@@ -204,7 +204,7 @@ def check_after(day, storage, at, *, flushed):
             assert value == appended[offset], at
     for offset in range(log.log_start_offset, flushed):
         assert shown[offset] == day.values[offset], at
-    # The batches of a producer are known again, so that a retry is recognised.
+    # The producer's batches are known after recovery, so that a retry is recognised.
     last = [o for o, v in shown.items() if v.startswith(b"idem")]
     if last:
         sequence = sum(v.startswith(b"idem") for v in appended[: last[-1]])
@@ -239,9 +239,9 @@ def test_a_full_disk_refuses_and_recovers():
 
 
 def test_an_epoch_begins_with_a_record_that_found_room():
-    """A follower that knew of an epoch without records was told to cut, for ever.
+    """A failed append records no leader epoch, since the epoch has no records.
 
-    Seed 15681 of the swarm.
+    With such an epoch a follower was told to truncate for ever (swarm seed 15681).
     """
     storage = disk()
     log = open_log(storage)
@@ -255,7 +255,7 @@ def test_an_epoch_begins_with_a_record_that_found_room():
 
 
 def test_a_cut_at_the_end_forgets_an_epoch_without_records():
-    """Its records were deleted; Kafka's ``UnifiedLog.truncateTo`` does the same."""
+    """Its records were deleted. Kafka's ``UnifiedLog.truncateTo`` does the same."""
     log = open_log(disk())
     log.append(batch([b"a"]), 0, NOW_MS)
     log.append(batch([b"b"]), 3, NOW_MS)
@@ -268,7 +268,7 @@ def test_a_cut_at_the_end_forgets_an_epoch_without_records():
 
 @pytest.mark.parametrize("then", ["append", "roll", "close"])
 def test_bytes_of_a_failed_write_are_removed(then):
-    """Behind the end there may be whole batches, made by who knows whom."""
+    """Bytes behind the end may form whole batches, which a recovery would accept."""
     storage = disk()
     log = open_log(storage)
     log.append(batch([b"before"]), 0, NOW_MS)
@@ -301,5 +301,5 @@ def test_after_a_failed_sync_nothing_more_is_promised():
         flushing.flush(log)
     with pytest.raises(KafkaError, match="a flush failed"):
         log.append(batch([b"x"]), 0, NOW_MS)
-    # What is there can still be read.
+    # Existing records remain readable.
     assert values_of(log) == {0: b"v", 1: b"w"}

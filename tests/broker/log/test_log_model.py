@@ -1,4 +1,4 @@
-"""The log against a list of batches: appends, cuts, restarts and power losses."""
+"""The log compared with a list of batches: appends, cuts, restarts, power losses."""
 
 import random
 from bisect import bisect_left
@@ -32,7 +32,10 @@ CONFIG = {"segment_bytes": 1000, "index_interval_bytes": 200}
 
 
 class LogMachine(RuleBasedStateMachine):
-    """``model`` holds (base, last offset, bytes, times, leader epoch) of each batch."""
+    """State machine whose ``model`` lists the batches.
+
+    An entry is (base offset, last offset, bytes, timestamps, leader epoch).
+    """
 
     @initialize()
     def begin(self):
@@ -41,10 +44,10 @@ class LogMachine(RuleBasedStateMachine):
         self.start = self.end = self.flushed = 0
         self.epoch = 0
         self.dice = random.Random(7)
-        # Of the one idempotent producer: next sequence number, batches as sent.
+        # The single idempotent producer: its next sequence number and its sent batches.
         self.sequence, self.sent = 0, []
 
-    # ---- what clients do ----
+    # ---- client operations ----
 
     @rule(
         values=st.lists(st.binary(max_size=30), min_size=1, max_size=4),
@@ -74,7 +77,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(back=st.integers(1, 5))
     def repeat(self, back):
-        """A retry of one of the last five batches is answered as the first time."""
+        """Send one of the last five batches again; the response is the first one."""
         base, last, sent = self.sent[-min(back, len(self.sent))]
         assert self.log.append(sent, 0, NOW_MS)[:2] == (base, last)
 
@@ -117,7 +120,7 @@ class LogMachine(RuleBasedStateMachine):
         if records and self.model[0][0] >= self.start:
             assert newest == max(records, key=lambda record: (record[0], -record[1]))
 
-    # ---- what brokers and operators do ----
+    # ---- broker and operator operations ----
 
     @rule()
     def new_leader(self):
@@ -147,7 +150,7 @@ class LogMachine(RuleBasedStateMachine):
         assert end == self.end
 
     def _ends_at(self, offset):
-        """Cut the model; a batch goes as a whole."""
+        """Cut the model; a batch that contains the offset is removed as a whole."""
         cut = bisect_left(self.model, offset, key=lambda b: b[1])
         gone = [b for b in self.model[cut:] if b[0] < offset]
         self.end = min(self.end, gone[0][0] if gone else offset)

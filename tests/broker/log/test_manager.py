@@ -1,4 +1,4 @@
-"""The logs of a broker: found again after every kind of stop, and gone when deleted."""
+"""The logs of a broker: found after every kind of stop, and gone when deleted."""
 
 import errno
 import random
@@ -60,7 +60,7 @@ def checkpointed(made, high_watermarks):
 
 
 def removed(made):
-    """Remove what is due once ``file.delete.delay.ms`` has passed."""
+    """Run a removal round after ``file.delete.delay.ms``."""
     made.now_ms = lambda: NOW_MS + 60_000
     run(rounds.removal(made, refuse))
 
@@ -89,7 +89,7 @@ def test_logs_are_found_again_after_an_orderly_stop():
     assert again.logs[B].recovery_point == 2
     assert again.high_watermarks == {A: 2, B: 1}
     assert again.topic_id(A) == TOPIC_ID
-    # The marker spares one start only.
+    # The clean shutdown marker is valid for one start only.
     assert ".kafka_cleanshutdown" not in storage.names("/data/one")
 
 
@@ -185,7 +185,7 @@ def test_a_deletion_is_finished_after_a_crash():
         reached = faults.reached
         again = manager(storage.after_kill())
         assert values_of(again.logs[B]) == [b"v"]
-        # The rename decides.
+        # The rename commits the deletion.
         assert (A in again.logs) == (at == 1)
         removed(again)
         names = again.storage.names("/data/one")
@@ -270,7 +270,7 @@ def test_a_log_that_cannot_close_costs_its_directory_the_marker():
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
 def test_a_disk_that_is_short_costs_only_itself_the_marker(error):
-    """Whatever call finds nothing left on the first, the other is closed in order."""
+    """Any call may find the first disk full; the other directory is closed in order."""
     at, reached = 0, True
     while reached:
         at += 1
@@ -297,7 +297,7 @@ def test_a_disk_that_is_short_costs_only_itself_the_marker(error):
 
 @pytest.mark.parametrize("power", [True, False])
 def test_a_stop_may_be_interrupted_anywhere(power):
-    """Whether the marker is there or not, what was flushed is found again."""
+    """Flushed records are found again, with or without the clean shutdown marker."""
     at, reached = 0, True
     while reached:
         at += 1

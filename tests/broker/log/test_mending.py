@@ -1,8 +1,8 @@
-"""A disk that is full when a log is flushed: out of service, and back without loss.
+"""A full disk at a flush: the log leaves service and returns without a loss.
 
-The disk in memory does what Linux does: after a failed sync the next one succeeds and
-writes nothing of what the first was to write. A log that only tried again would lose
-records at the next power loss; the first test would see it.
+The in-memory disk behaves like Linux: after a failed sync the next one succeeds and
+writes none of the pages of the first. A log that only repeated the sync would lose
+records at the next power loss; the first test would detect it.
 """
 
 import errno
@@ -30,7 +30,7 @@ CONFIG = {"segment_bytes": 300, "index_interval_bytes": 100}
 
 
 def filled(fail_at, error=errno.ENOSPC, reads=False):
-    """Return (disk, log, values): flushed once, then a flush that fails somewhere."""
+    """Return (disk, log, values): records flushed once, then a flush that fails."""
     storage = disk()
     log = open_log(storage, **CONFIG)
     values = {}
@@ -46,7 +46,7 @@ def filled(fail_at, error=errno.ENOSPC, reads=False):
 
 @pytest.mark.parametrize("again", [0, 1, 3])
 def test_no_confirmed_record_is_lost_whichever_sync_fails(again):
-    """``again`` more attempts to mend find the disk still full, each a call later."""
+    """The disk is still full for ``again`` attempts to mend, each one call later."""
     at, taken_up = 0, 0
     while True:
         at += 1
@@ -61,7 +61,7 @@ def test_no_confirmed_record_is_lost_whichever_sync_fails(again):
                     run(mending.mend(log))
         storage.faults = Faults()
         if log.durability.out_of_service and not log.durability.mendable:
-            continue  # names, not files
+            continue  # directory entries, not file contents
         taken_up += run(mending.mend(log))
         values[9] = b"after"
         log.append(batch([b"after"]), 0, NOW_MS)
@@ -78,7 +78,7 @@ def test_no_confirmed_record_is_lost_whichever_sync_fails(again):
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
 def test_for_want_of_a_descriptor_a_flush_fails_and_no_log_leaves_service(error):
-    """Nothing was synced, so that nothing was dropped: the next flush does it all."""
+    """The failed flush synced nothing and lost nothing; the next one syncs all."""
     at = 0
     while True:
         at += 1
@@ -99,7 +99,7 @@ def test_for_want_of_a_descriptor_a_flush_fails_and_no_log_leaves_service(error)
 
 
 def test_without_descriptors_a_log_is_mended_later():
-    """Any opening may fail while a full disk's log is written once more."""
+    """Opening a file may fail while mending rewrites the log of a full disk."""
     at = 0
     while True:
         at += 1
@@ -124,7 +124,7 @@ def test_without_descriptors_a_log_is_mended_later():
 
 
 def test_syncing_again_alone_would_lose_what_was_confirmed():
-    """Without its writes, mending is refuted by the disk of these tests."""
+    """Mending without rewriting loses records on the in-memory disk."""
     storage, log, values = filled(0)
     flushing.flush(log)
     log.append(batch([b"unsynced"]), 0, NOW_MS)
@@ -178,7 +178,7 @@ def test_unreadable_records_keep_a_log_out_of_service():
         flushing.flush(log)
     storage.faults = Faults()
     last = log.segments.active
-    # The kernel has given up the page, and reads what the disk has.
+    # The kernel has dropped the page; a read returns the bytes on disk.
     lost = last.file.read(last.size - 4, 4)
     last.file.write(last.size - 4, (bytes(4),), 4)
     with pytest.raises(KafkaError, match="CRC"):

@@ -1,8 +1,8 @@
 """Logs that move to another directory: the copy, the exchange, and stops in between.
 
-Process or machine stop at any call. The next start finds one log of the partition: with
-all records after a kill, with all durable ones after a loss of power. The move goes on,
-or is over.
+The process or the machine stops at any call. The next start finds one log of the
+partition: with all records after a kill, with all durable ones after a power loss. The
+move continues or is finished.
 """
 
 import errno
@@ -50,13 +50,13 @@ MINUTE_NS = 60_000_000_000
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch):
-    """Small pieces, so that logs of a few records are copied in several."""
+    """Use small pieces, so that logs of a few records are copied in several steps."""
     monkeypatch.setattr(moves, "_STEP_BYTES", 250)
     monkeypatch.setattr(moves, "_PIECE_BYTES", 1000)
 
 
 class Unthrottled:
-    """A quota that is never reached."""
+    """A quota that never throttles."""
 
     def __init__(self):
         self.count = 0
@@ -69,7 +69,7 @@ class Unthrottled:
 
 
 class Disks:
-    """The logs of three directories, and the moves between them."""
+    """Logs in three directories, and the moves between them."""
 
     def __init__(self, storage=None, homes=(ONE, TWO, THREE), config=SMALL):
         self.storage = storage or disk()
@@ -110,7 +110,7 @@ class Disks:
         return self.manager.futures[KEY]
 
     def finish(self, rounds_max=1000):
-        """Do rounds until no move is left."""
+        """Run rounds until no move is left."""
         for _ in range(rounds_max):
             if not run(self.moves.round()):
                 break
@@ -473,7 +473,7 @@ def test_a_full_disk_delays_a_move():
 
 
 def moved_until(disks, calls, *, fail_at, flushed):
-    """Move a log, and append meanwhile, until the disk stops."""
+    """Move a log and append to it until the disk stops."""
     disks.storage.faults = Faults(fail_at, crash=True)
     with suppress(Crashed):
         disks.begin()
@@ -552,7 +552,7 @@ def test_a_call_that_fails_loses_nothing(error):
 
 @pytest.mark.parametrize("missing", [ONE, TWO])
 def test_a_start_without_one_of_the_directories_never_takes_the_older_log(missing):
-    """Right before or after the exchange; with both again, there is one log."""
+    """Stop around the exchange; with both directories back, there is one log."""
     fail_at = 0
     reached = True
     while reached:
@@ -567,7 +567,7 @@ def test_a_start_without_one_of_the_directories_never_takes_the_older_log(missin
         without.manager.log_dirs.take_failed()
         log = without.manager.logs.get(KEY)
         if log is not None:
-            # The stop may have been amid an append.
+            # The process may have stopped during an append.
             assert log.log_end_offset >= disks.written, fail_at
             fill(log, 1)
             disks.written = log.log_end_offset
@@ -578,7 +578,7 @@ def test_a_start_without_one_of_the_directories_never_takes_the_older_log(missin
 
 
 class Unreadable(Faults):
-    """Every call in a directory fails."""
+    """Fails every call in a directory while ``broken`` is set."""
 
     def __init__(self, directory):
         super().__init__(reads=True)

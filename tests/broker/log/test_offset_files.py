@@ -1,4 +1,4 @@
-"""The latest look at the logs decides the contents of their checkpoints."""
+"""Checkpoint files keep the offsets of the latest view, in any order of writes."""
 
 from __future__ import annotations
 

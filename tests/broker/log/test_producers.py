@@ -1,4 +1,4 @@
-"""Idempotent producers: retries, gaps and zombies, and what survives a restart."""
+"""Idempotent producers: retries, gaps, fenced epochs, and state after a restart."""
 
 import errno
 import random
@@ -41,7 +41,7 @@ def test_each_of_the_last_five_batches_may_be_repeated():
     for number in range(2, 7):
         assert send(log, 2 * number, 2)[:2] == first[number]
     assert log.log_end_offset == 14
-    # The sixth from the end is not known any more.
+    # The sixth batch from the end is no longer known.
     assert refused(log, 2, 2) is ErrorCode.out_of_order_sequence_number
 
 
@@ -73,7 +73,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old():
     assert refused(log, 2, epoch=1) is ErrorCode.out_of_order_sequence_number
     assert send(log, 0, epoch=1).base_offset == 2
     assert refused(log, 2, epoch=0) is ErrorCode.invalid_producer_epoch
-    # The old epoch's batches are no retries either.
+    # Batches of the old epoch are not accepted as retries either.
     assert refused(log, 1, epoch=0) is ErrorCode.invalid_producer_epoch
     assert send(log, 0, epoch=1).base_offset == 2
 
@@ -154,7 +154,7 @@ def truncate_fully(log, offset, now_ms):
 
 @pytest.mark.parametrize("cut", [truncate_fully, truncate_to])
 def test_a_log_that_begins_anew_knows_no_producer(cut):
-    """As in Kafka's ``truncateFullyAndStartAt``: what they sent since is not known."""
+    """As in Kafka's ``truncateFullyAndStartAt``: the producer state is cleared."""
     log = open_log(segment_bytes=200)
     for number in range(6):
         send(log, number)
@@ -186,13 +186,13 @@ def test_producers_are_forgotten_when_they_are_silent_for_long():
     send(log, 2)
 
 
-# ---- very many of them ----
+# ---- many producers ----
 
 MANY = 3 * PRODUCERS_PER_STEP
 
 
 def crowded(**settings):
-    """Return a log of two segments, at the start of whose second many were known."""
+    """Return a log of two segments; many producers were known at the roll."""
     log = open_log(**settings)
     for number in range(MANY):
         send(log, 0, producer_id=number)
@@ -205,7 +205,7 @@ def snapshots(storage):
 
 
 def known(log):
-    """Return what a log knows of its producers."""
+    """Return the log's state of each producer."""
     return {
         each: (state.epoch, *state.batches)
         for each in range(2 * MANY)
@@ -217,7 +217,7 @@ def test_a_roll_puts_off_the_snapshot_of_many_which_is_that_of_the_roll():
     log = crowded()
     assert snapshots(log.storage.disk) == []
     rolled_at, then = log.log_end_offset, known(log)
-    # They go on meanwhile: between the steps, and when a step is at work on them.
+    # Producers send between the steps, also one that a step is working on.
     send(log, 1, producer_id=7)
     send(log, 0, producer_id=MANY)
     for number, call in enumerate(flushing.snapshot_in_steps(log), 1):
@@ -238,7 +238,7 @@ def test_a_roll_puts_off_the_snapshot_of_many_which_is_that_of_the_roll():
     flushing.flush(log)
     again = open_log(log.storage.disk.after_power_loss(random.Random(1)))
     assert known(again) == now == known(log)
-    # The next one begins with all of them.
+    # The next snapshot contains the state of all producers.
     log.roll(NOW_MS)
     assert log.producers.frozen is not None
     run(flushing.snapshot_in_steps(log))
@@ -256,7 +256,7 @@ def test_without_the_snapshot_that_was_put_off_a_recovery_knows_the_same():
 
 
 def test_producers_are_unknown_whose_batches_went_before_the_snapshot_was_written():
-    """Else what an older snapshot says of them would make their next one a gap."""
+    """Otherwise an older snapshot would make their next batch out of order."""
     log = crowded()
     send(log, 1, producer_id=7)
     log.roll(NOW_MS)
@@ -286,7 +286,7 @@ def test_deferred_work_is_dropped_when_the_log_is_cut(steps):
 
 
 def calls_per_step(work):
-    """Run work in steps; return the most calls of a step, and its result."""
+    """Run work in steps; return the most calls in one step, and the result."""
     most = calls = 0
 
     def note(frame, event, arg):
@@ -347,7 +347,7 @@ def test_a_cut_looks_again_when_segments_go_meanwhile(step):
 
 def test_producers_that_are_many_are_forgotten_a_few_at_a_time():
     log = crowded()
-    # Not while they are being written down.
+    # Producers do not expire while their snapshot is being written.
     run(log.producers.expire(NOW_MS + 1))
     assert len(log.producers) == MANY
     run(flushing.snapshot_in_steps(log))
@@ -385,7 +385,7 @@ def test_a_snapshot_is_kafkas_bytes():
 
 
 def test_kafkas_snapshot_has_one_batch_per_producer():
-    """Of a snapshot written by Kafka the last batch is known, and no other."""
+    """Kafka's snapshot contains the last batch of a producer only."""
     entry = struct.pack(">qhiqiqiq", 7, 3, 9, 19, 4, NOW_MS, -1, -1)
     idle = struct.pack(">qhiqiqiq", 8, 1, -1, -1, 0, NOW_MS, -1, -1)
     body = struct.pack(">i", 2) + entry + idle
@@ -401,7 +401,7 @@ def test_kafkas_snapshot_has_one_batch_per_producer():
 
 
 def test_a_producer_without_batches_has_a_delta_of_zero():
-    """As ``ProducerStateEntry.lastOffsetDelta`` has it."""
+    """As in Kafka's ``ProducerStateEntry.lastOffsetDelta``."""
     idle = struct.pack(">qhiqiqiq", 8, 1, -1, -1, 0, -1, -1, -1)
     body = struct.pack(">i", 1) + idle
     snapshot = struct.pack(">hI", 1, crc32c(body)) + body
@@ -453,7 +453,7 @@ def test_every_flipped_bit_in_a_snapshot_is_noticed():
 
 
 def test_control_batches_advance_the_epoch_only():
-    """Kafka's transaction markers, in a log that Kafka wrote."""
+    """Transaction markers in a log that Kafka wrote."""
     producers = Producers()
     marker = parse_header(batch([b"marker"], producer_id=7, epoch=2, sequence=0))
     producers.replay(marker._replace(base_sequence=-1, attributes=0x30))

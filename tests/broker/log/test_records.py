@@ -1,4 +1,4 @@
-"""Codecs and records against aiokafka, pyarrow, zlib and bytes written out by hand."""
+"""Codecs and records compared with aiokafka, pyarrow, zlib and hand-written bytes."""
 
 import random
 import zlib
@@ -41,7 +41,7 @@ SIZES = [0, 1, 1000, 32 << 10, (64 << 10) + 1, 300_000]
 
 
 def outcome(function, *arguments):
-    """Return the name of the Kafka error that a call ends with, None without."""
+    """Return the name of the Kafka error that a call raises, None if it succeeds."""
     try:
         function(*arguments)
     except KafkaError as error:
@@ -50,7 +50,7 @@ def outcome(function, *arguments):
 
 
 def sample(size):
-    """Half of it repeats, half does not."""
+    """Return bytes of which one half is random and the other repeats."""
     dice = random.Random(size)
     return dice.randbytes(size // 2) + b"again " * (size // 6 + 1)
 
@@ -237,7 +237,7 @@ def test_the_largest_timestamp_is_the_first_records_that_has_it(codec, times):
 
 def test_the_largest_timestamp_is_found_in_steps():
     sent = batch([b"v"] * 1000, timestamps=list(range(1000)))
-    # One more where the only piece of the batch ends.
+    # The last piece of the batch ends with one more step.
     steps = list(largest_timestamp(parse_header(sent), sent))
     assert len(steps) == 1000 // STEP_RECORDS + 1
 

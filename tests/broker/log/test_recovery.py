@@ -1,4 +1,4 @@
-"""Opening what a crash, a bit flip or Kafka itself left behind."""
+"""Opening logs after a crash, a bit flip or a stop of Kafka."""
 
 import random
 
@@ -57,7 +57,7 @@ def decoded_prefix(content):
 def test_a_bit_flipped_anywhere_ends_the_log_there():
     first, second = stored(batch([b"a"])), stored(batch([b"b"], codec=1), base=1)
     whole = first + second + stored(batch([b"c"]), base=2)
-    # The partition leader epoch alone is covered by no CRC.
+    # The CRC does not cover the partition leader epoch.
     harmless = {position for start in (0, len(first)) for position in range(12, 16)}
     for position in range(len(first), len(first) + len(second)):
         if position - len(first) in harmless:
@@ -66,7 +66,7 @@ def test_a_bit_flipped_anywhere_ends_the_log_there():
             damaged = bytearray(whole)
             damaged[position] ^= 1 << bit
             log = open_log(disk_with({FIRST: bytes(damaged)}))
-            # A base offset is not covered either, but it has to follow the last.
+            # The CRC does not cover the base offset either, but offsets must increase.
             if position - len(first) < 8:
                 assert offsets(log)[:1] == [0]
             else:
@@ -75,7 +75,7 @@ def test_a_bit_flipped_anywhere_ends_the_log_there():
 
 
 def test_zeros_behind_the_end_are_cut_off():
-    """Some file systems leave zeros after a power loss, as does preallocation."""
+    """Some file systems leave zeros after a power loss; preallocation does too."""
     whole = stored(batch([b"a"]))
     log = open_log(disk_with({"00000000000000000000.log": whole + bytes(4096)}))
     assert (offsets(log), log.size_bytes) == ([0], len(whole))
@@ -117,7 +117,7 @@ def test_segments_behind_a_torn_one_are_dropped():
 
 @pytest.fixture
 def closed():
-    """A log of several segments after an orderly stop."""
+    """Return a log of several segments after an orderly stop."""
     log = open_log(segment_bytes=500, **CONFIG)
     for number in range(20):
         values, times = [b"%d" % number, b""], [NOW_MS + number, NOW_MS]
@@ -163,7 +163,7 @@ def test_a_damaged_index_is_built_again(closed, clean, name, damage):
     log = reopen(closed, clean=clean)
     assert everything(log) == content
     if bad == b"" and clean:
-        # An empty index is a valid one, only slow: Kafka believes it too.
+        # An empty index is valid, only slow; Kafka accepts it too.
         return
     log.check()
     flushing.settle(log)
@@ -181,7 +181,7 @@ def test_an_orderly_stop_is_believed_and_costs_few_reads(closed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_an_orderly_stop_outlives_a_power_loss(closed, seed):
-    """All that is believed afterwards had to be on the disk, indexes included."""
+    """An orderly stop syncs all files that the next start trusts, indexes included."""
     left = closed.storage.disk.after_power_loss(random.Random(seed))
     log = open_log(left, opening={"clean": True}, segment_bytes=500, **CONFIG)
     assert everything(log) == everything(closed)
@@ -206,7 +206,7 @@ def test_everything_is_derived_again_from_the_log_alone(closed):
 
 
 def test_below_the_recovery_point_only_the_damaged_segment_suffers(closed):
-    """One flipped bit in what was durable must not cost what came after it."""
+    """A flipped bit in a durable segment must not remove the segments after it."""
     storage = closed.storage.disk.after_kill()
     path = join(HOME, "00000000000000000012.log")
     storage.open(path).write(200, (b"\xff",), 1)
@@ -271,7 +271,7 @@ def test_a_committed_compaction_is_finished():
 
 
 def test_kafkas_preallocated_indexes_are_taken_for_what_they_are():
-    """Kafka's active indexes are padded with zeros until an orderly stop."""
+    """Kafka pads the active segment's indexes with zeros until an orderly stop."""
     whole = stored(*[batch([b"%d" % n] * 2) for n in range(10)])
     storage = disk_with(
         {
@@ -296,7 +296,7 @@ def test_a_new_log_begins_empty():
     log.check()
 
 
-# ---- what is told of it ----
+# ---- reports to the operator ----
 
 
 def losses(files, **opening):

@@ -1,9 +1,9 @@
-"""Any damage to the files of a log: opened soundly, or refused in words.
+"""Any damage to the files of a log: the log opens consistently, or is refused.
 
-A log of several segments, written, flushed and perhaps stopped in order; then bytes of
-its files are changed, cut, added, files lost. Whatever it then opens to was appended
-once: a record may be lost to damage, none may be made up. (A base offset stands outside
-the CRC; damage to it alone may move a record, here as in Kafka.)
+A log of several segments is written, flushed and perhaps stopped in order; then bytes
+of its files are changed, cut or added, or files are lost. The opened log contains
+appended records only: damage may lose a record and never invent one. (The CRC does not
+cover a base offset; damage to it alone may move a record, here as in Kafka.)
 """
 
 from contextlib import suppress
@@ -67,7 +67,7 @@ damages = st.one_of(
 
 
 def do(storage, damage):
-    """Damage a file, if it is there."""
+    """Damage a file, if it exists."""
     kind, name, *how = damage
     try:
         file = storage.open(join(HOME, name))
@@ -92,7 +92,7 @@ def do(storage, damage):
 
 
 def readable(log):
-    """Yield what a consumer reads: it checks each batch, and stops at a bad one."""
+    """Yield values as a consumer reads them: it stops at the first corrupt batch."""
     offset = log.log_start_offset
     with suppress(KafkaError):
         while (piece := reading.read(log, offset, 1, log.log_end_offset)) is not None:
@@ -141,7 +141,7 @@ def test_damage_to_what_is_not_believed_is_cut_off(several):
 
 
 def goes_on(log):
-    """Append, read it, stop, and find it again."""
+    """Append a record, read it, stop, and find it after a restart."""
     end = log.log_end_offset
     with suppress(KafkaError):
         assert log.append(batch([b"next"]), 5, NOW_MS).base_offset == end

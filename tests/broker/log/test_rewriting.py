@@ -1,4 +1,4 @@
-"""Topics that change the batches they are sent, or refuse them: ``LogValidator``."""
+"""Topics that rewrite or refuse produced batches, as Kafka's ``LogValidator``."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Periodic rounds over all logs: a log that fails, or goes, costs no other."""
+"""Periodic rounds over all logs: a failed or deleted log does not affect others."""
 
 import errno
 import random
@@ -137,7 +137,7 @@ def test_a_log_that_is_deleted_between_two_steps_harms_no_namesake(
 
 @pytest.mark.parametrize("what", ["ended", "active"])
 def test_retention_frees_a_full_disk(what):
-    """No room for what a roll writes: what goes has to go first."""
+    """A roll finds no space on a full disk: deletion has to come first."""
     config = {**OLD, "segment_bytes": 300 if what == "ended" else 9999}
     manager = open_logs(config, keys=(A,))
     log, storage = manager.logs[A], manager.storage
@@ -184,7 +184,7 @@ def test_failed_removals_are_repeated():
 
 
 def test_a_name_that_is_still_waiting_is_not_taken_again():
-    """Also by a broker that has started anew since."""
+    """Also by a broker that has restarted since."""
     manager = open_logs({})
     manager.delete_log(A)
     again = open_logs({}, storage=manager.storage.after_kill())
@@ -197,7 +197,7 @@ def test_a_name_that_is_still_waiting_is_not_taken_again():
 
 
 def test_steps_touch_no_device_that_may_keep_them_waiting():
-    """Syncs and removals of files are blocking calls; nothing else is slow."""
+    """Syncs and file removals may block, and run as blocking calls, not in steps."""
     manager = open_logs({**OLD, **DIRTY, "cleanup_policy": {"compact", "delete"}})
     for log in manager.logs.values():
         fill(log, 24, age_ms=500)
@@ -227,14 +227,14 @@ def test_a_roll_syncs_nothing():
     log.roll(NOW_MS)
     assert calls.names
     assert not [name for name in calls.names if name.startswith("sync")]
-    # Its files are synced by the flush that makes the rest durable.
+    # The next flush syncs the files of the roll.
     flushing.flush(log)
     names = [join(log.directory, f"{3:020d}.snapshot"), log.directory]
     assert {f"sync {name}" for name in names} <= set(calls.names)
 
 
 def test_compacted_segments_do_not_hold_the_recovery_point_back():
-    """The copy is durable; nothing that ended is left to flush."""
+    """The compacted copy is durable; no ended segment is left to flush."""
     now = [NOW_MS]
     manager = open_logs(DIRTY, keys=(A,), now_ms=lambda: now[0])
     log = manager.logs[A]
@@ -265,7 +265,7 @@ def test_an_orderly_stop_leaves_alone_what_has_not_changed():
 
 
 def test_an_orderly_stop_makes_durable_what_has_only_changed_its_names():
-    """Records let go of are all that has happened since the start."""
+    """Since the start, records were deleted and none appended."""
     manager = open_logs({"segment_bytes": 100}, keys=(A,))
     fill(manager.logs[A], 6)
     manager.close({}.get, lambda calls: [call() for call in calls])
@@ -289,7 +289,7 @@ def test_a_flush_of_what_ended_long_ago_leaves_the_rest_to_be_synced():
     assert not log.durability.everything
     syncs = flushing.syncs_of_ended(log, NOW_MS + 120_000)
     run(flushing.flush_in_steps(log, syncs))
-    # The names of all are on the disk; one segment's records may not be.
+    # All directory entries are on disk; the records of one segment may not be.
     assert 0 < log.recovery_point < 3
     assert not log.durability.everything
     flushing.flush(log)
@@ -297,7 +297,7 @@ def test_a_flush_of_what_ended_long_ago_leaves_the_rest_to_be_synced():
 
 
 def test_log_starts_are_read_when_their_checkpoint_is_written():
-    """Two deletions of records whose threads finish in the other order."""
+    """Two DeleteRecords requests whose threads finish in the opposite order."""
     manager = open_logs(SMALL)
     for key in (A, B):
         fill(manager.logs[key], 9)

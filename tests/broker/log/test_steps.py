@@ -1,4 +1,4 @@
-"""Work in steps: whoever drives it does its calls, and leaves nothing of it open."""
+"""Work in steps: the driver runs its blocking calls and closes its generator."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from broker.log.steps import run, watched
 
 
 class Work:
-    """A generator that yields two calls and notes what becomes of it."""
+    """A generator that yields the given calls, and records errors and its end."""
 
     def __init__(self, *calls):
         self.calls = calls
@@ -50,7 +50,7 @@ def test_an_error_of_the_device_is_thrown_in_where_the_call_was_asked_for():
 
 @pytest.mark.parametrize("inside", [run, lambda work: run(watched(work, lambda: True))])
 def test_any_other_error_ends_the_work_before_anybody_learns_of_it(inside):
-    """Files that it holds are closed then, and not when the error is forgotten."""
+    """Files held by the work are closed at once, not at garbage collection."""
     work = Work(failing_with(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
         inside(work.steps())

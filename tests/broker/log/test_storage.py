@@ -1,4 +1,4 @@
-"""One contract for the real disk and the one in memory; then what each adds."""
+"""The contract of the real and the in-memory disk, and the additions of each."""
 
 import errno
 import inspect
@@ -21,7 +21,7 @@ from broker.disk.storage import (
 
 
 class StorageContract:
-    """Guarantees of any disk to the log; ``disk`` gives storage and directory."""
+    """Guarantees that a log needs; fixture ``disk`` returns (storage, directory)."""
 
     @pytest.fixture
     def disk(self):
@@ -149,7 +149,7 @@ class TestRealStorage(StorageContract):
         assert FileSlice(file, 0, 0).fileno() == file.fileno() >= 0
 
     def test_a_large_write_is_whole(self, disk, monkeypatch):
-        """The kernel may write less than it was asked to."""
+        """The kernel may write fewer bytes than requested."""
         import broker.disk.files as files
 
         def three_bytes(fd, pieces, position):
@@ -253,7 +253,7 @@ class TestMemoryStorage(StorageContract):
         assert outcomes == {b"old", b""}
 
     def test_write_atomically_survives_every_fault(self, disk):
-        """Whatever call fails or crashes, the old content or the new is there."""
+        """A failure or crash at any call leaves the old content or the new."""
         at, done = 0, False
         while not done:
             at += 1

@@ -1,10 +1,10 @@
-"""Transactions in a log, against a model that knows what became of each.
+"""Transactions in a log, compared with a model of the outcome of each.
 
 A follower's log and a leader's have the same content, state and limits.
 
-Readers of committed records are played by the algorithm of Kafka's consumer
-(``CompletedFetch``): it gets batches up to the last stable offset and the list of
-aborted transactions, and follows the markers.
+A ``read_committed`` consumer is simulated with the algorithm of Kafka's consumer
+(``CompletedFetch``): the consumer gets batches up to the last stable offset and the
+list of aborted transactions, and follows the markers.
 """
 
 import random
@@ -59,7 +59,7 @@ def marker(producer_id, *, commit, epoch=0, coordinator_epoch=3, time_ms=NOW_MS)
 
 
 def verified(log, header):
-    """Return the guard of a batch, as if the coordinator had confirmed it."""
+    """Return the verification guard of a batch that the coordinator has confirmed."""
     return log.producers.begin_verification(
         header.producer_id, header.producer_epoch, header.base_sequence, NOW_MS
     )
@@ -72,7 +72,7 @@ def put(log, *batches):
 
 
 def committed(log, offset, end):
-    """Return (offset, key, value) as a consumer of committed records gets them."""
+    """Return the (offset, key, value) that a ``read_committed`` consumer gets."""
     found = []
     while offset < end:
         piece = reading.read(log, offset, 600, end)
@@ -109,7 +109,7 @@ def _consumed(content, aborted, offset, found):
 
 
 class Model:
-    """Fate of each record: (offset, key, value, transaction or None)."""
+    """List of (offset, key, value, transaction or None) of each record."""
 
     def __init__(self):
         self.records = []
@@ -156,7 +156,7 @@ class Model:
 
 
 class History:
-    """A random history of one log, led or followed, and the model of it."""
+    """A random history of one log, as leader or follower, with its model."""
 
     def __init__(self, seed, *, led=False):
         self.rng = random.Random(seed)
@@ -291,7 +291,7 @@ def test_compaction_counts_committed_records_only(seed):
 
 
 def test_a_transaction_that_was_aborted_does_not_replace_a_committed_record():
-    """H7 of the review: compaction kept ABORTED and dropped what was committed."""
+    """Finding H7 of the review: compaction kept the aborted value of the key."""
     log = open_log(segment_bytes=300, cleanup_policy=COMPACT)
     put(log, batch([b"committed"], keys=[b"K"]))
     put(log, sent(b"K", b"ABORTED", 7), marker(7, commit=False))
@@ -303,7 +303,7 @@ def test_a_transaction_that_was_aborted_does_not_replace_a_committed_record():
 
 
 def test_lists_of_aborted_transactions_are_kafkas_bytes():
-    """Written by hand from Kafka's ``AbortedTxn``: version, id, first, last, stable."""
+    """Hand-written from Kafka's ``AbortedTxn``: version, id, first, last, stable."""
     log = open_log()
     put(log, sent(b"k", b"a", 7), sent(b"k", b"b", 8), marker(7, commit=False))
     put(log, marker(8, commit=False))
@@ -375,7 +375,7 @@ def test_the_start_of_the_log_is_stable_though_a_transaction_began_before_it():
 
 
 def test_kafkas_snapshot_has_the_open_transaction():
-    """A directory of Kafka's: an entry has its transaction's first offset."""
+    """In Kafka's snapshot an entry has the first offset of its open transaction."""
     entry = struct.pack(">qhiqiqiq", 7, 0, 0, 0, 0, NOW_MS, 3, 0)
     body = struct.pack(">i", 1) + entry
     snapshot = struct.pack(">hI", 1, crc32c(body)) + body
@@ -390,11 +390,11 @@ def test_kafkas_snapshot_has_the_open_transaction():
     assert log.segments.active.aborted.entries == [AbortedTransaction(7, 0, 2, 3)]
 
 
-# ---- checks of a leader ----
+# ---- checks by a leader ----
 
 
 def lead(log, sending, *, guard="verified"):
-    """Append a producer's batch as the leader, under a guard by default."""
+    """Append a producer's batch as leader, with a verified guard by default."""
     if guard == "verified":
         guard = verified(log, parse_header(sending))
     return log.append(sending, 0, NOW_MS, guard=guard)
@@ -413,7 +413,7 @@ def refusal(call, *arguments, **options):
 
 
 def test_a_marker_is_kafkas_bytes():
-    """By hand from ``EndTransactionMarker``: key version and type, value and epoch."""
+    """Hand-written from ``EndTransactionMarker``: key version, type, value, epoch."""
     made = marker_batch(7, 2, Marker(False, 9), NOW_MS)
     header = parse_header(made)
     assert header.attributes == TRANSACTIONAL | CONTROL
@@ -431,7 +431,7 @@ def test_a_transaction_begins_with_a_guard_only():
     assert refusal(lead, log, first, guard=other) is ErrorCode.invalid_txn_state
     assert log.log_end_offset == 0
     lead(log, first)
-    # Of the open transaction no further batch needs one, nor a repetition.
+    # In the open transaction, neither further batches nor retries need a guard.
     assert verified(log, parse_header(first)) is None
     lead(log, sent(b"k", b"b", 7, sequence=1), guard=None)
     assert lead(log, first, guard=None).base_offset == 0
@@ -443,7 +443,7 @@ def test_a_transaction_begins_with_a_guard_only():
 
 
 def test_a_marker_makes_the_guards_of_its_producer_invalid():
-    """The coordinator said yes, then aborted: the batch would stay open for ever."""
+    """The coordinator aborted after verification; the batch would never end."""
     log = open_log()
     late = sent(b"k", b"a", 7)
     guard = verified(log, parse_header(late))
@@ -479,7 +479,7 @@ def test_a_marker_fences_older_epochs_and_older_coordinators():
     assert refusal(lead, log, zombie) is ErrorCode.invalid_producer_epoch
     fenced = refusal(end, log, 7, epoch=2, coordinator_epoch=2)
     assert fenced is ErrorCode.transaction_coordinator_fenced
-    # A repeated marker ends nothing, and is written.
+    # A repeated marker ends no transaction, but is written.
     end(log, 7, epoch=2, coordinator_epoch=3, commit=False)
     assert log.segments.active.aborted.entries == [AbortedTransaction(7, 0, 1, 2)]
     assert log.log_end_offset == 3

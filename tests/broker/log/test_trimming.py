@@ -1,4 +1,4 @@
-"""Retention, DeleteRecords and truncation: what goes, and that nothing else does."""
+"""Retention, DeleteRecords and truncation remove the right records and no others."""
 
 import random
 
@@ -69,7 +69,7 @@ def test_an_active_segment_that_is_too_old_rolls_first():
     [(900, 0), (701, 0), (700, 2), (501, 2), (500, 4), (101, 6), (100, 8), (0, 8)],
 )
 def test_segments_go_while_the_rest_is_large_enough(retained, start):
-    """The active segment stays, whatever the limit."""
+    """The active segment stays, at any limit."""
     log = filled(retention_bytes=retained, retention_ms=-1)
     trimming.retention(log, NOW_MS, 9)
     assert bases(log)[0] == start
@@ -85,7 +85,7 @@ def test_nothing_goes_that_is_not_replicated(limit, up_to, left):
     log = filled(**{"retention_ms": -1, **limit})
     trimming.retention(log, NOW_MS + 10**6, up_to)
     if "retention_bytes" in limit and up_to == 9:
-        left = [8]  # Size alone never takes the active segment.
+        left = [8]  # retention.bytes alone never removes the active segment.
     assert bases(log) == left
 
 
@@ -231,7 +231,7 @@ def test_a_follower_may_begin_anew_further_on():
     [("retention", [(2, 9)]), ("DeleteRecords", [(1, 7), (2, 8)])],
 )
 def test_a_log_that_gets_shorter_at_its_start_syncs_nothing(how, wanted):
-    """Epochs from before the start are cut again when the log is opened."""
+    """Opening the log removes the epochs before its start again."""
     log = filled(retention_ms=1000)
     storage = log.storage.disk
     flushing.flush(log)
@@ -250,7 +250,7 @@ def test_a_log_that_gets_shorter_at_its_start_syncs_nothing(how, wanted):
 
 
 def test_a_log_that_was_cut_and_filled_to_its_old_end_is_settled_again():
-    """Found by `test_log_model`: a stop left the time index of the records cut off."""
+    """Found by `test_log_model`: an orderly stop kept the time index of cut records."""
 
     def stopped(log):
         flushing.settle(log)

@@ -1,9 +1,9 @@
-"""A follower's log, truncated and written again, after a kill and a loss of power.
+"""A follower's log is truncated and written again, then killed or loses power.
 
-Each life appends, truncates, rolls, flushes and writes checkpoints at random, until the
-process or the machine stops at some call. The next start must find what the log held at
-some time since its last flush, as a prefix: never records of two histories, and no
-leader epoch that the records do not bear out.
+Each run appends, truncates, rolls, flushes and writes checkpoints at random, until the
+process or the machine stops at some call. The next start must find a prefix of a state
+that the log had since its last flush: never records of two histories, and no leader
+epoch without its records.
 """
 
 import random
@@ -32,7 +32,7 @@ EPOCH_AT = 12
 
 
 class Follower:
-    """A log and what is known of it; ``states`` are what it may hold after a stop."""
+    """A log and its history; ``states`` are the contents allowed after a stop."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -45,7 +45,7 @@ class Follower:
         self.log = self.manager.logs[A]
         self.content = content_of(self.log)
         self.states = [list(self.content)]
-        # So many records are durable.
+        # Number of durable records.
         self.flushed = min(self.log.recovery_point, len(self.content))
 
     def live(self):
@@ -81,7 +81,7 @@ class Follower:
         assert truncate_to(self.log, end, NOW_MS) == end
         del self.content[end:]
         self.states.append(list(self.content))
-        # The leader's records may bear an older epoch than those that were cut off.
+        # The new leader's records may have an older epoch than the truncated ones.
         kept = self.content[-1][0] if end else 0
         self.epoch = self.rng.randint(kept, self.epoch + 1)
 
@@ -149,7 +149,7 @@ def test_a_recovery_point_is_lowered_on_disk_before_a_log_is_cut():
 
 
 def test_a_cleaner_offset_is_lowered_on_disk_before_a_log_is_cut():
-    """To the base of the segment that is active then, as Kafka does."""
+    """As in Kafka, to the base offset of the active segment after the truncation."""
     manager = open_logs({"segment_bytes": 400, "cleanup_policy": {"compact"}})
     log = manager.logs[A]
     fill(log, 20)
@@ -160,7 +160,7 @@ def test_a_cleaner_offset_is_lowered_on_disk_before_a_log_is_cut():
     run(manager.lowering({A: 7}))
     truncate_to(log, 7, NOW_MS)
     base = log.segments.active.base_offset
-    # A kill now, and more records than the cleaner had seen.
+    # Append more records than the cleaner had seen, then kill the process.
     fill(log, 20)
     flushing.flush(log)
     assert read_offsets(manager.storage, HOME, CLEANER_OFFSETS)[A] == base <= 7
@@ -181,7 +181,7 @@ def test_a_flush_under_way_does_not_raise_a_recovery_point_that_was_lowered():
 
 
 def test_a_log_that_lost_its_end_is_not_believed_beyond_it_later():
-    """The start lowers the recovery point on disk, before anything is written."""
+    """Opening the log lowers the recovery point on disk before any write."""
     manager = open_logs({"segment_bytes": 400})
     log = manager.logs[A]
     fill(log, 20)

@@ -1,4 +1,4 @@
-"""Produced batches are appended only if every consumer can read them to the end."""
+"""Produced batches are appended only if every consumer can read them completely."""
 
 import random
 import struct
@@ -35,7 +35,7 @@ CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
 
 
 def outcome(log, sent):
-    """Return the code that an append is refused with, None if it is not."""
+    """Return the error code of an append, None if it is accepted."""
     before = (log.log_end_offset, log.size_bytes)
     try:
         log.append(sent, 0, NOW_MS)
@@ -47,7 +47,7 @@ def outcome(log, sent):
 
 
 TWO = [record(0), record(1)]
-# What every codec is tried with: records' bytes, and the count in the header.
+# Bytes of the records, and record count of the header; tried with each codec.
 REFUSED = {
     "a count of two, one record": (TWO[:1], 2),
     "a count of one, two records": (TWO, 1),
@@ -171,7 +171,7 @@ def test_an_lz4_stream_must_be_a_single_frame():
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
 def test_a_stream_may_have_several_parts(codec):
-    """Each codec's own tools concatenate, and Java reads on."""
+    """The tools of each codec concatenate streams, and Java reads all of them."""
     packed = compress(codec, record()) + compress(codec, record(1))
     assert outcome(open_log(), batch_of([b"."] * 2, codec=codec, packed=packed)) is None
 
@@ -207,7 +207,7 @@ def test_a_right_header_is_stored_as_it_came():
 
 
 def test_a_header_that_is_rewritten_loses_attributes_without_a_meaning():
-    """As ``DefaultRecordBatch.computeAttributes`` leaves them out."""
+    """As by Kafka's ``DefaultRecordBatch.computeAttributes``."""
     log = open_log()
     sent = altered(batch([b"v"], codec=GZIP), {21: ("h", 0x0181), 35: ("q", 5)})
     log.append(sent, 0, NOW_MS)
@@ -257,17 +257,17 @@ def test_invalid_records_come_before_a_sequence_out_of_order():
 
 
 def test_a_follower_takes_what_its_leader_has():
-    """Kafka's followers check the CRC and the order of offsets, and no records."""
+    """Kafka's followers check CRC and order of offsets, but no records."""
     log = open_log()
     log.append_as_follower(batch_of([b"garbage"], count=3), NOW_MS)
     assert log.log_end_offset == 3
 
 
-# ---- against a witness ----
+# ---- comparison with the naive validator ----
 
 
 def told(plain, count, codec=NONE):
-    """Return what both say of these records: contents, or None for a refusal."""
+    """Return (ours, naive validator's) contents of the records; None if refused."""
     sent = batch_of([plain], count=count, codec=codec)
     ours: tuple[int, int, bool] | None = None
     with suppress(KafkaError):
@@ -288,7 +288,7 @@ TEXTS = st.none() | st.binary(max_size=5) | st.sampled_from([b"x" * 64, b"y" * 9
 
 @st.composite
 def runs_of_records(draw):
-    """Return records of which most are like the one before, as producers write them."""
+    """Return records that mostly resemble their predecessor, as producers send them."""
     plain = []
     for _ in range(draw(st.integers(1, 4))):
         key, value = draw(TEXTS), draw(TEXTS)
@@ -331,7 +331,7 @@ def test_the_walk_and_its_witness_agree_on_any_bytes(plain, count):
 @pytest.mark.parametrize("value", [b"", b"v" * 100, b"v" * 1000])
 @pytest.mark.parametrize("rate", [0, 1, 100])
 def test_long_runs_are_walked_right(value, rate):
-    """Through all widths of offset and timestamp deltas up to three bytes."""
+    """Cover all widths of offset and timestamp deltas, up to three bytes."""
     count = 10_000 + RUN_MAX
     plain = b"".join(
         record(number, time=number * rate // 3 - 5 * bool(rate), key=None, value=value)
@@ -358,7 +358,7 @@ def test_a_fault_within_a_run_is_found(data):
 
 
 def records_of_all_sizes(dice, count):
-    """Return records of which hardly two neighbours have the same size."""
+    """Return records whose neighbours rarely have the same size."""
     return [
         record(
             number,
@@ -408,7 +408,7 @@ def test_records_of_unequal_sizes_are_walked_by_compiled_code():
 
 
 def stretched(number, size=0):
-    """Return a varint in a form longer than its shortest, of ``size`` bytes or one."""
+    """Return a varint of ``size`` bytes, always longer than its shortest form."""
     short = write_varint(number)
     zeros = max(size - len(short), 1) - 1
     return short[:-1] + bytes([short[-1] | 0x80]) + b"\x80" * zeros + b"\0"
@@ -420,7 +420,7 @@ FIELDS = ["time", "offset", "key", "value", "headers", "header key", "header val
 @pytest.mark.parametrize("size", [2, 5, 6, 10, 11])
 @pytest.mark.parametrize("field", ["length", *FIELDS])
 def test_varints_that_are_too_long_are_left_to_the_walk_in_python(field, size):
-    """aiokafka reads all lengths as 64 bits, in up to ten bytes."""
+    """aiokafka reads lengths as 64 bits, in up to ten bytes."""
     records = records_of_all_sizes(random.Random(2), 150)
     numbers = dict(zip(FIELDS, [7, 100, 1, 1, 1, 1, 1], strict=True))
     texts = {"key": b"k", "value": b"v", "header key": b"h", "header value": b"v"}
@@ -449,7 +449,7 @@ def test_deltas_that_wrap_around_are_left_to_the_walk_in_python(time):
 
 
 def test_records_that_are_cut_anywhere_are_refused():
-    """Also in their headers, where aiokafka reads behind the end."""
+    """Also within headers, where aiokafka reads past the end."""
     records = records_of_all_sizes(random.Random(4), 30)
     records.append(record(30, key=None, headers=[("", None), ("", b"")] * 3))
     plain = b"".join(records)

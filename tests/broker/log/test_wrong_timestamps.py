@@ -1,7 +1,7 @@
-"""Logs from before records were validated, with wrong largest timestamps.
+"""Logs written before records were validated, with wrong largest timestamps.
 
-A segment is mended when it is recovered or compacted: its time index, its age for
-retention, and after a compaction its headers.
+Recovery and compaction correct a segment's time index and its age for retention;
+compaction also corrects the batch headers.
 """
 
 import random

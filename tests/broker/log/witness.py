@@ -1,4 +1,4 @@
-"""Record batches as others make and read them: aiokafka (in C) and kafka-python."""
+"""Record batches as other clients write and read them: aiokafka and kafka-python."""
 
 import struct
 import warnings
@@ -17,7 +17,7 @@ from broker.log.steps import run
 from broker.log.upkeep import recovery
 
 with warnings.catch_warnings():
-    # Its own import uses importlib.resources in a way that is deprecated.
+    # The package uses a deprecated function of importlib.resources at import.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.record import MemoryRecords as PythonRecords
 
@@ -36,7 +36,7 @@ def batch(
     epoch=-1,
     sequence=-1,
 ):
-    """Return aiokafka's batch of these values."""
+    """Return the batch that aiokafka builds for these values."""
     builder = DefaultRecordBatchBuilder(
         2, codec, False, producer_id, epoch, sequence, 1 << 30
     )
@@ -80,7 +80,7 @@ def decoded_by_kafka_python(records):
 
 
 def disk(faults=None):
-    """Return a disk in memory with a log directory that is there for good."""
+    """Return an in-memory disk whose directory ``/data`` is durable."""
     storage = MemoryStorage()
     storage.make_directory("/data")
     for directory in ("", "/"):
@@ -90,7 +90,7 @@ def disk(faults=None):
 
 
 def make_durably(storage, *directories):
-    """Create log directories durably, as locking them does."""
+    """Create log directories and sync their parents, as the broker does at start."""
     for directory in directories:
         storage.make_directory(directory)
         storage.sync_directory(dirname(directory))
@@ -105,7 +105,7 @@ def open_log(storage=None, *, now_ms=NOW_MS, opening=None, **config):
 
 
 def everything(log):
-    """Return the bytes of the whole log, by reads a consumer would do."""
+    """Return the bytes of the whole log, with a consumer's reads."""
     content, offset = b"", log.log_start_offset
     while True:
         piece = reading.read(log, offset, 1, log.log_end_offset)
@@ -133,12 +133,12 @@ def found_at(log, timestamp):
 
 
 def found_newest(log):
-    """Return the first record of the largest time stamp."""
+    """Return the first record with the largest timestamp."""
     return run(times.offset_of_max_timestamp(log))
 
 
 def stored(*batches, base=0):
-    """Return batches as a log stores them, one after the other."""
+    """Return batches as a log stores them, concatenated."""
     content, offset = b"", base
     for each in batches:
         content += altered(each, {0: ("q", offset), 12: ("i", 0)}, new_crc=False)
