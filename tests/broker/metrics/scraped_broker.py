@@ -1,4 +1,4 @@
-"""The samples of a whole broker in virtual time, for what refers to their names."""
+"""Samples of a whole broker in virtual time, for tests of dashboards and alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The alerts for Prometheus: their form, and that a broker serves what they ask for."""
+"""Prometheus alert rules: their form, and their metrics as a broker exports them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.broker.metrics.scraped_broker import labels_served
 from tests.broker.metrics.test_dashboard import LABEL, NAME, SCRAPED
 
 RULES = Path(metrics.__file__).parent / "alerts.rules.yml"
-# The part of YAML that the file uses: a key on each line, at a fixed depth.
+# The subset of YAML in the rules file: one key per line, at a fixed depth.
 FORM = re.compile(
     r"""(?x)
     (?P<group>  \ \ -\ name:\ [a-z]+)
@@ -70,7 +70,7 @@ def test_every_metric_and_label_that_an_alert_asks_for_is_served() -> None:
         said = set(re.findall(r"\$labels\.(\w+)", summary))
         groupings = re.findall(r"by \(([^)]*)\)", query)
         grouped = {label.strip() for each in groupings for label in each.split(",")}
-        # A sum has the labels that it is taken by, and no others.
+        # A sum keeps only the labels that it is grouped by.
         assert not grouped or said <= grouped, name
         for metric, selectors in NAME.findall(query):
             asked = {label for label, _ in LABEL.findall(selectors)} | grouped | said

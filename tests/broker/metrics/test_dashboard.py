@@ -1,4 +1,4 @@
-"""The Grafana dashboard against a scrape of a whole broker: no query asks in vain."""
+"""Every metric and label in the Grafana dashboard is exported by a broker."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def panels():
 
 
 def queries():
-    """Every query, with what it calls its lines."""
+    """Return each query with the format of its legend."""
     return [
         (target["expr"], target["legendFormat"])
         for panel in panels()

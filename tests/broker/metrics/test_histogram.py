@@ -1,4 +1,4 @@
-"""Histograms against exact quantiles of the same values."""
+"""Histogram quantiles compared with exact quantiles of the same values."""
 
 import itertools
 import math

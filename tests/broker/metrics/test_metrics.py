@@ -1,4 +1,4 @@
-"""Metrics, read by Prometheus' own parser and compared with the requests."""
+"""Metrics, parsed by Prometheus' own parser and compared with the requests."""
 
 import pytest
 import trio
@@ -208,7 +208,7 @@ def test_purgatories_are_counted_by_kafkas_names():
 
 
 def test_all_that_wait_for_replicas_are_scraped():
-    """Kafka's ``delayedOperation``s of its ``ReplicaManager``."""
+    """Kafka's ``delayedOperation`` metrics of its ``ReplicaManager``."""
     found = samples(exposition(World().apis.metrics()))
     prefix = "kafka_server_delayedoperationpurgatory_"
     for operation in ("Produce", "Fetch", "DeleteRecords"):
@@ -246,7 +246,7 @@ async def test_metrics_are_served_over_http(nursery):
     assert head.startswith("HTTP/1.1 200 OK")
     assert f"Content-Length: {len(body)}" in head
     found = samples(body)
-    # This one, and at least those of the server and of the test.
+    # This task, and at least those of the server and of the test.
     assert found.pop(("doorkeeper_trio_tasks",)) >= 3
     assert found == {("up",): 1}
     assert "\nup " not in await ask(b"GET /metrics/requests HTTP/1.1\r\n\r\n")
@@ -273,7 +273,7 @@ async def test_acceptors_tell_how_long_they_were_blocked(nursery, autojump_clock
     assert found[blocked, ("listener", "PLAINTEXT")] == pytest.approx(0.25)
     control = "kafka_network_acceptor_controlplaneacceptorblockedpercent"
     assert found[control, ("listener", "CONTROLLER")] == 0
-    # Two came in the four seconds, and younger than ten it is taken over more.
+    # Two connections in four seconds; the rate is computed over at least ten seconds.
     rate = "kafka_server_socket_server_metrics_connection_accept_rate"
     assert found[rate, ("listener", "PLAINTEXT")] == pytest.approx(2 / 10)
     every = "kafka_server_socket_server_metrics_broker_connection_accept_rate"

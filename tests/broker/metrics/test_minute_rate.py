@@ -1,4 +1,4 @@
-"""The one-minute rate beside closed forms of an exponential average."""
+"""The one-minute rate compared with closed forms of an exponential average."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_minute_of_silence_leaves_one_in_e(look_s: int) -> None:
     rate = MinuteRate(0)
     for _ in range(10):
         rate.mark(S)
-    # However often somebody looks.
+    # The result does not depend on how often the rate is read.
     for second in range(5, 65, look_s):
         rate.per_s(second * S)
     assert rate.per_s(65 * S) == pytest.approx(2 / math.e)
@@ -38,5 +38,5 @@ def test_a_new_pace_is_come_up_to() -> None:
     assert rate.per_s(120 * S) == pytest.approx(1)
     for tenth in range(600):
         rate.mark(120 * S + tenth * S // 10)
-    # Of the old pace, 1, as much is left as a minute leaves; the new one is 10.
+    # Exponential approach from the old rate, 1/s, to the new one, 10/s.
     assert rate.per_s(180 * S) == pytest.approx(10 - 9 / math.e)

@@ -1,4 +1,4 @@
-"""Lag of groups, sizes of directories, flushes and offline partitions as metrics."""
+"""Metrics for operators: group lag, directory sizes, flushes, offline partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def scraped(world: World) -> dict[Any, float]:
 
 
 def commit(world: World, group: str, **offsets: int) -> None:
-    """Commit offsets of partition 0 of topics."""
+    """Commit offsets of partition 0 of each topic."""
     world.send(ApiKey.FIND_COORDINATOR, 3, key=group, key_type=0)
     answer = world.send(
         ApiKey.OFFSET_COMMIT,
@@ -63,7 +63,7 @@ def test_lag_is_what_a_group_has_not_committed() -> None:
     commit(world, "h", a=7)
     assert lags(scraped(world)) == {("g", "a"): 4, ("g", "b"): 0, ("h", "a"): 0}
     world.produce("a", b"v")
-    # An offset beyond the end, as after a truncation, is no negative lag.
+    # An offset beyond the end, as after a truncation, gives a lag of 0.
     commit(world, "h", a=100)
     assert lags(scraped(world)) == {("g", "a"): 5, ("g", "b"): 0, ("h", "a"): 0}
 

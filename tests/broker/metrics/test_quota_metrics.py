@@ -52,14 +52,14 @@ def test_rates_and_throttle_times_of_clients() -> None:
     assert labelled(found, "kafka_server_quota_tokens", "ControllerMutation") == -2
     throttle = "kafka_server_quota_throttle_time"
     assert labelled(found, throttle, "ControllerMutation") == 2000
-    # The mean of those that are not 0.
+    # The mean of the throttle times other than 0.
     told_ms = [each.total_seconds() * 1000 for each in told]
     mean = sum(told_ms) / len([each for each in told_ms if each])
     assert labelled(found, throttle, "Produce") == pytest.approx(mean)
     rate = labelled(found, "kafka_server_quota_byte_rate", "Produce")
     # Two requests over ten seconds.
     assert rate == pytest.approx(2 * 3100 / 10, rel=0.05)
-    # The throttled answer was empty, and what it would have held does not count.
+    # The throttled response was empty; the records it left out do not count.
     assert labelled(found, "kafka_server_quota_byte_rate", "Fetch") == 0
     assert labelled(found, throttle, "Fetch")
     assert labelled(found, "kafka_server_quota_request_time", "Request") is not None

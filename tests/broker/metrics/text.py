@@ -1,4 +1,4 @@
-"""Samples as the text that a scraper gets."""
+"""Samples in the text format that a scraper receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def exposition(samples: Samples) -> str:
 
 
 def samples(text: str) -> dict[Any, float]:
-    """Return every sample by name and labels, as Prometheus understands the text."""
+    """Return every sample by name and labels, as parsed by Prometheus' client."""
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)

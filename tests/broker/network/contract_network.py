@@ -1,4 +1,4 @@
-"""Contract of every network, checked at the seam of `broker.network.transport`."""
+"""Contract of every network, tested at the interface `broker.network.transport`."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from broker.network.transport import BROKEN, PEER_FINISHED, READABLE, WRITABLE
 
 
 class Region:
-    """A file region with a real file behind it, as the log hands out."""
+    """A file region backed by a real file, as the log returns it."""
 
     def __init__(self, file, position, size):
         self.file, self.position, self.size = file, position, size
@@ -24,10 +24,10 @@ class Region:
 
 
 class NetworkContract:
-    """Inherit, and give the fixture ``wire`` (see ``harness``).
+    """Base class of contract tests; a subclass provides the fixture ``wire``.
 
-    Every test asks for ``clock`` because pytest-trio takes the run's clock from there;
-    a network in real time gives None.
+    ``harness`` describes a wire. Every test takes ``clock`` because pytest-trio looks
+    for a run's clock there; a network in real time provides None.
     """
 
     @pytest.fixture
@@ -36,7 +36,7 @@ class NetworkContract:
 
     @pytest.fixture
     async def ends(self, wire):
-        """A client's stream, the server's end of it, and a selector that has it."""
+        """Yield a client's stream, the server's connection and its selector."""
         listener = wire.network.listen("127.0.0.1", 0)
         selector = wire.network.selector()
         stream = await wire.dial(listener.port)
@@ -52,7 +52,7 @@ class NetworkContract:
 
     @staticmethod
     async def events(selector, connection, wanted):
-        """Wait for ``wanted`` bits of the connection; return all that came."""
+        """Poll until one of the ``wanted`` bits is set; return all bits received."""
         seen = 0
         while not seen & wanted:
             for fileno, bits in selector.poll():
@@ -219,7 +219,7 @@ class NetworkContract:
     async def test_somebody_who_waits_already_is_accepted_at_a_checkpoint(
         self, clock, wire
     ):
-        """However many wait, the others have their turns, and nobody gets lost."""
+        """A cancelled ``accept`` loses no connection; each call yields to Trio."""
         listener = wire.network.listen("127.0.0.1", 0)
         stream = await wire.dial(listener.port)
         with trio.CancelScope() as ended:

@@ -1,4 +1,4 @@
-"""Contract of the socket server over any network: serve, and survive its peers."""
+"""Contract of the socket server over any network, also with misbehaving peers."""
 
 import struct
 
@@ -37,7 +37,7 @@ HOSTILE = {
 
 
 class ServerContract:
-    """Inherit, and give the fixture ``wire``; ``clock`` as in ``NetworkContract``."""
+    """Base class of contract tests; fixtures as in ``NetworkContract``."""
 
     @pytest.fixture
     def clock(self):
@@ -82,7 +82,7 @@ class ServerContract:
         async with Harness(wire.network, wire.now_ns).running() as harness:
             client = await harness.client(wire)
             async with trio.open_nursery() as nursery:
-                # Two at once: the second one's bytes follow the first one's closely.
+                # Two requests in one write: the second directly follows the first.
                 nursery.start_soon(client.send, frame(body) + frame(b"next"))
                 assert await client.answer() == (1, body)
                 assert await client.answer() == (1, b"next")
@@ -183,7 +183,7 @@ class ServerContract:
     async def test_api_versions_reaches_its_handler_in_any_version(self, clock, wire):
         async with Harness(wire.network, wire.now_ns).running() as harness:
             client = await harness.client(wire)
-            # From version 3 on the header ends in tagged fields, here none.
+            # Headers of version 3 and later end in tagged fields; here there are none.
             answer = await client.ask(b"\0", api_key=18, version=99)
             assert answer == (1, b"")
 
@@ -247,7 +247,7 @@ class ServerContract:
             assert await client.is_closed()
 
     async def test_a_peer_that_does_not_read_holds_up_nobody(self, clock, wire):
-        # More than any buffer between the two, so that most of it cannot be sent.
+        # More than all buffers between both ends, so that most of it cannot be sent.
         big = bytes(8 << 20)
 
         async def flood(request):
@@ -290,7 +290,7 @@ class ServerContract:
             first = await harness.client(wire)
             assert await first.ask() == (1, b"")
             second = await harness.client(wire)
-            # A client of TLS cannot send before it is accepted.
+            # A TLS client cannot send before the server accepts the connection.
             nursery.start_soon(second.send, frame(b"patient"))
             for _ in range(5):
                 assert await first.ask() == (1, b"")

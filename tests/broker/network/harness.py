@@ -1,6 +1,6 @@
-"""A socket server with a handler of the test's own, over any network, and its clients.
+"""A socket server with a test's own handler, over any network, and its clients.
 
-What an echo answers is the correlation id and the body it got.
+The echo handler answers with the correlation id and the request body.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ DECLARED = {key: APIS[key] for key in (PRODUCE, METADATA, LEADER_AND_ISR, 18)}
 
 
 class TcpWire:
-    """Real sockets, and how their clients are made and broken."""
+    """Real sockets, with clients that connect and reset."""
 
     def __init__(self):
         self.network = TcpNetwork()
@@ -39,20 +39,20 @@ class TcpWire:
         return await trio.open_tcp_stream("127.0.0.1", port)
 
     async def reset(self, stream):
-        # Without lingering, close(2) sends a reset.
+        # Without lingering, close(2) resets the connection.
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await stream.aclose()
 
 
 async def echo(request):
-    """Answer with the body that came."""
+    """Answer with the body of the request."""
     body = request.frame[request.body_offset :]
     content = struct.pack(">i", request.correlation_id) + body
     return (struct.pack(">i", len(content)) + content,)
 
 
 class Client:
-    """A peer that reads whole answers."""
+    """A client that reads whole responses."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -83,9 +83,9 @@ class Client:
 
 
 class Harness:
-    """A broker's network layer with one plane, and no broker behind it.
+    """A broker's network layer with one plane, without the other parts of a broker.
 
-    A network of `tests.broker.network.tls_wire` has listeners with TLS.
+    With a network of `tests.broker.network.tls_wire` its listeners use TLS.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Harness:
         return self.server.ports[listener]
 
     async def client(self, wire, listener="PLAINTEXT", **fields):
-        """Connect a client, which is closed at the end."""
+        """Connect a client; the harness closes it at the end."""
         client = Client(await wire.dial(self.port(listener), **fields))
         self.clients.append(client)
         return client

@@ -1,4 +1,4 @@
-"""Outcomes of accept(2), and the listener's reactions; accept(2) played."""
+"""Outcomes of a simulated accept(2), and the listener's reaction to each."""
 
 import errno
 import socket
@@ -8,8 +8,8 @@ import pytest
 
 from broker.network.epoll import SocketOptions, TcpListener
 
-# "Error handling" in Linux' accept(2): errors of the new connection, to be taken as
-# "try again"; and those of POSIX and of protocols that it names further down.
+# Errors of the new connection, to be treated as "try again", according to "Error
+# handling" in Linux' accept(2); and errors of POSIX and protocols in its list.
 OF_THE_CONNECTION = [
     "ENETDOWN",
     "EPROTO",
@@ -29,7 +29,7 @@ OF_THE_LISTENER = ["EBADF", "EFAULT", "EINVAL", "ENOTSOCK"]
 
 
 class Played:
-    """A listening socket whose ``accept`` meets these errors, and then somebody."""
+    """A listening socket whose ``accept`` raises the given errors and then succeeds."""
 
     def __init__(self, *errors):
         self.errors = list(errors)
@@ -66,7 +66,7 @@ async def test_a_connection_that_came_to_nothing_is_passed_over(autojump_clock, 
 @pytest.mark.parametrize("name", OF_THE_MACHINE)
 async def test_accept_waits_for_missing_resources_of_the_machine(autojump_clock, name):
     await listener(name, name, name).accept()
-    # Without a pause the acceptor would take the CPU from what frees descriptors.
+    # Without a pause the acceptor would starve the tasks that free descriptors.
     assert autojump_clock.current_time() == pytest.approx(0.3)
 
 

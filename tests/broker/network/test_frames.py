@@ -1,4 +1,4 @@
-"""Frames in and pieces out, however the peer cuts or takes them."""
+"""Received frames and sent pieces, at any chunk sizes of the peer."""
 
 import struct
 
@@ -22,7 +22,7 @@ bodies = st.lists(
 
 
 class Dribble:
-    """A connection that gives what it has in chunks of drawn sizes."""
+    """A connection whose data arrives in chunks of drawn sizes."""
 
     def __init__(self, data, sizes):
         self.data = memoryview(data)
@@ -59,7 +59,7 @@ def test_frames_come_out_as_they_were_sent(contents, sizes):
     reading = receive(connection, pool)
     got = []
     for _ in range(10_000):
-        # A new event each time: real selectors report every arrival.
+        # Set the event each time: a real selector reports every arrival.
         reading.readable = True
         frame = reading.next_frame()
         if frame is not None:
@@ -156,7 +156,7 @@ class Region:
 
 
 class Sink:
-    """A selector and a connection that take drawn amounts, and sometimes nothing."""
+    """A selector and connection that accept drawn amounts of bytes, sometimes none."""
 
     def __init__(self, amounts):
         self.amounts = iter(amounts)
@@ -194,7 +194,7 @@ memory = st.binary(max_size=50)
 def test_pieces_are_sent_once_each_and_in_order(pieces, amounts):
     sink = Sink(amounts)
     send = Send(sink, sink, pieces)
-    # Empty pieces at the front count as sent without anything being taken.
+    # Empty pieces at the front count as sent before any write.
     send.skip(0)
     while not send.done:
         send.write()
@@ -222,7 +222,7 @@ def test_a_file_that_shrank_breaks_the_connection_not_the_broker():
 
 
 class CountedPieces(list):
-    """Pieces that count how often one of them is looked at, also within a slice."""
+    """A list that counts accesses to its items, also those in a slice."""
 
     looks = 0
 

@@ -1,4 +1,4 @@
-"""Handshakes of TLS: who gets in, and what strangers can take."""
+"""TLS handshakes: which clients are admitted, and limits on unauthenticated peers."""
 
 import random
 import ssl
@@ -37,7 +37,7 @@ def of_version(version):
     return context
 
 
-# A client's certificate, the listener's demand, and the principal if it is let in.
+# Client context, client authentication setting, and principal; None if refused.
 ATTEMPTS = {
     "no certificate, none asked for": (client_context(), {}, "ANONYMOUS"),
     "a certificate that is not asked for": (client_context(alice()), {}, "ANONYMOUS"),
@@ -145,7 +145,7 @@ async def test_plaintext_at_a_listener_with_tls_ends_the_connection(clock, caplo
         assert await stream.receive_some() == b""
         (line,) = caplog.records
         assert line.fields["why"] == "plaintext bytes at a listener with TLS"
-        # One that looks whether the port is open is not worth a line.
+        # A peer that connects and closes at once, as a port scan does, is not logged.
         await wire.open(harness.port()).aclose()
         await trio.testing.wait_all_tasks_blocked()
         assert harness.quotas.total == 0
@@ -153,7 +153,7 @@ async def test_plaintext_at_a_listener_with_tls_ends_the_connection(clock, caplo
 
 
 async def test_a_peer_that_trickles_has_no_more_time(clock, caplog):
-    """Bytes that come in time, one by one, and never make a record."""
+    """Single bytes that arrive in time and never complete a TLS record."""
     wire = TlsWire(handshakes=limits(timeout_s=10))
     async with Harness(wire.network, wire.now_ns).running() as harness:
         begun_s = trio.current_time()
@@ -169,7 +169,7 @@ async def test_a_peer_that_trickles_has_no_more_time(clock, caplog):
 
 
 async def test_a_flood_of_half_open_connections_is_bounded(clock, caplog):
-    """A thousand silent peers; a client gets in all the while."""
+    """A thousand silent peers connect; a client is still admitted among them."""
     wire = TlsWire(handshakes=limits(half_open_max=20))
     harness = Harness(wire.network, wire.now_ns)
     async with harness.running():
@@ -183,7 +183,7 @@ async def test_a_flood_of_half_open_connections_is_bounded(clock, caplog):
                 client = await harness.client(wire)
                 assert await client.ask(b"in") == (1, b"in")
                 assert harness.quotas.total <= 20 + len(harness.clients)
-        # One line a second, and all of this took none.
+        # Failures are logged once per second, and no virtual time has passed.
         assert len(caplog.records) == 1
         await trio.sleep(11)
         assert len(acceptor.handshakes) == 0
@@ -193,7 +193,7 @@ async def test_a_flood_of_half_open_connections_is_bounded(clock, caplog):
 
 
 async def test_computed_steps_are_bounded_and_in_turn(clock):
-    """The event loop answers while steps are computed, one at a time."""
+    """The event loop serves requests while threads compute handshake steps."""
     inside, most = 0, 0
 
     async def slowly(call):
@@ -227,7 +227,7 @@ async def test_computed_steps_are_bounded_and_in_turn(clock):
 
 @pytest.mark.parametrize("seed", range(25))
 async def test_bytes_changed_on_their_way_end_at_most_their_connection(seed, clock):
-    """A whole handshake's bytes, some of them changed, cut or repeated."""
+    """Change, cut or repeat some bytes of a whole handshake."""
     rng = random.Random(seed)
     wire = TlsWire(keys=REQUIRED, rng=rng)
     async with Harness(wire.network, wire.now_ns).running() as harness:
@@ -278,7 +278,7 @@ def _damage(data, at, rng):
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_noise_ends_its_connection(seed, clock):
-    """Random records, which begin like a handshake."""
+    """Send random records with the first bytes of a handshake."""
     rng = random.Random(seed)
     wire = TlsWire(rng=rng)
     async with Harness(wire.network, wire.now_ns).running() as harness:
@@ -294,7 +294,7 @@ async def test_noise_ends_its_connection(seed, clock):
 
 
 async def test_large_requests_pass_a_narrow_transport(clock):
-    """A transport that carries 100 bytes at a time, so that each write is partial."""
+    """The transport carries 100 bytes at a time, so that each write is partial."""
     wire = TlsWire(buffer_bytes=100)
     body = random.Random(1).randbytes(200_000)
     async with Harness(wire.network, wire.now_ns).running() as harness:
@@ -306,7 +306,7 @@ async def test_large_requests_pass_a_narrow_transport(clock):
 
 
 async def test_the_end_of_a_connection_is_announced_by_both_sides(clock):
-    """A ``close_notify`` each: of the broker when it closes, and of the client."""
+    """The broker sends a ``close_notify`` when it closes, and the client does too."""
     wire = TlsWire()
     async with Harness(wire.network, wire.now_ns).running() as harness:
         client = await harness.client(wire)
@@ -315,9 +315,9 @@ async def test_the_end_of_a_connection_is_announced_by_both_sides(clock):
             wire.open(harness.port()), wire.context, server_hostname="127.0.0.1"
         )
         await strict.send_all(frame(version=77))
-        # Without the notice this would be an error.
+        # Without ``close_notify`` Trio would raise an error here.
         assert await strict.receive_some() == b""
-        # Only the notice, behind a request, and the transport stays open.
+        # The client sends only the notice after a request and keeps the transport open.
         await client.send(frame(b"last"))
         with pytest.raises(ssl.SSLWantReadError):
             client.stream.tls._ssl_object.unwrap()
@@ -341,7 +341,7 @@ def test_an_altered_file_is_loaded_anew(tmp_path):
     tls.reconfigure(config)
     second = tls.begin(None)._tls.context
     assert second is not first
-    # A file that is none leaves the last one in force.
+    # An invalid file leaves the previous one in force.
     (tmp_path / "broker.pem").write_text("nothing")
     tls.reconfigure(config)
     assert tls.begin(None)._tls.context is second

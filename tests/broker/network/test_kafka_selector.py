@@ -1,4 +1,4 @@
-"""Billing of one poll: each request pays for the bytes read and written for it."""
+"""CPU accounting of a poll: each request is charged for its own reads and writes."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ CALL_NS, ROOM = 7_000, 10
 
 
 class Wire:
-    """Connections that take ten bytes per call and then block, in time that moves."""
+    """Connections that accept ten bytes per call and then block; calls take time."""
 
     def __init__(self):
         self.now_ns = 1_000_000
@@ -42,7 +42,7 @@ class Wire:
         self.selector.register(channel)
         return channel
 
-    # What a `Selector` does.
+    # ---- the `Selector` protocol ----
 
     def register(self, connection):
         pass
@@ -97,12 +97,12 @@ def test_later_writes_are_billed_to_the_answered_request():
     one, two = wire.channel(1), wire.channel(2)
     assert not wire.selector.send(one, [b"x" * 25])
     assert not wire.selector.send(two, [b"y" * 15])
-    # Writing at once is a part of the turn that hands the response over.
+    # The first write belongs to the turn that hands the response over.
     assert wire.bills == []
     wire.now_ns += 500_000
     wire.events = [(1, WRITABLE), (2, WRITABLE)]
     assert wire.selector.poll() == []
-    # Each pays for its own calls: one that takes ten bytes, and one that would block.
+    # Request 1 pays for a write of ten bytes and a blocked one, request 2 for a write.
     assert wire.bills == [("task 1", 2 * CALL_NS), ("task 2", CALL_NS)]
     assert wire.selector.completed_sends == [two]
     wire.now_ns += 500_000

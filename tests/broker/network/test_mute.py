@@ -1,4 +1,4 @@
-"""The mute states, against the table of Kafka's ``handleChannelMuteEvent``."""
+"""Mute states, compared with the table of Kafka's ``handleChannelMuteEvent``."""
 
 import pytest
 

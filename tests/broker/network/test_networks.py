@@ -1,4 +1,4 @@
-"""The network contract, for real sockets and for the network in memory."""
+"""The network contract, for real sockets and for the in-memory network."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""Connection quotas and the memory pool, by hand-computed examples."""
+"""Connection quotas and the memory pool, with examples computed by hand."""
 
 import pytest
 import trio
@@ -17,7 +17,7 @@ S = 1_000_000_000
 
 
 def now_ns():
-    """Return Trio's time, which the tests on rates move by sleeping."""
+    """Return Trio's time; tests of rates advance it by sleeping."""
     return round(trio.current_time() * S)
 
 
@@ -87,9 +87,9 @@ async def waits_s(quotas, listener, count):
 
 async def test_connections_that_come_too_fast_wait(autojump_clock):
     quotas = quotas_of(ConnectionLimits(rate=2))
-    # The rate is taken over ten seconds besides the present window: 20 pass at once.
-    # At 0 s there are 21 / 2 - 10 s to wait, at 0.5 s 22 / 2 - 10.5 s; at 1 s a second
-    # window has begun, and of 23 / 2 - 10 s no more than one is waited for.
+    # The rate is averaged over ten seconds and the current window: 20 pass at once.
+    # The wait is 21 / 2 - 10 s at 0 s and 22 / 2 - 10.5 s at 0.5 s. At 1 s a second
+    # window has begun; the wait of 23 / 2 - 10 s is limited to one second.
     assert await waits_s(quotas, "A", 23) == [0] * 20 + [0.5, 0.5, 1.0]
     await trio.sleep(20)
     assert await waits_s(quotas, "A", 20) == [0] * 20
@@ -133,12 +133,12 @@ async def test_an_address_that_opens_them_too_fast_waits_and_counts_nowhere(
             quotas.open("A", "10.0.0.1")
         except AddressThrottled as throttled:
             delays.append(throttled.delay_ms)
-    # 20 pass at once, and 21 / 2 - 10 s would be waited for by each of the others.
+    # 20 pass at once; each further connection would wait for 21 / 2 - 10 s.
     assert delays == [500, 500]
     assert quotas.total == 20
     assert quotas.rate_per_s("A", now_ns()) == quotas.rate_per_s(None, now_ns()) == 2
     assert quotas.throttle_ms("A", now_ns()) == (0, 500)
-    # Another address has a rate of its own.
+    # Another address has its own rate.
     await quotas.wait_for_slot("A")
     quotas.open("A", "10.0.0.2")
     await trio.sleep(0.5)

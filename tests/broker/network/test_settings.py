@@ -16,14 +16,14 @@ from broker.requests.windowed_rate import Windows
 
 
 def told(**keys: str) -> BrokerConfig:
-    """Return a configuration of these keys, written with underscores."""
+    """Return a configuration of the keys; underscores stand for dots."""
     return BrokerConfig.from_written(
         {name.replace("_", "."): value for name, value in keys.items()}
     )
 
 
 def limits(names: str, **keys: str):
-    """Return the limits of a broker that has listeners of these names."""
+    """Return the connection limits of a broker with listeners of these names."""
     return connection_limits(
         told(
             listeners=",".join(f"{name}://127.0.0.1:0" for name in names),

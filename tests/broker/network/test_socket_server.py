@@ -1,4 +1,4 @@
-"""The socket server's contract over real sockets and in memory, and its own bounds."""
+"""The socket server's contract over TCP, TLS and in memory, and its own limits."""
 
 import struct
 
@@ -52,9 +52,9 @@ class TestInMemory(ServerContract):
     async def test_an_address_that_connects_too_fast_is_closed_after_a_delay(
         self, clock, wire
     ):
-        """A hundred connections per second for a minute: it has its rate and no more.
+        """An address with 100 connections per second for a minute gets its quota only.
 
-        The others are closed unread and count in no rate, and another address passes.
+        The excess is closed unread and counts in no rate. Another address is accepted.
         """
         rates = AddressRates()
         rates.put("ips/10.0.0.9", {"connection_creation_rate": "1"})
@@ -74,7 +74,7 @@ class TestInMemory(ServerContract):
                 for _ in range(6000):
                     attempts.start_soon(attempt)
                     await trio.sleep(0.01)
-            # A burst of ten, and one per second in the long run.
+            # A burst of ten connections, then one per second.
             assert 60 <= len(answered) <= 71
             assert harness.quotas.total == len(answered)
             assert max(closed_after_s) <= 1.001
@@ -96,7 +96,7 @@ class TestInMemory(ServerContract):
                     assert await client.is_closed()
                 closed_after_s.append(scope.cancelled_caught)
                 clock.jump(0)
-            # Each looks for half a second, and a place is free after a second.
+            # A client waits for half a second; a place becomes free after one second.
             assert closed_after_s == [True] * 5
             more = [await harness.client(wire) for _ in range(5)]
             begun_s = trio.current_time()
@@ -120,7 +120,7 @@ class TestInMemory(ServerContract):
     async def test_a_large_request_and_its_answer_take_several_turns(
         self, clock, tmp_path
     ):
-        # Buffers that hold more than a connection may move in one turn.
+        # Buffers larger than a connection may transfer in one turn.
         wire = MemoryWire(buffer_bytes=16 << 20)
         body = bytes(range(256)) * (20 << 10)
         path = tmp_path / "log"
@@ -198,7 +198,7 @@ class TestInMemory(ServerContract):
             await leave.wait()
             return (b"\0\0\0\4" + request.correlation_id.to_bytes(4, "big"),)
 
-        # Four are served, one waits, and the processor blocks on the sixth.
+        # Four are served, one is queued, and the processor blocks on the sixth.
         harness = Harness(wire.network, wire.now_ns, held, capacity=1)
         async with harness.running():
             first = [await harness.client(wire) for _ in range(6)]
@@ -209,7 +209,7 @@ class TestInMemory(ServerContract):
                 await trio.testing.wait_all_tasks_blocked()
                 later = [await harness.client(wire) for _ in range(40)]
                 await trio.testing.wait_all_tasks_blocked()
-                # Twenty wait at the processor, one in the acceptor's hands.
+                # The processor's queue holds twenty connections, and the acceptor one.
                 assert harness.connections == [6]
                 assert harness.quotas.total == 6 + 20 + 1
                 leave.set()
@@ -220,7 +220,7 @@ class TestInMemory(ServerContract):
     async def test_connections_before_the_start_are_numbered_by_the_order_of_listeners(
         self, clock, wire
     ):
-        """So that a run is the same whatever order Trio runs its tasks in."""
+        """A run must not depend on the order in which Trio runs its tasks."""
         for seed in range(8):
             numbers = {}
 
@@ -258,7 +258,7 @@ class TestInMemory(ServerContract):
             for number, client in enumerate(clients):
                 client.stream.connection.send(frame(correlation_id=number))
             processor.poll()
-            # Two were taken, the third found no room; nobody else has run yet.
+            # Two requests were queued and the third found no room; no other task ran.
             assert harness.plane.queued == 2
             assert processor.idle_ns(wire.now_ns()) == processor.idle_ns(
                 wire.now_ns() + 1_000

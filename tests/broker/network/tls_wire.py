@@ -1,4 +1,4 @@
-"""A network whose listeners have TLS, and clients that speak it."""
+"""In-memory network whose listeners use TLS, and clients that speak TLS."""
 
 import tempfile
 from pathlib import Path
@@ -39,7 +39,7 @@ def limits(half_open_max=50, timeout_s=10.0, threads=1, compute=compute_here):
 
 
 class TlsStream:
-    """A stream that can finish sending, without TLS' own notice of it."""
+    """A TLS stream that can end the transport without a ``close_notify``."""
 
     def __init__(self, beneath, context):
         self.beneath = beneath
@@ -55,7 +55,7 @@ class TlsStream:
 
 
 class TlsWire(MemoryWire):
-    """Connections in memory with TLS; ``harness.Harness`` finds the listener's part."""
+    """In-memory TLS connections; ``harness.Harness`` takes the server settings here."""
 
     def __init__(self, *, keys=None, handshakes=None, **settings):
         super().__init__(**settings)

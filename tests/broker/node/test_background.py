@@ -1,7 +1,7 @@
-"""A duty that fails costs one object one round: others go on, and it is tried again.
+"""A failing duty affects one object and one round: others continue, and it is retried.
 
-The faults are put in from outside, since none is known; what is asked for is that none
-of them ends the process, blocks what comes after it, or is tried without a pause.
+The tests inject the faults, since no real one is known. No fault may end the process,
+block later work, or be retried without a pause.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECOND_MS = RETRY_NS // MS
 
 
 class Broken(Exception):
-    """The fault that is put in."""
+    """The injected fault."""
 
 
 def test_a_duty_rests_after_a_failure_and_is_tried_again(

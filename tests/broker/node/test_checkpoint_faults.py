@@ -1,8 +1,8 @@
-"""A device refuses a checkpoint file, at each call of its replacement in turn.
+"""A disk refuses a checkpoint file, at each call of its replacement in turn.
 
-A failed device costs its directory, as in Kafka; a shortage costs nothing that lasts
-(Kafka takes the directory offline for both). Either way every acknowledged record is
-there after a loss of power, and the periodic task writes the other files.
+After a device error the directory is offline, as in Kafka; a shortage has no lasting
+effect (Kafka takes the directory offline for both). In both cases every acknowledged
+record is there after a power loss, and the periodic task writes the other files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OFFSETS = (
 EPOCHS = checkpoints.LEADER_EPOCHS
 ERRORS = (errno.EIO, errno.ENOSPC)
 WRITE = 2
-# An error, the bytes that a refused write leaves in the file, and the step.
+# Error, bytes that a refused write leaves in the file, and step.
 REFUSALS = [
     *((error, 0, step) for error in ERRORS for step in range(5)),
     *((error, 7, WRITE) for error in ERRORS),
@@ -44,10 +44,10 @@ REFUSALS = [
 
 
 class FileFaults(Faults):
-    """Refuses the ``step``-th call on a file below ``BAD``, each time it is made.
+    """Refuses every call of the ``step``-th kind on a file below ``BAD``.
 
-    The calls create the temporary file, truncate, write and sync it, and replace the
-    file (or rename where there was none).
+    The kinds are: create, truncate, write and sync the temporary file, and replace the
+    checkpoint (or rename to it if it does not exist).
     """
 
     STEPS = (("create ",), ("truncate ",), ("write ",), ("sync ",), ("rename", "repl"))
@@ -77,7 +77,7 @@ def filled() -> World:
 
 
 def homes(world: World) -> dict[str, int]:
-    """Return the partition that each directory has."""
+    """Return the partition in each directory."""
     logs = world.broker.logs.logs
     return {logs[TopicPartition("t", index)].home: index for index in range(2)}
 
@@ -100,7 +100,7 @@ def values(world: World, partition: int) -> list[bytes]:
 def check_after_power_loss(
     world: World, acknowledged: dict[int, list[bytes]], starts: dict[int, int]
 ) -> None:
-    """Start on what is left of the disk, and look for all that was acknowledged."""
+    """Start after a power loss and check that all acknowledged records are there."""
     for seed in range(2):
         left = world.storage.after_power_loss(random.Random(seed), Faults())
         after = World(SETTINGS, left)
@@ -124,7 +124,7 @@ def test_a_refused_checkpoint_loses_nothing_that_was_acknowledged(
     starts = dict.fromkeys(range(2), 0)
     faults = FileFaults(name, step, error, short)
     if name == EPOCHS:
-        # Written by the first flush of a new epoch.
+        # The first flush of a new epoch writes this file.
         world.storage.faults = faults
         world.create("new", 2)
         for partition in range(2):
@@ -136,7 +136,7 @@ def test_a_refused_checkpoint_loses_nothing_that_was_acknowledged(
         if world.produce("t", b"3", partition=partition).error_code is NONE:
             acknowledged[partition].append(b"3")
     world.pass_ms(61_000)
-    # The temporary file stays behind a failure, so that it is created once.
+    # A failure leaves the temporary file in place, so that it is created only once.
     assert faults.refused or step == 0
     good = where[GOOD]
     assert starts[good] == 1
@@ -145,7 +145,7 @@ def test_a_refused_checkpoint_loses_nothing_that_was_acknowledged(
     expected_offline = [] if is_shortage or not faults.refused else [BAD]
     assert list(world.broker.log_dirs.offline) == expected_offline
     check_after_power_loss(world, acknowledged, starts)
-    # The task lives, and writes what can be written.
+    # The task is alive and writes the other files.
     if world.produce("t", b"4", partition=good).error_code is NONE:
         acknowledged[good].append(b"4")
     world.pass_ms(61_000)
@@ -200,7 +200,7 @@ def test_a_directory_that_cannot_be_claimed_is_offline(error: int) -> None:
     assert world.broker.log_dirs.online == [GOOD]
     world.create("t")
     assert world.produce("t", b"v").error_code is NONE
-    # A start with room claims it.
+    # A start with free space claims the directory.
     after = World(SETTINGS, world.storage.after_kill(Faults()))
     assert after.broker.log_dirs.online == [BAD, GOOD]
     pairs = [

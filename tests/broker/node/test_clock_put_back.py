@@ -1,7 +1,7 @@
-"""The wall clock is put back by an hour, while a broker runs or between two starts.
+"""The wall clock is set back by an hour, on a running broker or between two starts.
 
-Kafka's rule: nothing is lost by it, and records go by their own time stamps. Whatever
-counts a period and not a date ends when it would have ended anyway, or sooner.
+As in Kafka nothing is lost, and retention follows the records' own timestamps. A
+period, as opposed to a date, ends at its normal time or sooner.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HOW: Final = ("while it runs", "between two starts")
 
 
 def put_back(world: World, how: str) -> World:
-    """Return the broker that serves when its clock has been put back by an hour."""
+    """Return the broker that runs after its clock was set back by an hour."""
     if how == HOW[0]:
         world.clock_moved_ms -= HOUR_MS
         return world
@@ -57,7 +57,7 @@ def value_at(world: World, offset: int) -> bytes:
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 def test_records_go_by_their_time_stamps_and_none_before(how: str, kind: str) -> None:
-    """A batch is a segment here: the oldest go, as long as they are older than that."""
+    """Each batch is a segment; retention removes segments in order, by timestamp."""
     retention_ms = 30 * MINUTE_MS
     world = World(SETTINGS)
     world.create(
@@ -83,7 +83,7 @@ def test_records_go_by_their_time_stamps_and_none_before(how: str, kind: str) ->
         while first < len(stamps) and now_ms - stamps[first] > retention_ms:
             first += 1
             gone_at.append(minute)
-        # A Fetch returns no more than a segment.
+        # A Fetch response does not cross a segment boundary.
         assert [value_at(world, offset) for offset in range(first, len(stamps))] == [
             b"%d" % (offset + 1) for offset in range(first, len(stamps))
         ], minute
@@ -92,13 +92,13 @@ def test_records_go_by_their_time_stamps_and_none_before(how: str, kind: str) ->
             assert below.error_code is ErrorCode.offset_out_of_range
         world.check()
         world.pass_ms(MINUTE_MS)
-    # Those from before the clock was put back held up all that came after them.
+    # The records from before the change delay the removal of all later ones.
     assert len(set(gone_at)) == 4, gone_at
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_times_are_found_that_do_not_grow_with_the_offsets(how: str) -> None:
-    """ListOffsets: the first record by offset whose stamp is that late, as in Kafka."""
+    """ListOffsets returns the lowest offset with a timestamp that late, as in Kafka."""
     world = World(SETTINGS)
     world.create("t", message_timestamp_type="LogAppendTime", segment_bytes="250")
     stamps = []

@@ -1,7 +1,7 @@
-"""Directories come and go, the registry is lost: no log is, whoever wrote it.
+"""Log directories are added or removed, or the registry is lost: no log is lost.
 
-After each mishap of an operator every record that was acknowledged can be read, no
-directory of a log is removed, and producer ids go on where they were.
+After each mistake of an operator every acknowledged record can be read, no log
+directory is removed, and producer ids continue after the last one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_a_new_directory_before_the_old_one_costs_nothing() -> None:
     before = filled(ONE)
     ids = before.broker.coordinator.admin.topics
     after = again(before, TWO)
-    # A client that names the topic has it created where it is not known.
+    # A Metadata request with auto-creation would create an unknown topic.
     after.send(
         ApiKey.METADATA, 12, topics=[{"name": "t"}], allow_auto_topic_creation=True
     )
@@ -127,14 +127,14 @@ def test_the_directories_of_apache_kafka_become_topics_with_their_ids() -> None:
     storage = kafka_data()
     world = World(ONE, storage)
     assert topics(world)["theirs"].topic_id == KAFKA_ID
-    # The highest partition found says how many there are.
+    # The highest partition number found gives the number of partitions.
     assert len(topics(world)["theirs"].leader_epochs) == 3
     assert len(topics(world)["older"].leader_epochs) == 1
     assert values(world, "theirs", 2) == [b"from kafka"]
     assert values(world, "older") == [b"without an id"]
     content = read_whole(storage, f"{OLD}/older-0/{PARTITION_METADATA}").decode()
     assert f"topic_id: {kafka_uuid(topics(world)['older'].topic_id)}" in content
-    # KRaft's own log is no topic.
+    # The metadata log of KRaft is not a topic.
     assert "__cluster_metadata" not in topics(world)
     assert storage.names(f"{OLD}/__cluster_metadata-0") == ["quorum-state"]
     world.check()
@@ -162,7 +162,7 @@ def test_groups_find_their_offsets_where_the_registry_is_lost() -> None:
 
 
 def test_a_log_of_an_earlier_topic_of_that_name_is_set_aside() -> None:
-    """A log that was away while its topic was deleted is no part of the new topic."""
+    """A log that was absent at its topic's deletion is not used for a new topic."""
     before = filled(ONE)
     storage = before.storage.after_kill()
     names = storage.names(f"{OLD}/t-0")
@@ -182,7 +182,7 @@ def test_a_log_of_an_earlier_topic_of_that_name_is_set_aside() -> None:
     assert kept == held[names[1]]
     assert values(after, "t") == []
     assert after.produce("t", b"new").base_offset == 0
-    # It is not looked at again, and another one gets another name.
+    # A stray log is not examined again, and the next one gets another name.
     assert stray in again(after, {}).storage.names(OLD)
 
 
@@ -339,7 +339,7 @@ def kafka_data() -> MemoryStorage:
 
 
 def test_the_last_leader_epoch_that_there_is_costs_no_start_and_no_record() -> None:
-    """Any peer of a broker without an authorizer can have it lead under that."""
+    """Any peer of a broker without an authorizer can send that leader epoch."""
     world = World(ONE)
     topic_id = world.create("t")
     last = 2**31 - 1

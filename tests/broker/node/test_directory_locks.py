@@ -1,7 +1,7 @@
-"""A log directory has one broker: before the first look into it, until the last write.
+"""A log directory belongs to one broker, from its first read to its last write.
 
-Two of them on one directory, as where a supervisor starts the next before the last one
-has ended, or a file of settings was copied.
+Two brokers meet on one directory when a supervisor starts one before the previous has
+ended, or after a settings file was copied.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_a_directory_lock_has_one_holder_until_release(
     with pytest.raises(ConfigError, match=TAKEN) as refused:
         second.take()
     assert (refused.value.key, refused.value.found) == ("log.dirs", shared)
-    # Who is refused keeps nothing.
+    # A refused broker keeps no lock.
     alone = DirectoryLocks(storage, LogDirs([own]))
     alone.take()
     alone.release()
@@ -46,7 +46,7 @@ def test_a_directory_lock_has_one_holder_until_release(
 
 
 def test_nothing_is_written_into_a_directory_that_another_holds() -> None:
-    """Not even where the other has not come to write whose directory it is."""
+    """Not even if its holder has not yet written ``meta.properties``."""
     storage = MemoryStorage()
     for directory in (ONE, TWO):
         storage.make_directory(directory)
@@ -54,7 +54,7 @@ def test_nothing_is_written_into_a_directory_that_another_holds() -> None:
     with pytest.raises(ConfigError, match=TAKEN):
         World({"log.dirs": f"{ONE},{TWO}"}, storage)
     assert storage.names(TWO) == [".lock"]
-    # Nor is the other directory bound to a cluster that does not come to be.
+    # The free directory is not bound to a cluster either.
     assert META_PROPERTIES not in storage.names(ONE)
     del held
 
@@ -62,7 +62,7 @@ def test_nothing_is_written_into_a_directory_that_another_holds() -> None:
 def test_a_start_finds_the_state_of_the_last_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last one ends between the first step of a start and the lock."""
+    """The first broker ends after the second has begun to start, before its lock."""
     first = World({"log.dirs": ONE})
     first.create("early")
     storage = first.storage
@@ -79,7 +79,7 @@ def test_a_start_finds_the_state_of_the_last_broker(
     second = World({"log.dirs": ONE}, storage)
     topics = second.broker.coordinator.admin.topics
     assert set(topics) == {"early", "late"}
-    # It is not found among the logs, which know nothing of configs.
+    # The config comes from the registry: logs on disk have no topic configs.
     assert topics["late"].configs == {"retention.ms": "1000"}
     assert second.produce("late", b"w").base_offset == 1
 

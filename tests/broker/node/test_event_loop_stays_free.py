@@ -1,7 +1,7 @@
 """No fsync and no unlink on the event loop while a broker serves (review 2, M5).
 
-Blocking calls are played as a thread makes them: the storage knows whether a call comes
-from there. Whatever else syncs or removes something would stop all other clients.
+A guard simulates threads: the storage knows whether a call comes from one. Any other
+sync or removal would stop all clients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEPT_AWAY = ("sync ", "remove ", "rmdir ", "replace ")
 
 
 class Guard(Faults):
-    """Fails a call that may take a device long, unless a thread makes it."""
+    """Fails a potentially slow disk call unless a thread makes it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Guard(Faults):
 
 
 class Away(CallsHere):
-    """Makes upkeep's calls as threads do."""
+    """Runs blocking calls of maintenance as if in threads."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -144,14 +144,14 @@ def test_requests_of_admins_sync_in_other_threads() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_synced_or_removed_on_the_event_loop(seed: int) -> None:
-    """Topics come and go, are written to, trimmed, rolled and compacted."""
+    """Topics are created, written, trimmed, rolled, compacted and deleted."""
     rng = random.Random(seed)
     world, guard = guarded(**{"log.segment.bytes": "2000"})
     here: list[str] = []
     for number in range(60):
         kind = rng.random()
         if not here or kind < 0.2:
-            # Names come again, so that the checkpoints know of an earlier log.
+            # Names are reused, so that the checkpoints have entries of an earlier log.
             name = f"t{rng.randrange(4)}"
             if name not in here:
                 create(world, name, rng.randint(1, 3))
@@ -189,7 +189,7 @@ def test_a_log_is_mended_after_a_full_disk_in_threads() -> None:
 
 
 def test_a_name_in_a_checkpoint_is_used_again_without_a_device_on_the_loop() -> None:
-    """Its entry is on disk, and a checkpoint of before the deletion is under way."""
+    """The topic has an entry on disk, and a checkpoint began before its deletion."""
     world, guard = guarded(**{"log.dirs": "/data/one"})
     create(world, "t", 1)
     world.produce("t", b"v")
@@ -209,7 +209,7 @@ def test_a_name_in_a_checkpoint_is_used_again_without_a_device_on_the_loop() -> 
 
 
 class NotedBrokers(Brokers):
-    """Brokers whose blocking calls are made elsewhere; ``calls`` are all others."""
+    """Brokers whose blocking calls run elsewhere; ``calls`` records all others."""
 
     def __init__(self, clock: VirtualClock, settings: dict[str, str]) -> None:
         self.is_noting = False
@@ -247,7 +247,7 @@ async def _part_and_follow(brokers: Brokers, epoch: int) -> None:
 
 
 def test_a_follower_truncates_without_a_device_on_the_event_loop() -> None:
-    """It cuts flushed segments, and writes others of their names, twice."""
+    """The follower cuts flushed segments and writes new ones of their names, twice."""
     settings = {"log.segment.bytes": "400", "log.flush.interval.messages": "1"}
 
     async def main(clock: VirtualClock) -> None:

@@ -1,4 +1,4 @@
-"""Flushes for callers that are called back: in their order, or refused."""
+"""Flushes with callbacks: callers are called in order, or refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERY_COMMIT = {"log.flush.interval.messages": "1", "offsets.topic.num.partition
 
 
 class Later:
-    """Makes calls when it is told to; `done` then stands in its thread's queue."""
+    """Runs blocking calls on request; ``done`` runs as on the thread's own queue."""
 
     def __init__(self) -> None:
         self.calls: deque[tuple[BlockingCall, Done]] = deque()
@@ -42,7 +42,7 @@ class Later:
         pass
 
     def finish(self) -> None:
-        """Make the call that has waited for longest."""
+        """Run the oldest call."""
         call, done = self.calls.popleft()
         try:
             call()
@@ -53,7 +53,7 @@ class Later:
 
 
 class Flushed:
-    """A log in memory, and what its callers were told, in order."""
+    """An in-memory log, and the results that callers received, in order."""
 
     def __init__(self) -> None:
         self.storage: MemoryStorage = disk()
@@ -74,7 +74,7 @@ class Flushed:
         self.told.append((number, None if fault is None else fault.code))
 
     def work(self) -> None:
-        """Do what is due: the clock has gone on when a broker compares with it."""
+        """Run due work, at a time later than its deadline, as a broker does."""
         for now_ns in range(1, 100):
             if (due_ns := self.flushes.next_ns()) is None:
                 return
@@ -90,7 +90,7 @@ def test_requests_during_a_flush_share_the_next_one() -> None:
     assert len(it.threads.calls) == 1
     assert it.told == []
     it.threads.finish()
-    # A thread has ended: nobody is told in it.
+    # A thread has finished; callbacks run on the event loop, later.
     assert it.told == []
     assert it.moved == 1
     it.work()
@@ -114,7 +114,7 @@ def test_all_who_wait_for_a_flush_that_fails_are_refused(
     it = Flushed()
     it.log.append(batch([b"x"]), 0, NOW_MS)
     if not in_service:
-        # What needs a descriptor is done: the first call is the sync of a file.
+        # Flush first: then the first disk call is the sync of an open file.
         flush(it.log)
     it.ask(0)
     it.ask(1)
@@ -186,7 +186,7 @@ def test_here_everybody_is_told_at_once() -> None:
 
 
 def test_a_commit_that_is_to_be_flushed_is_answered_when_it_is_durable() -> None:
-    """And the next one, which comes meanwhile, not before it."""
+    """A second commit that arrives during the flush waits for the next flush."""
     threads = Later()
     world = World(EVERY_COMMIT, threads=threads)
     world.create("t")

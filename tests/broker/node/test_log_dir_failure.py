@@ -1,7 +1,7 @@
-"""A log directory fails and the others serve on (KIP-112); the last one ends it all.
+"""A log directory fails and the others are served (KIP-112); the last one is fatal.
 
-What a client hears is KAFKA_STORAGE_ERROR, for the partitions of that directory and for
-no others; a restart with the disk well again has every record that was acknowledged.
+Clients receive KAFKA_STORAGE_ERROR for the partitions of that directory only. A restart
+after the disk has recovered has every acknowledged record.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def test_new_topics_go_to_what_is_left_and_old_ones_are_not_deleted() -> None:
         ApiKey.DELETE_TOPICS, 6, topics=[{"name": "t"}], timeout=SECONDS_30
     )
     assert answer.responses[0].error_code is FAULT
-    # It is gone for clients, and what is left of it goes once its disk is back.
+    # Clients no longer see the topic; its remaining logs go when the disk is back.
     after = World(SETTINGS, healed(world))
     assert set(after.broker.coordinator.admin.topics) == {"new"}
     assert {name for name, _ in after.broker.logs.logs} == {"new"}
@@ -183,7 +183,7 @@ def test_a_start_goes_on_without_a_directory_that_cannot_be_read(error: int) -> 
     for index, home in homes(before).items():
         code = FAULT if home == BAD else NONE
         assert world.produce("t", b"w", partition=index).error_code is code
-    # Nobody makes an empty log where the real one is only out of reach.
+    # No empty log is created while the real one is unreachable.
     assert all(home == GOOD for home in homes(world).values())
     assert len(homes(world)) == 2
 
@@ -270,9 +270,6 @@ def test_groups_whose_offsets_were_there_find_another_coordinator_or_none(
     world.broker.groups.check()
 
 
-# ---- helpers ----
-
-
 @pytest.mark.parametrize("version", range(3, 12))
 def test_producers_older_than_the_storage_error_are_sent_to_another_leader(
     version: int,
@@ -299,6 +296,9 @@ def test_consumers_older_than_the_storage_error_are_sent_to_another_leader(
     answer = world.send(ApiKey.FETCH, version, **fetch_fields({("t", lost): 0}))
     code = answer.responses[0].partitions[0].error_code
     assert code is (FAULT if version >= 6 else ErrorCode.not_leader_or_follower)
+
+
+# ---- helpers ----
 
 
 def home_of(log: Log) -> str:

@@ -1,4 +1,4 @@
-"""Work over all partitions of a broker is done in short steps."""
+"""Work over all partitions of a broker runs in short steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from planes.slices import PREEMPT
 from tests.broker.apis.broker_world import World
 from tests.fuzzing.starvation import StarvationProbe
 
-# The budget of a slice, in proportion to fewer partitions.
+# Budget of a slice, scaled to fewer partitions.
 BUDGET_CALLS = 6_000
 BUDGET_ITEMS = 6_000
 TOPICS, PARTITIONS = 20, 50

@@ -1,7 +1,7 @@
-"""A disk, or a file of it, that may not be written: from a start on, or later.
+"""A disk or one of its files is read-only, at a start or later.
 
-Reads go on where the broker has the file open; what it has to open, it opens for both,
-as an operating system refuses it on such a disk.
+Reads of open files succeed. The broker opens files for reading and writing, which the
+operating system refuses on such a disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ERRORS: Final = (errno.EROFS, errno.EACCES)
 
 
 class ReadOnly(Faults):
-    """Refuses to open or change what is below ``path``; reads and syncs go on."""
+    """Refuses to open or change files below ``path``; reads and syncs succeed."""
 
     def __init__(self, path: str, error: int = errno.EROFS) -> None:
         super().__init__(reads=True)
@@ -97,7 +97,7 @@ def test_a_start_on_the_only_directory_is_refused_and_names_the_file(
     assert refused.value.key == "log.dirs"
     assert BAD + name in str(refused.value)
     assert os.strerror(error) in str(refused.value)
-    # Nothing was changed by trying.
+    # The attempt has changed nothing.
     assert [first_value(World(one, disk.after_kill()), n) for n in range(4)] == [
         b"v"
     ] * 4
@@ -137,7 +137,7 @@ def test_a_topic_is_refused_by_the_only_disk_that_is_read_only_and_ends_it(
 
 
 def test_two_brokers_never_have_one_directory() -> None:
-    """The second is refused, names it, and leaves it as it was."""
+    """The second broker is refused, names the directory and leaves it unchanged."""
     one = {"log.dirs": f"{BAD},{GOOD}"}
     first = filled(one)
     before = content(first.storage)
@@ -156,7 +156,7 @@ def test_two_brokers_never_have_one_directory() -> None:
 
 
 def content(storage: MemoryStorage) -> dict[str, bytes]:
-    """Return what all files below the log directories hold."""
+    """Return the contents of all files below the log directories."""
     found: dict[str, bytes] = {}
 
     def look(directory: str) -> None:

@@ -1,4 +1,4 @@
-"""Handlers that share a flush: who flushes needs a seat once more when it is back."""
+"""Handlers that share a flush: a handler needs a seat again after the flush."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HANDLERS = 40
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_all_who_want_a_flush_get_one_whoever_goes_first(policy: str) -> None:
-    """Seed 779 of the swarm: under ps, who came later took all the seats, for ever."""
+    """Swarm seed 779: under ps, later handlers took all seats; an early one starved."""
     log = open_log(flush_messages=1)
 
     async def call_later(call: BlockingCall) -> None:

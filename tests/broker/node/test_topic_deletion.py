@@ -1,6 +1,6 @@
-"""A deletion that was answered holds over a loss of power: logs and offsets are gone.
+"""A confirmed topic deletion survives a power loss: logs and offsets are gone.
 
-And one that was begun and cut short is finished by the next start, offsets and all.
+The next start completes an interrupted deletion, offsets included.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Real directories whose files are of the wrong kind, damaged, or gone while serving.
+"""Real directories whose files are of the wrong kind, damaged or removed while in use.
 
-A start names ``log.dirs`` or goes on without the directory. It never ends otherwise.
+A start refuses ``log.dirs`` or continues without the directory, and never crashes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def filled(home: Path) -> World:
 
 
 def left_by_a_broker(home: Path) -> Path:
-    """Return a copy of its directories: it holds the locks of its own."""
+    """Return a copy of a broker's directories; the broker locks its own."""
     filled(home / "former")
     return Path(shutil.copytree(home / "former", home / "left"))
 
@@ -161,7 +161,7 @@ def test_a_path_too_long_for_any_file_system_is_refused(tmp_path: Path) -> None:
 
 
 class FullForCheckpoints(Faults):
-    """Has no room for checkpoints."""
+    """Refuses writes of checkpoints as a full disk does."""
 
     def count(self, call: str) -> None:
         self.calls += 1
@@ -170,7 +170,7 @@ class FullForCheckpoints(Faults):
 
 
 def test_no_room_for_a_checkpoint_costs_no_directory() -> None:
-    """Kafka takes the directory offline; here the next round tries again."""
+    """Kafka takes the directory offline; here the next round retries."""
     world = World({}, MemoryStorage(FullForCheckpoints()))
     world.create("t")
     world.produce("t", b"v")

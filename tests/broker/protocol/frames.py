@@ -51,13 +51,13 @@ def read_table() -> list[Golden]:
 
 
 GOLDEN = read_table()
-# By API, for tests that take all of its messages together.
+# Frames by API, for tests that run over all messages of an API.
 GOLDEN_OF = {
     ApiKey(key).name: [row for row in GOLDEN if row.api_key == key]
     for key in sorted({row.api_key for row in GOLDEN})
 }
 
-# Sizes and lengths that no field should have, and pieces of varints and tags.
+# Sizes and lengths that are invalid for any field, and parts of varints and tags.
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08")
 ODD = (
     *HUGE,

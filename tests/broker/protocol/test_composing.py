@@ -1,4 +1,4 @@
-"""Requests composed from partition states, against the same written out by hand."""
+"""Requests composed from partition states, compared with hand-written ones."""
 
 from __future__ import annotations
 

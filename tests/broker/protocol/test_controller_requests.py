@@ -1,7 +1,7 @@
-"""The one shape of each controller request, to every version's wire and back.
+"""One type per controller request, converted to every version's format and back.
 
-The frames written by hand follow the schemas of Kafka 3.9; the table of Kafka's own
-frames (test_golden_frames) holds the field order of every version.
+Hand-written frames follow the schemas of Kafka 3.9. The table of Kafka's own frames
+(test_golden_frames) checks the field order of every version.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NAME = st.text(max_size=6)
 IDS = st.lists(INT32, max_size=3).map(tuple)
-# The zero id is none, on the wire.
+# In the protocol the zero id means that there is none.
 TOPIC_ID = st.uuids().filter(lambda each: each.int != 0)
 
 
@@ -59,7 +59,7 @@ def tuples(item: st.SearchStrategy[Any], **options: Any) -> st.SearchStrategy[An
 
 
 def topics(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Topics of distinct names that all have partitions, as a grouping keeps them."""
+    """Draw topics with distinct names and partitions, as grouping produces them."""
     return tuples(
         item.filter(lambda topic: topic.partition_states),
         unique_by=(lambda topic: topic.topic_name, lambda topic: repr(topic)),
@@ -167,7 +167,7 @@ CONTROLLED_SHUTDOWN = st.builds(
     ControlledShutdownRequest, broker_id=INT32, broker_epoch=INT64
 )
 
-# The fields that a version before ``since`` does not carry, and what they are then.
+# Fields absent before version ``since``, and their value after decoding.
 LOST: dict[ApiKey, list[tuple[str, int, Any]]] = {
     ApiKey.LEADER_AND_ISR: [
         ("is_kraft_controller", 7, False),
@@ -197,7 +197,7 @@ LOST: dict[ApiKey, list[tuple[str, int, Any]]] = {
 
 
 def as_of(value: Any, lost: dict[str, Any]) -> Any:
-    """``value`` with the fields in ``lost`` replaced, at any depth."""
+    """Return ``value`` with the fields in ``lost`` replaced, at any depth."""
     if isinstance(value, tuple):
         return tuple(as_of(item, lost) for item in value)
     if not dataclasses.is_dataclass(value):

@@ -1,4 +1,4 @@
-"""The first error of an answer, wherever in the answer of whichever version it is."""
+"""The first error of a response, at any position and in every version."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SERVED = {ApiKey(key).name: (int(key), api.served) for key, api in APIS.items()}
 
 
 def told(struct: type[Any], codes: Iterator[ErrorCode], rows: int = 2) -> Any:
-    """Return an answer, or a row of one, with so many rows in all of its arrays.
+    """Return a response, or a row of one, with ``rows`` rows in each of its arrays.
 
-    Codes are taken in the order in which its errors count: its own is the first.
+    Codes are taken in the order of priority: first the response's own error.
     """
     answer = SimpleNamespace()
     if "error_code" in {field.name for field in fields(struct)}:
@@ -43,7 +43,7 @@ def told(struct: type[Any], codes: Iterator[ErrorCode], rows: int = 2) -> Any:
 
 
 def driven(steps: Generator[None, None, int]) -> tuple[int, int]:
-    """Return how often it yields, and its result."""
+    """Return the number of yields, and the result."""
     for yields in count():
         try:
             next(steps)
@@ -79,7 +79,7 @@ def test_an_answer_of_no_rows_has_its_own_error_or_none(api: str) -> None:
 
 
 def test_there_are_places_for_errors_within_errors() -> None:
-    """Otherwise the checks of every version above would check nothing."""
+    """Without such positions the tests above would check nothing."""
     codes = count()
     told(response_type(ApiKey.METADATA, 12), iter(lambda: ERRORS[next(codes)], None))
     assert next(codes) == 2 + 2 * 2

@@ -1,8 +1,8 @@
-"""Every message of every version against the bytes of Kafka's own serializer.
+"""Every message of every version, compared with the bytes of Kafka's own serializer.
 
 The tables were written by Kafka 3.9.1 and, for newer versions, by Kafka 4.4.0
-(golden/make_golden.py explains how): two messages for each API, direction and version.
-Each must decode to the values that Kafka was given, and encode to the very same frame.
+(golden/make_golden.py describes the procedure): two messages for each API, direction
+and version. Each must decode to Kafka's input values, and encode to the same frame.
 """
 
 import base64
@@ -20,7 +20,7 @@ from tests.broker.protocol.frames import GOLDEN, GOLDEN_OF, Golden
 
 
 def json_leaves(value: object) -> list[object]:
-    """Values in the order of the schema; an array gives its length first."""
+    """Return values in the order of the schema; an array begins with its length."""
     if isinstance(value, dict):
         return [leaf for item in value.values() for leaf in json_leaves(item)]
     if isinstance(value, list):
@@ -29,7 +29,7 @@ def json_leaves(value: object) -> list[object]:
 
 
 def entity_leaves(value: object, tagged: bool) -> list[object]:
-    """The same of an entity; unset tagged fields are left out on request."""
+    """Return the same for an entity; ``tagged`` includes unset tagged fields."""
     if dataclasses.is_dataclass(value):
         return [
             leaf
@@ -97,7 +97,7 @@ def test_frames_of_kafka_decode_to_its_values_and_encode_to_its_bytes(api: str) 
 
 
 def json_names(value: object) -> object:
-    """The JSON with names of fields reduced to what both spellings share."""
+    """Return the JSON with field names in the form that both spellings share."""
     if isinstance(value, dict):
         return {name.lower(): json_names(item) for name, item in value.items()}
     return [json_names(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Request headers, against bytes written by hand from the protocol guide."""
+"""Request headers, compared with hand-written bytes from the protocol guide."""
 
 import io
 
@@ -44,7 +44,7 @@ def test_null_client_id_reads_as_the_empty_string(frame: str, end: int) -> None:
 
 
 def test_controlled_shutdown_v0_has_no_client_id() -> None:
-    # The broker's id follows at once; its first half would be a length elsewhere.
+    # The broker id follows directly; a client id would begin with its length here.
     frame = bytes.fromhex("0007 0000 0000000a 00000001")
     assert parse_request_header(frame) == RequestHeader(7, 0, 10, "", 8)
     assert parse_request_header(frame[:8]) == RequestHeader(7, 0, 10, "", 8)

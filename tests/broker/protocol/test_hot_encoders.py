@@ -1,4 +1,4 @@
-"""The hand-written encoders against kio's bytes, for every version and any values."""
+"""Hand-written encoders produce kio's bytes, in every version and for any values."""
 
 import io
 import uuid
@@ -24,7 +24,7 @@ from broker.protocol.wire.hot import (
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 ERROR = st.sampled_from(ErrorCode).map(lambda code: code.value)
-# Longer than 127 bytes too, where a compact length takes a second byte.
+# Includes names over 127 bytes, whose compact length takes a second byte.
 NAMES = st.text(max_size=20) | st.just("n" * 200)
 THROTTLES = st.integers(0, 2**31 - 1)
 PRODUCE_PARTITIONS = st.builds(
@@ -70,7 +70,7 @@ def time_of(milliseconds: int) -> datetime | None:
 
 
 def kio_frame(api_key: ApiKey, version: int, entity: Any) -> bytes:
-    """The frame as kio's own writer gives it."""
+    """Return the frame of kio's own writer."""
     buffer = io.BytesIO()
     buffer.write((77).to_bytes(4, "big"))
     if version >= FIRST_FLEXIBLE[api_key]:
@@ -81,7 +81,7 @@ def kio_frame(api_key: ApiKey, version: int, entity: Any) -> bytes:
 
 
 def kio_produce(version: int, topics: Any, throttle_ms: int) -> bytes:
-    """kio's frame: its writer takes the names that a version has, and no others."""
+    """Return kio's frame; its writer accepts only the field names of the version."""
     module = __import__(f"kio.schema.produce.v{version}.response", fromlist=["*"])
     tagged = version >= 10
 
@@ -197,7 +197,7 @@ def test_fetch_frame_is_kios(
 
 
 class Region:
-    """A file region without a file: only its size may be asked for."""
+    """A file region without a file; only its size may be used."""
 
     def __init__(self, size: int) -> None:
         self.position = 0

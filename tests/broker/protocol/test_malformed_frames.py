@@ -1,7 +1,7 @@
-"""Frames that lie, end too early or know more than we: an entity or `MalformedFrame`.
+"""Wrong lengths, cut frames and unknown fields: an entity or `MalformedFrame`.
 
-The mutations start from Kafka's own frames (golden/), so that they get deep into
-every schema before they go wrong.
+The mutations start from Kafka's own frames (golden/), so that they are valid deep into
+every schema before the first error.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def test_mutated_frame_is_an_entity_or_malformed(case: tuple[Golden, bytes]) -> 
 def test_check_and_native_reader_agree_where_a_frame_ends(
     case: tuple[Golden, bytes],
 ) -> None:
-    """Else a crafted frame could show the check other arrays than kio reads."""
+    """Otherwise a crafted frame could pass the check and give kio other arrays."""
     row, frame = case
     kind = codec.request_type if row.direction == "request" else codec.response_type
     entity = kind(row.api_key, row.version)
@@ -60,7 +60,7 @@ def test_check_and_native_reader_agree_where_a_frame_ends(
     except (MalformedFrame, IndexError, struct.error):
         return
     if walk.edits:
-        # kio reads the frame without the tags that it does not know.
+        # kio reads the frame without its unknown tagged fields.
         shorter = walk.edited(frame)
         end -= len(frame) - len(shorter)
         frame = shorter
@@ -89,7 +89,7 @@ def test_every_shorter_frame_is_malformed(api: str) -> None:
 
 
 def test_native_reader_alone_would_abort_the_process() -> None:
-    """The reason for the check; when kio mends this, the check may go."""
+    """Reason for the bounds check; it can go when kio fixes this."""
     script = (
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
@@ -133,7 +133,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 
 
 def test_unknown_tagged_fields_are_cut_out_in_one_go() -> None:
-    """Once each copied the rest of the frame: a megabyte of them took a minute."""
+    """Cutting them one by one copied the rest each time: a minute for a megabyte."""
     count = 100_000
     topic, tagged = b"\2t\0", b"\2t" + bytes((1, 9, 0))
     array, rest = encode_varint(count + 1), bytes((0, 0, 0, 0))
@@ -147,7 +147,7 @@ def test_unknown_tagged_fields_are_cut_out_in_one_go() -> None:
 
 
 def test_a_struct_has_512_tagged_fields_at_most() -> None:
-    """They are skipped in one step; Kafka's own structs have three of them."""
+    """All are skipped in one step; Kafka's own structs have at most three."""
     body = heartbeat_body()[:-1]
     known = codec.decode(ApiKey.HEARTBEAT, 4, body + b"\0", 0)
     most = body + encode_varint(512) + bytes((9, 0)) * 512
@@ -158,12 +158,12 @@ def test_a_struct_has_512_tagged_fields_at_most() -> None:
 
 
 def metadata_body(topics: int) -> bytes:
-    """Version 8 of a request that names so many topics of two letters."""
+    """Return a version 8 request with ``topics`` topic names of two letters."""
     return struct.pack(">i", topics) + b"\0\2tt" * topics + bytes(3)
 
 
 def leader_and_isr_numbers(count: int) -> bytes:
-    """A partition of LeaderAndIsr version 0 with so many replicas."""
+    """Return LeaderAndIsr version 0 with a partition of ``count`` replicas."""
     numbers = struct.pack(">i", count) + bytes(4 * count)
     state = struct.pack(">h", 1) + b"t" + bytes(4 * 4) + numbers + bytes(4) + numbers
     return bytes(8) + struct.pack(">i", 1) + state + bytes(4)
@@ -224,7 +224,7 @@ def test_unknown_tagged_field_inside_a_known_one_is_skipped() -> None:
 
 
 def test_tagged_field_of_another_size_than_it_says_is_malformed() -> None:
-    """kio goes on where the value ends, others where the size says."""
+    """kio continues after the value, other readers after the stated size."""
     body = codec.encode_request(ApiKey.FETCH, 15, 1, "", fetch_request())[4 + 11 :]
     assert b"\x00\x04\x04abc" in body
     with pytest.raises(MalformedFrame, match="tagged field of 4 bytes, not 3"):

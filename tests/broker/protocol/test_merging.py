@@ -1,4 +1,4 @@
-"""Merged requests of a controller: the same content, in fewer requests, in order."""
+"""Merged controller requests: the same content in fewer requests, in order."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def knows(
 
 
 def merged(waiting: list[Any]) -> list[Any]:
-    """Merge to the end."""
+    """Run the merge to its end and return the requests."""
     steps = merging(waiting)
     while True:
         try:
@@ -115,7 +115,7 @@ def test_the_newest_word_on_a_partition_is_said_once_and_leaders_first() -> None
     assert {it.broker_id for it in leaders.live_leaders} == {0, 1}
     (topic,) = metadata.topic_states
     assert [it.partition_index for it in topic.partition_states] == [0, 1]
-    # Who is alive is what was said last.
+    # The last request determines the live brokers.
     assert [it.id for it in metadata.live_brokers] == [0, 1, 2]
     assert merged(merged(waiting)) == merged(waiting)
 

@@ -1,4 +1,4 @@
-"""The classes of messages: as generated, of every field, and the ones of their API."""
+"""Message classes: up to date, with the fields of all versions, used by handlers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_field_that_a_version_lacks_has_kafkas_default() -> None:
 
 
 def test_a_tagged_struct_at_its_default_is_not_sent() -> None:
-    """Whichever class says so, ours or kio's."""
+    """Holds for our message class and for kio's."""
     asked = FetchRequest(max_wait=timedelta(0), min_bytes=0, topics=[])
     theirs = request_type(ApiKey.FETCH, 15)(
         max_wait=i32Timedelta.parse(timedelta(0)),

@@ -1,4 +1,4 @@
-"""Any message of any version: written as kio writes it, and read back the same."""
+"""Messages of all versions: encoded as by kio, and decoded to the same values."""
 
 import dataclasses
 import io
@@ -43,7 +43,7 @@ def integers(bits: int) -> st.SearchStrategy[int]:
 
 
 def milliseconds(kind: Any, bits: int) -> st.SearchStrategy[Any]:
-    # A timedelta holds 54 bits of milliseconds, and its seconds are a float in kio.
+    # A timedelta holds 54 bits of milliseconds, and kio converts seconds to a float.
     return integers(min(bits, 44)).map(
         lambda ms: kind.parse(timedelta(milliseconds=ms))
     )
@@ -87,7 +87,7 @@ def values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
     )
     if kind.is_array:
         item = st.lists(item, max_size=2).map(tuple)
-    # A tagged field that is null is one that is absent.
+    # A null tagged field is encoded as an absent one.
     if kind.nullable and kind.wire_type != "uuid":
         item = st.none() | item
     return item
@@ -171,7 +171,7 @@ def counted(steps: Generator[None, None, Any]) -> tuple[int, Any]:
 
 @pytest.mark.parametrize("version", [1, 7, 8])
 def test_a_large_request_is_decoded_in_steps_of_a_few_kilobytes(version: int) -> None:
-    """Topics with few partitions and one with many, and numbers by the thousand."""
+    """Many topics of two partitions and one of 20,000 partitions."""
     offset_fetch = of_kind(ApiKey.OFFSET_FETCH, version, "request")
     sizes = [2] * 3_000 + [20_000]
     topics = tuple(
@@ -186,7 +186,7 @@ def test_a_large_request_is_decoded_in_steps_of_a_few_kilobytes(version: int) ->
     count, entity = counted(steps)
     assert isinstance(entity, offset_fetch)
     assert entity == codec.decode(ApiKey.OFFSET_FETCH, version, frame, at)
-    # By kilobytes, but for the numbers, of which one step reads 16.
+    # A step decodes 4 KiB, or 16 KiB of an array of numbers.
     numbers_bytes = 4 * 20_000
     assert count >= (len(frame) - numbers_bytes) / 4096 + numbers_bytes / 16_384
 

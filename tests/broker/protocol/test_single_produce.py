@@ -1,7 +1,7 @@
-"""The quick reading of a Produce against kio's, and the quick answer against the slow.
+"""Fast path for Produce requests of one batch, compared with kio; and its response.
 
-Whatever the quick reader takes, kio reads the same from it. What it does not take, kio
-reads alone; that it takes what clients send is shown by the one shape.
+The fast reader returns the same values as kio, or None and leaves the frame to kio. A
+test of the common shape shows that it reads requests of real clients.
 """
 
 from datetime import timedelta
@@ -25,13 +25,13 @@ from tests.broker.protocol.frames import GOLDEN, mutated
 VERSIONS = APIS[ApiKey.PRODUCE].served
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-# Longer than 126 bytes too, where a compact length takes a second byte.
+# Includes names over 126 bytes, whose compact length takes a second byte.
 NAMES = st.text(max_size=20) | st.sampled_from(("n" * 126, "n" * 127, "é" * 100))
 RECORDS = st.none() | st.binary(max_size=150) | st.just(b"r" * 20_000)
 
 
 def id_of(name: str) -> UUID:
-    """The id that stands for a name from version 13 on."""
+    """Return the id that replaces a topic name from version 13 on."""
     return uuid5(NAMESPACE_URL, name)
 
 
@@ -73,7 +73,7 @@ def single(version: int, frame: bytes) -> Any:
 
 
 def assert_kio_agrees(version: int, frame: bytes) -> None:
-    """Whatever the quick reader says of the frame, kio says too."""
+    """Check that the fast reader returns None or the same values as kio."""
     quick = single(version, frame)
     if quick is None:
         return

@@ -18,7 +18,7 @@ import org.apache.kafka.server.config.ClientQuotaManagerConfig;
 import scala.Option;
 
 /**
- * Answers of Kafka's quota managers to drawn events. Run with the jars of
+ * Prints the answers of Kafka's quota managers to random events. Run with the jars of
  * org.apache.kafka:kafka_2.13:3.9.1 and its dependencies:
  * java -cp 'jars/*' KafkaQuotas.java clients > kafka-quotas.tsv
  * java -cp 'jars/*' KafkaQuotas.java mutations > kafka-mutations.tsv

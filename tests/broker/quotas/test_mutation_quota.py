@@ -1,6 +1,6 @@
-"""Quotas on mutations against Kafka's own ``ControllerMutationQuotaManager``.
+"""Mutation quotas, compared with Kafka's own ``ControllerMutationQuotaManager``.
 
-`KafkaQuotas.java` drove the classes of Kafka 3.9.1 with drawn events.
+`KafkaQuotas.java` ran the classes of Kafka 3.9.1 with random events.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_a_topic_larger_than_the_burst_passes_and_the_next_one_waits() -> None:
     assert strict(quota, "c", 560, 0) is None
     assert strict(quota, "c", 1, 0) == 12_000
     assert strict(quota, "c", 1, 12_000) is None
-    # Refused ones have taken nothing.
+    # A refused request takes no tokens.
     assert strict(quota, "c", 1, 12_000) == 200
 
 
@@ -64,7 +64,7 @@ def test_a_client_that_waits_as_told_has_its_rate_in_the_long_run() -> None:
         if delay_ms is None:
             created += 7
         else:
-            # Less than half a millisecond is rounded to none, as in Kafka.
+            # Delays below half a millisecond are rounded to 0, as in Kafka.
             now_ms += max(delay_ms, 1)
     assert created == pytest.approx(11 * bound + bound * now_ms / 1000, abs=7)
 
@@ -87,10 +87,10 @@ def test_no_bound_counts_nothing_and_a_bound_of_nothing_refuses_after_the_first(
 def test_full_buckets_are_forgotten_and_others_are_not() -> None:
     quota = MutationQuota(Windows())
     quota.put(f"users/u/clients/{DEFAULT}", 1)
-    # 100,000 tokens below zero: it takes more than a day to fill.
+    # The bucket is 100,000 tokens below zero and takes more than a day to fill.
     assert strict(quota, "deep", 100_011, 0) is None
     for number in range(5000):
         strict(quota, f"c{number}", 5, number * 100)
-        # 11 s reach back, in which 110 came.
+        # A bucket fills in at most 11 s; in that time there are 110 clients.
         assert len(quota) <= 112
     assert strict(quota, "deep", 1, 500_000) == 99_500_000

@@ -1,7 +1,7 @@
-"""Client quotas against Kafka's own ``ClientQuotaManager``, event by event.
+"""Client quotas, compared with Kafka's own ``ClientQuotaManager`` event by event.
 
-`KafkaQuotas.java` drove the classes of Kafka 3.9.1 with drawn entities, bounds and
-values. The naive model below is independent of both: it keeps every event.
+`KafkaQuotas.java` ran the classes of Kafka 3.9.1 with random entities, quotas and
+values. The naive model below is independent of both and keeps every event.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_every_throttle_time_is_kafkas() -> None:
             user, client = unquote(row[1]), unquote(row[2])
             found = quota.record(user, client, float(row[3]), int(row[0]))
             if is_request:
-                # Kafka bounds these alone (ClientRequestQuotaManager).
+                # Kafka limits only request throttle times (ClientRequestQuotaManager).
                 found = min(found, window_ms)
             assert found == int(row[4]), (number, row)
             compared += found > 0
@@ -56,7 +56,7 @@ def test_every_throttle_time_is_kafkas() -> None:
 
 
 class Naive:
-    """A rate from the list of all its events, for one client under one bound."""
+    """Rate of one client with one quota, computed from the list of all events."""
 
     def __init__(self, windows: int, window_ms: int, bound: float) -> None:
         self.windows, self.window_ms, self.bound = windows, window_ms, bound
@@ -98,7 +98,7 @@ def test_a_rate_is_that_of_all_its_events(seed: int) -> None:
 
 
 def test_a_client_that_waits_as_told_has_its_rate_in_the_long_run() -> None:
-    """The closed form: after the first burst, bytes per second are the bound."""
+    """Closed form: after the first burst, the rate in bytes per second is the quota."""
     quota, bound, size, now_ms, sent = ClientQuota(Windows()), 1000, 1500, 0, 0
     quota.put("clients/<default>", bound)
     for _ in range(1000):
@@ -115,9 +115,9 @@ def test_no_delay_is_enough_for_a_bound_of_nothing() -> None:
     assert delay_ms(1e300, 1e-300, 10_000) == 2**31 - 1
 
 
-# ---- which bound applies ----
+# ---- precedence of quotas ----
 
-# The order of Kafka's documentation (KIP-55), the most specific first.
+# The order in Kafka's documentation (KIP-55), the most specific entity first.
 ORDER = (
     "users/u/clients/c",
     f"users/u/clients/{DEFAULT}",
@@ -171,7 +171,7 @@ def test_clients_with_ever_new_ids_are_forgotten() -> None:
     quota.put(f"clients/{DEFAULT}", 1)
     for number in range(5000):
         quota.record("u", f"c{number}", 5, number * 100)
-        # 11 s reach back, in which 110 came.
+        # The windows cover 11 s, in which there are 110 clients.
         assert len(quota) <= 111
 
 
@@ -197,7 +197,7 @@ def test_clients_with_ever_new_ids_are_forgotten() -> None:
 def test_paths_are_those_of_kafkas_znodes(
     names: dict[str, str | None], path: str
 ) -> None:
-    """The encoding is that of ``Sanitizer``, checked with Kafka 3.9.1's jar."""
+    """The encoding is Kafka's ``Sanitizer``, verified with the jar of Kafka 3.9.1."""
     assert path_of(names) == path
     assert names_of(path) == names
     assert is_entity(path)

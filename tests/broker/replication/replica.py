@@ -1,4 +1,4 @@
-"""A broker's replica of one partition, without the broker: log, role and follower."""
+"""A replica of one partition without its broker: log, role and fetcher."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ FETCHING: Final = {
     REPLICA_FETCH_RESPONSE_MAX_BYTES: 1 << 20,
     REPLICA_FETCH_WAIT_MAX_MS: 0,
 }
-# Its time stands still: whoever was in sync once keeps up for ever.
+# Time stands still: a replica that was in sync once stays in sync.
 EVERYBODY_LIVES: Final = SyncRules(
     now_ns=lambda: 0, lag_ns=lambda: 0, is_alive=lambda broker: True
 )
-# Its functions have no annotations.
+# The functions of `witness` have no annotations.
 LOGS: Final[Any] = witness
 
 
 class Nobody:
-    """Nobody waits for records."""
+    """Substitute for requests that wait for records: there are none."""
 
     def note_append(self, partition: Partition) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def note_flush(self, partition: Partition) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class NoQuota:
-    """Nobody is held back."""
+    """Replication quota that never throttles."""
 
     def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
         """Return False."""
@@ -60,7 +60,7 @@ class NoQuota:
 
 
 class Replica:
-    """A broker's replica, from one start of the broker to the next."""
+    """A broker's replica, for one run of the broker."""
 
     def __init__(
         self, number: int, disk: Any = None, *, high_watermark: int = 0, **opening: int
@@ -82,7 +82,7 @@ class Replica:
         )
 
     def hears(self, word: Any) -> None:
-        """Take the role that the controller gives."""
+        """Take the role given in a state from the controller."""
         if word.leader_epoch <= self.partition.leader_epoch:
             return
         if word.leader == self.number:
@@ -93,7 +93,7 @@ class Replica:
             self.fetcher.follow(self.partition)
 
     def cut(self) -> None:
-        """Cut the log where that is due, as the fetcher's task does."""
+        """Truncate the log if a cut is due, as the fetcher's task does."""
         for each in run(self.fetcher.to_cut()).values():
             assert each.cut is not None
             if each.cut.kept_below < self.log.recovery_point:
@@ -103,7 +103,7 @@ class Replica:
             run(trimming.cut_in_steps(self.log))
 
     def headers(self) -> list[BatchHeader]:
-        """Return what stands in the log."""
+        """Return the headers of all batches in the log."""
         return [
             header
             for segment in self.log.segments

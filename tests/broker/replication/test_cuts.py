@@ -1,4 +1,4 @@
-"""A follower's cut of a log with many batches, which is prepared in steps."""
+"""A follower's truncation of a log with many batches is prepared in steps."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.broker.log import witness
 from tests.broker.replication.replica import Replica, T
 
 BATCHES = 4 * STEP_RECORDS
-# Its functions have no annotations.
+# The functions of `witness` have no annotations.
 LOGS: Any = witness
 
 
 def told(leader: int, epoch: int) -> Any:
-    """Return the controller's word on the partition."""
+    """Return a partition state as the controller sends it."""
     return SimpleNamespace(
         leader=leader,
         leader_epoch=epoch,
@@ -34,7 +34,7 @@ def told(leader: int, epoch: int) -> Any:
 
 
 def follower() -> Replica:
-    """Return a follower whose log is to be cut in half."""
+    """Return a follower whose log is to be truncated to half."""
     replica = Replica(0)
     replica.hears(told(leader=1, epoch=1))
     for number in range(BATCHES):
@@ -42,7 +42,7 @@ def follower() -> Replica:
         replica.log.append(sent, 1, LOGS.NOW_MS)
     storage = replica.log.storage
     for name in storage.names(LOGS.HOME):
-        # Otherwise there are few batches to look at.
+        # With a producer snapshot the truncation would read few batches.
         if name.endswith(SNAPSHOT):
             storage.remove(join(LOGS.HOME, name))
     replica.fetcher.following[T].cut = Cut(BATCHES // 2)

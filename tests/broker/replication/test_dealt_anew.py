@@ -1,4 +1,4 @@
-"""A partition that goes to another fetcher of its leader, and comes back."""
+"""A partition moves to another fetcher of the same leader, and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.broker.replication.test_stored_once import Replicas
 
 
 def test_answers_to_earlier_fetches_do_not_count_for_a_returned_partition() -> None:
-    """Else what the other fetcher got, and the leader counts on, would be cut again."""
+    """A late response would truncate records that the other fetcher has confirmed."""
     replicas = Replicas()
     replicas.begin()
     replicas.sends_and_is_answered(0, [1])

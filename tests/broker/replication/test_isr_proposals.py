@@ -1,4 +1,4 @@
-"""An answer settles the proposal that it was given to, and no later one."""
+"""A response to AlterPartition settles the proposal it answers, and no later one."""
 
 from types import SimpleNamespace
 from uuid import UUID
@@ -13,7 +13,7 @@ TOPIC_ID = UUID(int=1)
 
 
 def leader(index=0):
-    """Return what the proposals know of a partition: it has proposed (1, 2)."""
+    """Return a partition as seen by the proposals; it has proposed the ISR (1, 2)."""
     return SimpleNamespace(
         key=TopicPartition("t", index),
         topic_id=TOPIC_ID,
@@ -61,7 +61,7 @@ def test_an_answer_settles_what_was_asked(code):
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("changes", [{"leader_epoch": 4}, {"proposed_isr": (1, 3)}])
 def test_later_proposals_stay_open(code, changes):
-    """Else a refusal for the former epoch would silence the leader for good."""
+    """Otherwise a refusal for the former epoch would block the leader for good."""
     partition = leader()
     proposals = IsrProposals(lambda changed: None)
     proposals.submit(partition)
@@ -98,12 +98,12 @@ def test_many_proposals_go_in_batches_and_the_undecided_wait_behind_the_others()
         proposals.submit(leader(index))
     first = proposals.open()
     assert [it.partition.key.partition for it in first] == list(range(BATCH))
-    # The controller decides the first of them only.
+    # The controller decides only the first proposal.
     proposals.take(first, answered(ErrorCode.none))
     assert proposals.put_back(first)
     second = proposals.open()
     assert second[0].partition.key.partition == BATCH
-    # Those that lead no more are dropped, a batch at a time.
+    # Proposals of partitions led elsewhere are dropped, one batch at a time.
     for each in second:
         each.partition.is_leader = False
     assert proposals.open() == []

@@ -1,6 +1,6 @@
-"""Ten thousand partitions lose a follower at once: no step of what follows is long.
+"""Ten thousand partitions lose a follower at once, and all steps remain short.
 
-Their leader looks for followers that lag, proposes, and takes the controller's answers.
+The leader finds lagging followers, proposes ISRs, and applies the controller's answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOPIC_ID = UUID(int=1)
 
 
 class Led:
-    """A partition that is led here, and whose follower 2 has stopped fetching."""
+    """A partition led by this broker; its follower 2 has stopped fetching."""
 
     leader_epoch = 3
     partition_epoch = 5
@@ -39,20 +39,20 @@ class Led:
         self.proposed_isr: tuple[int, ...] | None = None
 
     def propose_shrinking(self) -> bool:
-        """Propose to go on alone."""
+        """Propose an ISR of the leader alone."""
         self.proposed_isr = (1,)
         return True
 
     def accept_isr(
         self, epoch: int, isr: tuple[int, ...], partition_epoch: int
     ) -> bool:
-        """Take the controller's decision."""
+        """Apply the controller's decision."""
         self.isr, self.proposed_isr = isr, None
         return True
 
 
 def decided(request: AlterPartitionRequest) -> AlterPartitionResponse:
-    """Return the answer of a controller that accepts everything."""
+    """Return the response of a controller that accepts all proposals."""
     (topic,) = request.topics
     rows = tuple(
         ResponsePartitionData(

@@ -1,4 +1,4 @@
-"""A follower whose flush found the disk full follows again when its log is mended."""
+"""A follower out of service after a full disk follows again when its log is mended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_partition_out_of_service_is_skipped_and_fetched_again() -> None:
     follower, leader = replicas.replicas[2], replicas.leader
     _is_out_of_service(follower)
     replicas.sends(0, 1)
-    # What comes is refused, and what is to be followed is not forgotten for it.
+    # Fetched records are refused, but the partition stays in the fetcher.
     replicas.fetches_all(2)
     assert follower.log.log_end_offset < leader.log.log_end_offset
     assert T in follower.fetcher.following

@@ -1,7 +1,7 @@
-"""No step of a follower's rounds grows with its partitions.
+"""Steps of a follower's rounds do not grow with the number of partitions.
 
-A leader in memory is asked for all of them, by the real client; broker calls are
-counted between two moments at which other tasks may run.
+The real client fetches all partitions from an in-memory leader. The test counts calls
+of broker functions between two checkpoints at which other tasks may run.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from tests.broker.replication.replica import (
 from tests.fuzzing.starvation import StarvationProbe
 
 COUNTS = (1_000, 4_000)
-# Of a step of 256 partitions, a dozen each.
+# For a step of 256 partitions, with about a dozen calls each.
 CALLS_MAX = 6_000
 CONFIG = BrokerConfig.load(None, {"replica.fetch.wait.max.ms": "500"})
 
 
 class Leader:
-    """A leader that answers each Fetch with a row per partition, by turns."""
+    """A leader that answers each Fetch for all partitions with the next error code."""
 
     def __init__(self, nursery: trio.Nursery, turns: Iterator[ErrorCode]) -> None:
         self.nursery = nursery
@@ -57,7 +57,7 @@ class Leader:
         self.asked: list[int] = []
 
     async def connect(self, host: str, port: int) -> Any:
-        """Return one end of a connection."""
+        """Return the client's end of a new connection."""
         await trio.lowlevel.checkpoint()
         ours, theirs = memory_stream_pair()
         self.nursery.start_soon(self.serve, theirs)
@@ -84,7 +84,7 @@ class Leader:
                 )
 
     def answer(self, body: FetchRequest, error: ErrorCode) -> FetchResponse:
-        """Return an answer whose rows have this error."""
+        """Return a response whose rows all have ``error``."""
         self.asked.append(sum(len(topic.partitions) for topic in body.topics))
         topics = tuple(
             FetchableTopicResponse(
@@ -112,7 +112,7 @@ def lowered(ends: Any) -> Steps[None]:
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_no_step_of_a_round_grows_with_the_partitions(count: int) -> None:
-    """Rounds with nothing new, with errors, and with a leader that fences them."""
+    """The rounds bring no new records, errors, and a fenced epoch."""
     nothing_new = ErrorCode.none
     turns = [
         nothing_new,

@@ -1,7 +1,7 @@
-"""Records of idempotent producers occur once in every log, whatever the faults.
+"""Records of idempotent producers occur once in every log, after any faults.
 
-Clients repeat whatever was not acknowledged, in order and to the leader they know, as
-they may, and records are deleted. The model is what they were promised.
+Clients retry unacknowledged batches in order, to the leader they know, and records are
+deleted. The model consists of the acknowledged offsets.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Name = tuple[int, int, int]
 
 @dataclass
 class Sent:
-    """A batch without an answer, and where it was appended last."""
+    """A batch without a response, and the replica of its last append."""
 
     name: Name
     content: bytes
@@ -59,23 +59,23 @@ class Sent:
 
 @dataclass
 class Client:
-    """An idempotent producer; one that is ``adrift`` has to repeat what is open."""
+    """An idempotent producer; if ``adrift`` it must first retry its open batches."""
 
     producer_id: int
     leader: int
     epoch: int = 0
     sequence: int = 0
     adrift: bool = False
-    # The replica that it sends to, as what it was when all that is open was sent there.
+    # The replica and leader epoch to which all open batches were sent.
     connection: tuple[Replica, int] | None = None
     open: list[Sent] = field(default_factory=list)
 
 
 class Replicas(ThreeReplicas):
-    """``promised`` holds the offset of each batch that was acknowledged."""
+    """``promised`` holds the offset of each acknowledged batch."""
 
     def prepare(self) -> None:
-        """Start clients that rely on no promise."""
+        """Start clients without any acknowledged batch."""
         self.promised: dict[Name, int] = {}
         self.clients = [Client(70, 0), Client(71, 0)]
 
@@ -85,7 +85,7 @@ class Replicas(ThreeReplicas):
     def leads_on_alone(
         self, which: int, counts: list[int], heir: int, repeats: bool
     ) -> None:
-        """A leader that was frozen takes more records when it is none any more."""
+        """A paused former leader appends more records after it has lost leadership."""
         client, former = self.clients[which], self.word.leader
         if heir == former or heir not in self.isr:
             return
@@ -99,7 +99,7 @@ class Replicas(ThreeReplicas):
 
     @rule(which=CLIENT, counts=COUNTS)
     def sends_and_is_answered(self, which: int, counts: list[int]) -> None:
-        """All goes well."""
+        """Send batches to a healthy cluster and receive the acknowledgements."""
         for number in EVERYBODY:
             self.fetches_all(number)
         self.repeats(which, looks=True)
@@ -112,7 +112,7 @@ class Replicas(ThreeReplicas):
     @rule(which=CLIENT, count=st.integers(1, 3))
     def sends(self, which: int, count: int) -> None:
         client = self.clients[which]
-        # One that stops leading says so to all that waits, and is not sent more then.
+        # A former leader fails its waiting requests; the client then has to retry.
         client.adrift = client.adrift or client.connection != self._connection(client)
         if client.adrift or len(client.open) == IN_FLIGHT:
             return
@@ -129,7 +129,7 @@ class Replicas(ThreeReplicas):
 
     @rule(which=CLIENT, looks=st.booleans())
     def repeats(self, which: int, looks: bool) -> None:
-        """Send all that is open once more; who ``looks`` finds the present leader."""
+        """Send all open batches again; with ``looks``, to the present leader."""
         client = self.clients[which]
         if looks:
             client.leader = self.word.leader
@@ -147,7 +147,7 @@ class Replicas(ThreeReplicas):
 
     @rule(which=CLIENT)
     def raises_its_epoch(self, which: int) -> None:
-        """Number anew, which nobody may do while batches have no answer."""
+        """Begin a new epoch; only a producer without open batches may do so."""
         client = self.clients[which]
         if not client.open:
             client.epoch += 1
@@ -182,7 +182,7 @@ class Replicas(ThreeReplicas):
     @precondition(lambda self: self.epoch > 3)
     @rule(share=SHARE)
     def deletes_records(self, share: float) -> None:
-        """Delete nothing that a client may still repeat."""
+        """Delete records below any batch that a client may still retry."""
         leader = self.leader
         wanted = {sent.name for client in self.clients for sent in client.open}
         bound = min(
@@ -197,7 +197,7 @@ class Replicas(ThreeReplicas):
                 leader.log, start + int(share * (bound - start))
             )
 
-    # ---- what must hold ---------------------------------------------------------
+    # ---- invariants -------------------------------------------------------------
 
     @invariant()
     def stands_once(self) -> None:
@@ -237,7 +237,7 @@ class Replicas(ThreeReplicas):
 
 
 def name_of(header: BatchHeader) -> Name:
-    """Return what no other batch has."""
+    """Return the unique name of a batch."""
     return header.producer_id, header.producer_epoch, header.base_sequence
 
 

@@ -1,4 +1,4 @@
-"""Truncation points of followers, against the longest common prefix of two logs."""
+"""Truncation offsets of followers, compared with the longest common prefix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.replication.truncation import truncation_offset
 
 @dataclass
 class History:
-    """A log as the leader epoch of each of its offsets, which never goes down."""
+    """A log as the leader epoch of each offset; epochs never decrease."""
 
     epochs: list[int]
 
@@ -35,7 +35,7 @@ def grown(history: list[int], epoch: int, records: int) -> list[int]:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[History, History]:
-    """Two logs that parted: in each epoch one of them, or both alike, got records."""
+    """Draw two diverging logs: an epoch adds records to both if equal, or to one."""
     logs: tuple[list[int], list[int]] = ([], [])
     for epoch in range(draw(st.integers(1, 8))):
         records = draw(st.integers(0, 3))
@@ -43,7 +43,7 @@ def pairs(draw: st.DrawFn) -> tuple[History, History]:
         if who == "both" and logs[0] == logs[1]:
             logs = (grown(logs[0], epoch, records), grown(logs[1], epoch, records))
         else:
-            # A replica that fell behind has the beginning of what the other wrote.
+            # A lagging replica has a prefix of the other one's records.
             one = 0 if who == "both" else who
             log = grown(logs[one], epoch, records)
             logs = (log, logs[1]) if one == 0 else (logs[0], log)
@@ -68,11 +68,11 @@ def test_asking_again_and_again_ends_where_the_logs_part(
     for _ in range(20):
         if not follower.epochs:
             break
-        # What a leader answers to a Fetch (KIP-595): the epoch it has, and its end.
+        # A leader's answer to a Fetch (KIP-595): its epoch and its end offset.
         latest = follower.epochs[-1]
         epoch, end = leader.epoch_end_offset(latest)
         if end == -1:
-            # No such epoch here: the leader's newest is older, or it has none.
+            # The leader's newest epoch is older, or its log is empty.
             newest = leader.epochs[-1] if leader.epochs else -1
             epoch, end = newest, leader.log_end_offset
         if epoch == latest and end >= follower.log_end_offset:

@@ -1,4 +1,4 @@
-"""A leader's log may start within a batch: who has nothing follows it all the same."""
+"""A leader's log may start within a batch; an empty follower can follow it anyway."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Three replicas of one partition with the code of brokers, and what befalls them.
+"""Three replicas of one partition, running broker code under faults.
 
-Leaders change, some hear of it late and go on leading, brokers are killed or lose their
-disks, disks are full for a while, followers fall behind and are cut. In the end, when
-all disks have room, every follower comes to have what its leader has.
+Leaders change; a former leader may learn it late and go on leading. Brokers are killed
+or lose their disks, disks are full for a while, followers lag and are truncated. In the
+end all disks have room, and every follower reaches its leader's end offset.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tests.broker.replication.replica import Replica, T
 EVERYBODY: Final = (0, 1, 2)
 REPLICA: Final = st.sampled_from(EVERYBODY)
 FULL: Final = ErrorCode.kafka_storage_error
-# So many answers bring any follower here to its leader's end.
+# After this number of responses any follower reaches its leader's end.
 ROUNDS: Final = 20
 
 
 class ThreeReplicas(RuleBasedStateMachine):
-    """The replicas, their controller, and a fetch at a time."""
+    """The replicas and their controller; each rule is one event."""
 
     def prepare(self) -> None:
-        """Prepare the other parts of the test."""
+        """Prepare the state of a subclass."""
 
     @initialize()
     def begin(self) -> None:
@@ -83,7 +83,7 @@ class ThreeReplicas(RuleBasedStateMachine):
 
     @rule(number=REPLICA)
     def another_leads(self, number: int) -> None:
-        """The old leader goes on as it is until it hears of it."""
+        """Elect a leader; the former one goes on until it receives the new state."""
         if number in self.isr:
             self._elect(number)
 
@@ -98,7 +98,7 @@ class ThreeReplicas(RuleBasedStateMachine):
 
     @rule(number=REPLICA)
     def has_caught_up(self, number: int) -> None:
-        """Be proposed by a fetch, which also tells of a disk that was lost."""
+        """Fetch as a follower and join the ISR; the fetch also reveals a lost disk."""
         self._fetch(self.replicas[number], 1)
         leader = self.leader.partition
         if number not in self.isr and leader.propose_expansion(number):
@@ -175,7 +175,7 @@ class ThreeReplicas(RuleBasedStateMachine):
 
     @rule(number=REPLICA, flushed=st.booleans(), known=st.booleans())
     def is_killed(self, number: int, flushed: bool, known: bool) -> None:
-        """Kill -9; ``known`` is whether its high watermark was written."""
+        """Kill the broker; ``known`` tells whether its high watermark was written."""
         replica = self.replicas[number]
         if flushed:
             with unless_full(replica):
@@ -221,7 +221,7 @@ class ThreeReplicas(RuleBasedStateMachine):
 
     @rule(number=REPLICA, call=st.integers(0, 8))
     def has_no_room(self, number: int, call: int) -> None:
-        """The disk is full, and a flush may find it so: perhaps in a file's sync."""
+        """Fill the disk; a flush may then fail at its ``call``-th disk call."""
         replica = self.replicas[number]
         disk_of(replica).fill_up()
         if call:
@@ -235,13 +235,13 @@ class ThreeReplicas(RuleBasedStateMachine):
         replica = self.replicas[number]
         disk_of(replica).capacity_bytes = None
         if replica.log.durability.out_of_service and not run(mending.mend(replica.log)):
-            # Names were not synced, which nothing makes good but a start.
+            # Unsynced directory entries can only be repaired by a restart.
             self.is_killed(number, flushed=False, known=True)
 
     # ---- the end ----------------------------------------------------------------
 
     def teardown(self) -> None:
-        """Demand that followers keep up once nothing is in their way."""
+        """Check that followers catch up once all disks have room."""
         if not hasattr(self, "replicas"):
             return
         for number in EVERYBODY:
@@ -255,13 +255,13 @@ class ThreeReplicas(RuleBasedStateMachine):
 
 
 def disk_of(replica: Replica) -> Any:
-    """Return the disk that a replica's log lies on."""
+    """Return the disk of a replica's log."""
     return replica.log.storage.disk
 
 
 @contextmanager
 def unless_full(replica: Replica) -> Iterator[None]:
-    """Do what a disk without room may refuse, and nothing else."""
+    """Ignore errors of a full disk, and no others."""
     try:
         yield
     except KafkaError as refused:

@@ -1,4 +1,4 @@
-"""Tasks that no client sent, beside requests, on a plane in virtual time."""
+"""Internal tasks of a broker compete with requests on a plane, in virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP_NS = 100 * US
 
 
 class Pieces:
-    """A duty of so many pieces on a simulated plane, and the number that is left."""
+    """A duty of ``count`` pieces on a simulated plane; ``left`` of them remain."""
 
     def __init__(self, world: World, count: int) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class Pieces:
         self.timer.moved()
 
     async def run(self) -> None:
-        """Submit pieces when they are due, and return when all are done."""
+        """Submit pieces when due; return when all are done."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.timer.run)
             while self.left:  # noqa: ASYNC110 - there is no event for it
@@ -71,7 +71,7 @@ class Pieces:
 @pytest.mark.parametrize("level", [0, 2, 4, 5])
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_a_request_waits_for_one_piece_at_most(policy: str, level: int) -> None:
-    """Whether its class is more urgent than the pieces' or less, under any policy."""
+    """Holds under any policy and for any class, more or less urgent than the pieces."""
 
     @simulated(policy, seats=1)
     async def test(world: Any) -> None:
@@ -107,7 +107,7 @@ def test_requests_have_half_of_the_cpu_at_least(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_pieces_go_on_beside_requests_without_end(policy: str) -> None:
-    """Clients of a group wait for its load, so nothing less urgent may starve it."""
+    """Clients wait for the load of a group, so less urgent work must not starve it."""
 
     @simulated(policy, seats=1)
     async def test(world: Any) -> None:
@@ -126,7 +126,7 @@ def test_pieces_go_on_beside_requests_without_end(policy: str) -> None:
             await trio.sleep(end_ns / 1e9)
             done = 1_000 - pieces.left
         if not POLICIES[policy].may_starve:
-            # The end of a pause is noticed at a poll; then all clients have a turn.
+            # A poll notices the end of a pause; then all clients have a turn first.
             apart_ns = QUANTUM_NS + (clients + 3) * STEP_NS
             assert done >= end_ns // apart_ns
         assert pieces.left == 0

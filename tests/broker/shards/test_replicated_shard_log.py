@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` on real files, through the replicas of a broker."""
+"""``__consumer_offsets`` on real files, written and read through replicas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TWO = [Record(b"a", b"1"), Record(b"b", None)]
 
 
 class Directory:
-    """Logs in a directory of the test's own."""
+    """Logs in the test's own directory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -91,7 +91,7 @@ class Replica:
     def lead(
         self, isr: tuple[int, ...] = (0,), leader: int = 0, epoch: int = 1
     ) -> None:
-        """Announce the leader, as the controller does."""
+        """Send the leader's state, as the controller does."""
         topic = Topic(
             name=NAME, topic_id=UUID(int=1), leader_epochs=(epoch,), configs={}
         )
@@ -146,7 +146,7 @@ def test_a_damaged_batch_costs_its_own_records_only(
     content[content.index(b"k1")] ^= 1
     path.write_bytes(content)
     assert [record.key for record in replica.replayed()] == [b"k0", b"k2", b"k3"]
-    # A header that makes no sense: where the next batch begins, nobody knows.
+    # With an invalid header the start of the next batch is unknown.
     second = len(content) // 4
     content[second + 16] = 7
     path.write_bytes(content)
@@ -208,7 +208,7 @@ def test_an_append_with_too_few_replicas_in_sync_fails(tmp_path: Path) -> None:
 def test_a_new_leader_reads_beyond_what_it_knows_to_be_replicated(
     tmp_path: Path, replica: Replica
 ) -> None:
-    """The follower that has acknowledged a commit may lead before it knows so."""
+    """A follower may become leader before it knows that a commit was acknowledged."""
     replica.lead()
     replica.append(ONE)
     successor = Replica(tmp_path)
@@ -277,7 +277,7 @@ def test_a_transactional_append_is_checked_and_read_as_one(replica: Replica) -> 
 
 
 def damage(path: Path, batch: int, at: int, byte: int) -> None:
-    """Change one byte of a batch on disk, found by walking over the lengths."""
+    """Change one byte of a batch on disk."""
     (file,) = path.glob(f"{NAME}-0/*.log")
     content = bytearray(file.read_bytes())
     position = 0

@@ -1,4 +1,4 @@
-"""Timers against a dictionary that is searched."""
+"""Timers, compared with a linear search in a dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a certificate to a principal, as Java and Kafka do it."""
+"""From certificate to principal, as in Java and Kafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.tls.distinguished_name import distinguished_name, subject_name
 from broker.tls.principal_mapping import PrincipalMapping
 from tests.certificates import leaf
 
-# Names in DER, and what Java 17's X500Principal.getName() returned for them.
+# DER-encoded names, and the result of Java 17's X500Principal.getName() for each.
 OF_JAVA = [
     (
         (
@@ -67,13 +67,13 @@ def test_a_name_is_written_as_java_writes_it(encoded: str, written: str) -> None
 
 @given(st.text(min_size=1, max_size=40).filter(lambda it: "\0" not in it))
 def test_a_name_can_be_read_back(value: str) -> None:
-    """Another reader of RFC 2253 is the model, except for spaces at the ends."""
+    """Compare with another reader of RFC 2253, except for spaces at the ends."""
     try:
         encoded = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, value)])
         name = distinguished_name(encoded.public_bytes())
         read = x509.Name.from_rfc4514_string(name)
     except ValueError:
-        # Too long for the model once encoded, or not text.
+        # The encoding is too long for that reader, or no text.
         return
     assert read == encoded
 
@@ -90,7 +90,7 @@ def test_bytes_that_are_no_certificate_are_refused(data: bytes) -> None:
         subject_name(data)
 
 
-# From KafkaPrincipal's documentation and Kafka's SslPrincipalMapperTest.
+# Cases from KafkaPrincipal's documentation and Kafka's SslPrincipalMapperTest.
 RULES = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, "
     "RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L, "

@@ -1,4 +1,4 @@
-"""Key stores and trust stores: every format opens, and every fault names its key."""
+"""Key stores and trust stores: all formats open; errors name the config key."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def trust_store(**fields: str) -> Store:
 
 
 def one_line(text: str) -> str:
-    """Return PEM as a properties file has it, its lines joined."""
+    """Return PEM in the form of a properties file, with its lines joined."""
     return text.replace("\n", " ")
 
 
@@ -59,7 +59,7 @@ def write(directory: Path, content: str | bytes) -> str:
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
-    """Make a handshake in memory; return the common name that the server has seen."""
+    """Make an in-memory handshake; return the client's common name."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = server.wrap_bio(to_server, to_client, server_side=True)
     theirs = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
@@ -218,7 +218,7 @@ def test_suites_choose_the_versions(suites: str, versions: tuple[int, int]) -> N
         named[low],
         named[high],
     )
-    # Suites of TLSv1.3 are always listed, and have other names at OpenSSL.
+    # OpenSSL always lists the suites of TLSv1.3, under other names.
     older = [it for it in context.get_ciphers() if it["protocol"] != "TLSv1.3"]
     if low == 2:
         assert len(older) == len([it for it in suites.split(",") if "WITH" in it])

@@ -1,9 +1,9 @@
-"""The coordinator beside a naive model, under any order of verbs, faults and restarts.
+"""The coordinator compared with a naive model, under any order of requests and faults.
 
-The model has the rules of Kafka in the plainest form: a dictionary of what each id is
-doing, and a second one of what its log says, which a restart brings back. Every answer
-is predicted. The markers of a transaction have one outcome, for exactly the partitions
-that were added.
+The model has Kafka's rules in their simplest form: a dictionary with the state of each
+id, and a second one with the logged state, which a restart restores. Every response is
+predicted. The markers of a transaction have one outcome and go to exactly the added
+partitions.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ UNAVAILABLE = ErrorCode.coordinator_not_available
 
 @dataclass(frozen=True)
 class Id:
-    """A transactional id: idle, open, ending or ended, the last two with an outcome."""
+    """Expected state of a transactional id."""
 
     producer_id: int
     epoch: int
     doing: str = "idle"
     is_commit: bool = False
     added: frozenset[int] = frozenset()
-    # All markers are written, and the log does not say so yet.
+    # All markers are written, but the log does not record it yet.
     is_marked: bool = False
-    # The epoch before, if the present producer asked for the next one itself.
+    # The previous epoch, if the present producer itself requested its successor.
     before: int = -1
-    # The producer id before the last write, and the one after the markers.
+    # Producer id before the last write, and the one that follows the markers.
     before_id: int = -1
     next_id: int = -1
-    # The epoch was raised to fence, and the log did not take it.
+    # The epoch was raised for fencing, and the log refused the write.
     raised: bool = False
 
 
 class TransactionMachine(RuleBasedStateMachine):
-    """Two ids, all their producers, and a log that may refuse."""
+    """Two ids, all their producers, and a log that may refuse writes."""
 
     @initialize(
         epoch=st.sampled_from([0, 32_763, 32_765]), level=st.sampled_from([0, 1, 2, 2])
@@ -71,11 +71,11 @@ class TransactionMachine(RuleBasedStateMachine):
         self.world = TransactionWorld(transaction_version=level)
         self.model: dict[str, Id] = {}
         self.logged: dict[str, Id] = {}
-        # All that producers were ever given.
+        # All producer ids and epochs that were returned to producers.
         self.given: dict[str, list[ProducerIdAndEpoch]] = {name: [] for name in NAMES}
         self.writes = True
         if epoch:
-            # An id that is old already.
+            # Start with an id near its last epoch.
             assert isinstance(self.world.init("x"), ProducerIdAndEpoch)
             value = self.world.coordinator.describe("x").value
             record = transaction_record("x", replace(value, epoch=epoch), 0)
@@ -92,12 +92,12 @@ class TransactionMachine(RuleBasedStateMachine):
     # ---- the model ----
 
     def write(self, name: str, after: Id) -> ErrorCode:
-        """Return the outcome of a write, and take it over if there is one."""
+        """Return the outcome of a write; apply it to the model if it succeeds."""
         if not self.writes:
             return UNAVAILABLE
         before_id = self.model.get(name, after).producer_id
         self.model[name] = replace(after, before_id=before_id)
-        # Changes that the log does not hold are lost by a restart.
+        # A restart loses changes that the log does not hold.
         keeps_ids = self.world.transaction_version >= 1
         self.logged[name] = replace(
             after,
@@ -110,7 +110,7 @@ class TransactionMachine(RuleBasedStateMachine):
         return NONE
 
     def fence(self, name: str, fresh: int | None = None) -> ErrorCode:
-        """Abort what is open, under a higher epoch."""
+        """Abort the open transaction under a higher epoch."""
         now = self.model[name]
         is_last = now.epoch >= EXHAUSTED
         if self.world.transaction_version == 2 and not (is_last and fresh is None):
@@ -124,7 +124,7 @@ class TransactionMachine(RuleBasedStateMachine):
         )
 
     def prepared(self, now: Id, is_commit: bool, fresh: int | None) -> Id:
-        """Return what an outcome of the second protocol makes of an id."""
+        """Return the state of an id after an outcome in the second protocol."""
         return replace(
             now,
             doing="ending",
@@ -141,7 +141,7 @@ class TransactionMachine(RuleBasedStateMachine):
     ) -> Any:
         now = self.model.get(name)
         if now is None:
-            # In memory only, if the log refuses; the next one finds it without epoch.
+            # If the log refuses, the id is only in memory, without an epoch.
             code = self.write(name, Id(fresh, 0))
             return ProducerIdAndEpoch(fresh, 0) if code is NONE else code
         if now.doing == "ending":
@@ -175,16 +175,16 @@ class TransactionMachine(RuleBasedStateMachine):
         return NONE if producer.epoch == now.epoch else FENCED
 
     def one_of(self, name: str, data: st.DataObject) -> ProducerIdAndEpoch:
-        """Draw a producer of an id, mostly the last one."""
+        """Draw a producer of an id, most often the last one."""
         given = self.given[name]
         return data.draw(st.sampled_from([*given[-3:], *given[-1:] * 5]))
 
-    # ---- verbs ----
+    # ---- requests ----
 
     @rule(name=NAME, data=st.data())
     def init(self, name: str, data: st.DataObject) -> None:
         if name not in self.model and not self.writes:
-            # An id that was never written is not modelled.
+            # The model has no state for an id that was never written.
             return
         known = data.draw(st.sampled_from([None, None, *self.given[name][-3:]]))
         fresh = self.world.last_id + 1
@@ -269,7 +269,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if code is not NONE:
             return code
         if not after.added:
-            # There is no marker to wait for.
+            # Without partitions there is no marker to wait for.
             self.write(name, self.ended(name))
         if is_last:
             return ProducerIdAndEpoch(fresh, 0)
@@ -281,7 +281,7 @@ class TransactionMachine(RuleBasedStateMachine):
             now = replace(now, producer_id=now.next_id, epoch=0, next_id=-1)
         return now
 
-    # ---- what happens ----
+    # ---- events ----
 
     @rule(error=st.sampled_from([NONE, NONE, ErrorCode.not_leader_or_follower]))
     def answer_markers(self, error: ErrorCode) -> None:
@@ -291,7 +291,7 @@ class TransactionMachine(RuleBasedStateMachine):
         for row in self.world.answer(error):
             by_name.setdefault(row.ending.transaction.name, []).append(row)
         ending = {it for it, now in self.model.items() if now.doing == "ending"}
-        # After a restart, too, the markers are on their way.
+        # Markers are sent after a restart, too.
         assert {it for it in ending if not self.model[it].is_marked} == set(by_name)
         for name, rows in by_name.items():
             now = self.model[name]

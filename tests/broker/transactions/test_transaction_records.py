@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state``, beside bytes that follow Kafka's schemas."""
+"""Records of ``__transaction_state``, compared with bytes of Kafka's schemas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VERSION_0 = bytes.fromhex(
     f"0000 {FIXED} 00000001 0001 74 00000002 00000001 00000004"
     "0000000000000100 00000000000000ff"
 )
-# Three tagged fields: the previous id, the next id, and the client's version.
+# Three tagged fields: previous producer id, next producer id, client version.
 VERSION_1 = bytes.fromhex(
     f"0001 {FIXED} 02 02 74 03 00000001 00000004 00"
     "0000000000000100 00000000000000ff"
@@ -56,7 +56,7 @@ def test_version_1_is_kafkas() -> None:
     for level in (1, 2):
         assert transaction_record("tx", value, level) == (KEY, VERSION_1)
     assert read_value(VERSION_1) == value
-    # The older format has no place for these.
+    # The older format lacks these fields.
     assert transaction_record("tx", value, 0) == (KEY, VERSION_0)
 
 

@@ -1,4 +1,4 @@
-"""Kafka's rules of a transactional id, one by one."""
+"""Kafka's rules for a transactional id, one per test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def world() -> TransactionWorld:
 
 
 def stored(world: TransactionWorld, name: str = "x", **fields: object) -> None:
-    """Put a value into the log, and load it."""
+    """Write a value to the log and load it."""
     given: dict[str, object] = {
         "producer_id": 5,
         "epoch": 0,
@@ -58,7 +58,7 @@ def test_a_transaction_is_ended_and_every_partition_marked(
     assert {row.ending.coordinator_epoch for row in rows} == {world.epoch}
     assert world.end(producer, is_commit) is NONE
     assert world.end(producer, not is_commit) is ErrorCode.invalid_txn_state
-    # The next transaction of the same producer.
+    # Begin the next transaction with the same producer.
     assert world.add(producer, 3) is NONE
     assert world.end(producer) is NONE
 
@@ -96,14 +96,14 @@ def test_the_epoch_of_a_fence_that_was_not_written_is_not_raised_twice(
     world.finish()
     second = world.producer()
     assert second.epoch == producer.epoch + 2
-    # The next fence is another one.
+    # Another fence raises the epoch again.
     assert world.add(second, 0) is NONE
     assert world.init() is ErrorCode.concurrent_transactions
     assert world.coordinator.describe("x").value.epoch == second.epoch + 1
 
 
 def test_a_fence_of_the_second_protocol_raises_the_epoch_once() -> None:
-    """Kafka 4.4's ``endTransaction`` of level 2, also where a write fails."""
+    """As in Kafka 4.4's ``endTransaction`` at level 2, also after a failed write."""
     world = TransactionWorld(transaction_version=2)
     first = world.producer()
     assert world.add(first, 0) is NONE
@@ -119,7 +119,7 @@ def test_a_fence_of_the_second_protocol_raises_the_epoch_once() -> None:
     assert marked([row]) == {0: False}
     assert row.ending.producer == (first.producer_id, first.epoch + 1)
     assert row.ending.transaction_version == 2
-    # The fenced producer may abort, as after a time-out, and goes on until the next.
+    # The fenced producer may abort, as after a time-out, and continue.
     resumed = world.end_5(first, False)
     assert resumed == (first.producer_id, first.epoch + 1)
     second = world.producer()
@@ -137,7 +137,7 @@ def test_the_level_decides_by_which_protocol_a_time_out_aborts(level: int) -> No
     (row,) = world.answer()
     assert row.ending.producer == (producer.producer_id, producer.epoch + 1)
     assert row.ending.transaction_version == (2 if level == 2 else 0)
-    # Only the second protocol lets the late producer go on.
+    # Only in the second protocol may the late producer continue.
     known = world.init(known=producer)
     if level == 2:
         assert known == (producer.producer_id, producer.epoch + 1)
@@ -180,7 +180,7 @@ def test_a_producer_raises_its_own_epoch_and_may_ask_twice(
     assert world.init(known=first) is ErrorCode.producer_fenced
     stranger = ProducerIdAndEpoch(999, 0)
     assert world.init(known=stranger) is ErrorCode.producer_fenced
-    # Another producer came in between: the present one cannot be asked for again.
+    # Another producer came in between, so the request cannot be repeated.
     world.producer()
     assert isinstance(third, ProducerIdAndEpoch)
     assert world.init(known=second) is ErrorCode.producer_fenced
@@ -191,7 +191,7 @@ def test_an_exhausted_epoch_gets_a_new_producer_id(world: TransactionWorld) -> N
     last = world.producer()
     assert last == (5, 32_766)
     assert world.add(last, 0) is NONE
-    # The last number is for fencing.
+    # The last epoch is reserved for fencing.
     assert world.init() is ErrorCode.concurrent_transactions
     world.finish()
     assert world.coordinator.describe("x").value.epoch == 32_767
@@ -265,7 +265,7 @@ def test_an_outcome_raises_the_epoch_and_its_repetition_does_not(
     assert world.end_5(first, not is_commit) is ErrorCode.invalid_txn_state
     assert world.add(first, 1) is ErrorCode.producer_fenced
     assert world.add(second, 1) is NONE
-    # With the next transaction the repetition is one of a former producer.
+    # After the next transaction the retry belongs to a former producer.
     assert world.end_5(first, is_commit) is ErrorCode.producer_fenced
 
 
@@ -296,7 +296,7 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id(restarts: bool) -> None
     assert isinstance(fresh, ProducerIdAndEpoch)
     if restarts:
         world.start()
-    # It does not count before the markers are written, under the old id.
+    # The new id is not valid before the markers are written, under the old id.
     assert world.add(fresh, 1) is ErrorCode.concurrent_transactions
     (row,) = world.answer()
     assert row.ending.producer == (5, 32_767)
@@ -343,7 +343,7 @@ def test_an_idle_id_is_forgotten_and_an_open_one_is_not() -> None:
 
 
 def test_nothing_is_due_without_open_transactions_and_ids() -> None:
-    """Else every idle broker is woken several times a second, for nothing."""
+    """Otherwise every idle broker would wake several times per second."""
     world = TransactionWorld()
     assert world.coordinator.next_event_ns() is None
     producer = world.producer()
@@ -359,7 +359,7 @@ def test_nothing_is_due_without_open_transactions_and_ids() -> None:
     assert world.coordinator.next_event_ns() == expiry_ns
     world.start()
     assert world.coordinator.next_event_ns() is not None
-    # One step finds the idle id old, the next one finds nothing.
+    # One step expires the idle id, the next one finds nothing to do.
     world.advance(world.config.transactional_id_expiration_ms * 2)
     assert world.coordinator.next_event_ns() is None
 

@@ -1,4 +1,4 @@
-"""A transaction coordinator with a log in memory, and leaders that a test plays."""
+"""A transaction coordinator with an in-memory log and simulated leaders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEADER = 7
 
 
 class MemoryTransactionLog(MemoryGroupLog):
-    """A log in memory of records that belong to no transaction themselves."""
+    """An in-memory log of non-transactional records."""
 
     def replay(self, partition: int) -> Iterator[Records]:
         for record in list(self.partitions.get(partition, ())):
@@ -34,7 +34,7 @@ class MemoryTransactionLog(MemoryGroupLog):
 
 
 class TransactionWorld:
-    """The coordinator of all partitions, its log, the time, and markers on the way."""
+    """A coordinator of all partitions, with its log, clock and unanswered markers."""
 
     def __init__(self, transaction_version: int = 0, **settings: int) -> None:
         self.transaction_version = transaction_version
@@ -48,7 +48,7 @@ class TransactionWorld:
         self.start()
 
     def start(self) -> None:
-        """Start a coordinator anew over the same log, as after a restart."""
+        """Start a new coordinator on the same log, as after a restart."""
         self.sent: list[MarkerRow] = []
         self.epoch += 1
         self.coordinator = TransactionCoordinator(
@@ -71,7 +71,7 @@ class TransactionWorld:
         return Instant(self.now_ms * NS_PER_MS, START_MS + self.now_ms)
 
     def advance(self, ms: int) -> None:
-        """Advance the clock from one due piece of work to the next."""
+        """Advance the clock, running each due piece of work at its time."""
         end_ms = self.now_ms + ms
         coordinator = self.coordinator
         while True:
@@ -96,7 +96,7 @@ class TransactionWorld:
             coordinator.check()
         self.now_ms = end_ms
 
-    # ---- verbs ----
+    # ---- requests ----
 
     def init(
         self, name: str = "x", known: ProducerIdAndEpoch | None = None
@@ -137,7 +137,7 @@ class TransactionWorld:
     def end_5(
         self, producer: ProducerIdAndEpoch, is_commit: bool = True, name: str = "x"
     ) -> ProducerIdAndEpoch | ErrorCode:
-        """EndTxn 5: return the next producer, or an error."""
+        """Handle EndTxn 5: return the next producer, or an error."""
         coordinator = self.coordinator
         try:
             new_id = None
@@ -155,7 +155,7 @@ class TransactionWorld:
         return self.coordinator.describe(name).state
 
     def answer(self, error: ErrorCode = ErrorCode.none) -> list[MarkerRow]:
-        """Answer all markers that are on the way."""
+        """Answer all markers in flight."""
         self.advance(0)
         rows, self.sent = self.sent, []
         for row in rows:
@@ -164,13 +164,13 @@ class TransactionWorld:
         return rows
 
     def finish(self, name: str = "x") -> None:
-        """Write all markers."""
+        """Answer all markers; the transaction must then be complete."""
         self.answer()
         assert self.state(name).label.startswith("Complete"), self.state(name)
 
 
 def marked(rows: list[MarkerRow]) -> dict[int, bool]:
-    """Return the outcomes by partition."""
+    """Return whether each partition's marker is a commit."""
     return {
         key.partition: row.ending.is_commit for row in rows for key in row.partitions
     }

@@ -1,4 +1,4 @@
-"""Promises of sessions and watches, whichever the server."""
+"""Contract of sessions and watches, for every server."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.broker.zookeeper.own_chroot import (
 
 
 class SessionsContract:
-    """Inherited once per server."""
+    """Base class of contract tests; a subclass per server."""
 
     def run(self, scenario: Scenario) -> None:
-        """Run a scenario below a chroot of its own."""
+        """Run a scenario below its own chroot."""
         raise NotImplementedError
 
     # ---- watches --------------------------------------------------------------------
@@ -51,7 +51,7 @@ class SessionsContract:
                 await zk.create("/a")
                 await zk.get("/a", watch=True)
                 await zk.set("/a", b"1")
-                # Already there: the answer has not overtaken it.
+                # The event arrives before the response of the write.
                 event = zk.events.receive_nowait()
                 assert event == WatchEvent(EventKind.DATA_CHANGED, "/a")
 
@@ -168,7 +168,7 @@ class SessionsContract:
                 await zk.exists("/born", watch=True)
                 await zk.children("/p", watch=True)
                 await chroot.streams[0].aclose()
-                # Changed while nobody could be told.
+                # Changes while the session has no connection.
                 await other.set("/d", b"new")
                 await other.create("/born")
                 await other.create("/p/child")
@@ -181,7 +181,7 @@ class SessionsContract:
                     WatchEvent(EventKind.CREATED, "/born"),
                     WatchEvent(EventKind.CHILDREN_CHANGED, "/p"),
                 }
-                # The one that missed nothing stands.
+                # A watch without a missed event is still set.
                 await other.delete("/e")
                 assert await next_event(zk) == WatchEvent(EventKind.DELETED, "/e")
 

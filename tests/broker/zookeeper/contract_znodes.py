@@ -1,7 +1,7 @@
-"""Promises of znodes, whichever the server.
+"""Contract of znodes, for every server.
 
-A subclass runs a scenario below a chroot. The expectations are sentences of ZooKeeper's
-Programmer's Guide and of its ``KeeperException``; the real server keeps them, too.
+A subclass runs each scenario below a chroot. The expectations come from ZooKeeper's
+Programmer's Guide and its ``KeeperException``; the real server passes these tests, too.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ BAD_ARGUMENTS = -8
 
 
 class ZnodesContract:
-    """Inherited once per server."""
+    """Base class of contract tests; a subclass per server."""
 
     def run(self, scenario: Scenario) -> None:
-        """Run a scenario below a chroot of its own."""
+        """Run a scenario below its own chroot."""
         raise NotImplementedError
 
     # ---- znodes ---------------------------------------------------------------------
@@ -67,7 +67,7 @@ class ZnodesContract:
                 assert stat is not None
                 assert deep is not None
                 assert (stat.num_children, stat.cversion, stat.version) == (2, 2, 0)
-                # Grandchildren are none of its affair.
+                # A grandchild does not change the parent's stat.
                 assert stat.czxid < stat.pzxid < deep.czxid
                 await zk.delete("/p/b")
                 stat = await zk.exists("/p")
@@ -111,7 +111,7 @@ class ZnodesContract:
                     await zk.delete("/a")
                 with pytest.raises(NoChildrenForEphemerals):
                     await zk.create("/e/child")
-                # The version is looked at first.
+                # The version is checked first.
                 with pytest.raises(BadVersion):
                     await zk.delete("/a", version=9)
 
@@ -166,7 +166,7 @@ class ZnodesContract:
                     for number in range(100):
                         nursery.start_soon(write, number)
                 order = sorted(stats, key=lambda number: stats[number].version)
-                # Trio starts tasks in an order of its own; versions follow the calls.
+                # Trio starts tasks in any order; versions follow the calls' order.
                 data, stat = await zk.get("/a")
                 assert stat.version == 100
                 assert data == b"%d" % order[-1]

@@ -1,4 +1,4 @@
-"""Transactions drawn from a seed, over few paths, so that they often collide."""
+"""Random transactions over few paths, so that operations often collide."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _BAD_PATHS = ("/a/", "/a//b", "//", "/a/./b", "/b/..", "/a/\x00", "/b\x7f")
 
 
 def draw_ops(rng: random.Random) -> list[Op]:
-    """Return the operations of one transaction; most have a single one."""
+    """Return the operations of one transaction, in most cases a single one."""
     count = 1 if rng.random() < 0.7 else rng.randint(2, 5)
     return [_draw_op(rng) for _ in range(count)]
 
 
 def draw_path(rng: random.Random) -> str:
-    """Return a path at most three deep; rarely one that cannot be."""
+    """Return a path at most three levels deep; in rare cases an invalid one."""
     if rng.random() < 0.04:
         return rng.choice(_BAD_PATHS)
     return "".join(f"/{rng.choice(_NAMES)}" for _ in range(rng.randint(1, 3)))

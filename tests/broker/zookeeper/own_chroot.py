@@ -1,4 +1,4 @@
-"""A directory of its own on a server, and sessions in it, for a contract."""
+"""A contract test's own chroot on a server, and sessions in it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from broker.client.connection import Stream
 from broker.zookeeper.znodes import Event, SessionEvent
 from broker.zookeeper.zookeeper_session import Connect, ZooKeeperSession
 
-# Within what a server grants whose tick is 2 s.
+# Within the bounds of a server with a tick of 2 s.
 TIMEOUT_MS = 6000
 PATIENCE_S = 30
 
 
 class OwnChroot:
-    """A server, and a directory on it that nobody else uses."""
+    """A server and a chroot on it that no other test uses."""
 
     def __init__(self, servers: str, chroot: str, connect: Connect) -> None:
         self.servers = servers
@@ -33,7 +33,7 @@ class OwnChroot:
         return stream
 
     def session(self, seed: int = 1) -> ZooKeeperSession:
-        """Return a session that does not run yet."""
+        """Return a session that is not running yet."""
         return ZooKeeperSession(
             self.servers + self.chroot,
             timeout_ms=TIMEOUT_MS,
@@ -43,7 +43,7 @@ class OwnChroot:
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[ZooKeeperSession]:
-        """Run a session for as long as the body, then close it."""
+        """Run a session during the body, then close it."""
         session = self.session()
         async with trio.open_nursery() as nursery:
             await nursery.start(session.run)

@@ -1,4 +1,4 @@
-"""A ZooKeeper server with a journal: answers wait, and sessions outlive the process."""
+"""A ZooKeeper server with a journal: responses wait; sessions survive the process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PORT = 2999
 
 
 class Life:
-    """One process over a disk; ``sync`` waits while its gate is closed."""
+    """One process on a disk; its syncs wait while ``gate`` is closed."""
 
     def __init__(self, zoo: Zoo, storage: MemoryStorage) -> None:
         self.zoo = zoo
@@ -53,7 +53,7 @@ class Life:
         await self.zoo.nursery.start(serve)
 
     async def killed(self) -> MemoryStorage:
-        """Kill the process; return the disk as the next one finds it."""
+        """Kill the process; return the disk that the next process finds."""
         self._scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
         return self.storage.after_kill()
@@ -79,7 +79,7 @@ def test_an_answer_waits_until_what_it_shows_is_on_disk() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
             await trio.sleep(0.1)
-            # It would show the write; so would the event.
+            # The response would reveal the write, and so would the watch event.
             nursery.start_soon(read)
             await trio.sleep(0.1)
             assert done == heard(other) == []
@@ -101,13 +101,13 @@ def test_sessions_outlive_the_process() -> None:
         before = zk.session_id
         heard(zk)
         life = Life(zoo, await life.killed())
-        # A process that is away for longer than the time-out.
+        # The server is down for longer than the session time-out.
         await trio.sleep(2 * TIMEOUT_MS / 1000)
         await life.start()
         assert await zk.children("/") == ("its", "mine")
         assert zk.session_id == before
         assert heard(zk) == [SessionEvent.DISCONNECTED, SessionEvent.CONNECTED]
-        # A session whose client does not return expires, and is gone for good.
+        # A session expires for good when its client does not return.
         zoo.unreachable.add(PORT)
         zoo.cut_all()
         life = Life(zoo, await life.killed())
@@ -126,7 +126,7 @@ def test_sessions_outlive_the_process() -> None:
 
 
 class DeafClient:
-    """A client that asks for one large znode again and again, and reads no answer."""
+    """A client that reads a large znode repeatedly and never receives a response."""
 
     def __init__(self) -> None:
         self.asked = -1
@@ -162,7 +162,7 @@ def test_a_client_that_reads_nothing_is_not_answered_without_end() -> None:
         server = ZooKeeperServer(zoo.service, lambda: client)
         await zoo.nursery.start(server.run)
         await trio.sleep(1)
-        # With their headers, eight answers of half a megabyte are more than four.
+        # With headers, eight responses of 512 KiB exceed the limit of 4 MiB.
         assert client.asked == 8
 
     with_zoo(scenario)

@@ -1,4 +1,4 @@
-"""Peers that are no ZooKeeper, or no client of one: a closed connection, no more."""
+"""Peers that do not speak ZooKeeper's protocol cost their connection only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_peer_that_talks_nonsense_costs_its_connection_and_nothing_else(
             connection.send(said)
             if not said:
                 connection.close()
-            # Whoever connects once more is let down.
+            # Later connection attempts are refused.
             listener.close()
 
         zoo.nursery.start_soon(talk)
@@ -60,7 +60,7 @@ def test_a_peer_that_talks_nonsense_costs_its_connection_and_nothing_else(
         with trio.move_on_after(30) as patience:
             with pytest.raises(ConnectionLoss):
                 await zk.get("/")
-            # Those that got as far as a session.
+            # Only a peer that sent a valid greeting may leave the request waiting.
             assert GREETING in said
             await trio.sleep_forever()
         assert patience.cancelled_caught
@@ -99,7 +99,7 @@ def test_random_bytes_end_connections_and_nothing_else() -> None:
         await zk.create("/a", b"kept")
         for _ in range(300):
             stream = await zoo.connect("zoo", 2181)
-            # Frames whose sizes are right reach further.
+            # Frames with a correct size get further in the parser.
             body = rng.randbytes(rng.randint(0, 60))
             size = len(body) if rng.random() < 0.8 else rng.getrandbits(32)
             if rng.random() < 0.7:
@@ -123,7 +123,7 @@ def test_random_answers_end_connections_and_nothing_else() -> None:
                 connection, _ = await listener.accept()
                 next(count)
                 connection.send(GREETING)
-                # Answers to the first call, events, pings, with bodies of chance.
+                # Responses to the first call, events and pings, with random bodies.
                 xid = rng.choice((1, -1, -2, rng.getrandbits(31)))
                 code = rng.choice((0, 0, 0, -101, rng.getrandbits(31)))
                 connection.send(answer_frame(xid, 5, code, rng.randbytes(80)))

@@ -1,4 +1,4 @@
-"""Snapshot and log of ZooKeeper in memory: a crash at any call, a cut at any byte."""
+"""ZooKeeper's snapshot and log: crashes at any disk call, logs cut at any byte."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from broker.zookeeper.zookeeper_messages import Request
 from tests.broker.zookeeper.drawn_ops import draw_ops
 
 AT = "zookeeper"
-# So small that some transactions are followed by a snapshot.
+# Small enough that some transactions trigger a snapshot.
 LOG_BYTES = 700
 STEPS = 60
 TICK_MS = 1000
 
 
 class Peer:
-    """A connection that keeps the answers."""
+    """A connection that records the responses."""
 
     def __init__(self) -> None:
         self.frames: list[Reader] = []
@@ -43,14 +43,14 @@ class Peer:
         self.hung_up = True
 
     def code(self) -> int:
-        """Return the error code of the last answer."""
+        """Return the error code of the last response."""
         answer = self.frames.pop()
         answer.read_int(), answer.read_long()
         return answer.read_int()
 
 
 class StatesJournal(Journal):
-    """A journal that keeps the state after each transaction."""
+    """A journal that records the state after each transaction."""
 
     service: ZooKeeperService
     states: dict[int, bytes]
@@ -85,7 +85,7 @@ def connect(service: ZooKeeperService) -> Peer:
 
 
 def flush(journal: Journal, service: ZooKeeperService) -> int:
-    """Do what the server does; return the number that answers may show now."""
+    """Flush as the server does; return the last durable zxid."""
     journal.synced = journal.write()
     journal.sync()
     if journal.is_long:
@@ -94,7 +94,7 @@ def flush(journal: Journal, service: ZooKeeperService) -> int:
 
 
 class Day:
-    """Drawn requests, expiries and flushes on a disk that may stop."""
+    """Random requests, expiries and flushes on a disk that may crash."""
 
     def __init__(self, seed: int, storage: MemoryStorage) -> None:
         self.seed = seed
@@ -103,7 +103,7 @@ class Day:
         self.durable = 0
 
     def run(self) -> None:
-        """Go on until the end of the day, or of the machine: `Crashed`."""
+        """Run all steps, or until the disk raises `Crashed`."""
         rng = random.Random(self.seed)
         journal = StatesJournal(self.storage, AT, log_bytes_min=LOG_BYTES)
         service = service_of(journal, rng)
@@ -125,7 +125,7 @@ class Day:
         assert any(peer.frames for peer in peers)
 
     def files(self) -> MemoryStorage:
-        """Return the disk after the day."""
+        """Return the disk after a complete run."""
         self.run()
         return self.storage.after_kill()
 
@@ -154,10 +154,10 @@ def test_a_crash_at_any_call_leaves_all_that_was_answered(seed: int) -> None:
             assert zxid >= day.durable, fail_at
             assert service.packed() == day.states[zxid], fail_at
             later += zxid > day.durable
-            # The machine stops again, after the recovery.
+            # The machine crashes again after the recovery.
             again = recovered(left.after_power_loss(rng))
             assert again.packed() == service.packed()
-    # Written and not answered: some of it must have been recovered, too.
+    # Recovery must also have found some written but unconfirmed transactions.
     assert fail_at > 60
     assert later > 10
 
@@ -242,7 +242,7 @@ def test_a_client_has_so_many_sessions_watches_and_ephemeral_znodes() -> None:
     ask(service, two, messages.get("/0", watch=True))
     ask(service, two, messages.children("/", watch=True))
     ask(service, two, messages.exists("/9", watch=True))
-    # Two go off, and make room for others.
+    # Two watches fire and make room for others.
     ask(service, one, messages.create(Create("/9")))
     for path in ("/8", "/6"):
         ask(service, two, messages.exists(path, watch=True))

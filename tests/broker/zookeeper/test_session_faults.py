@@ -1,4 +1,4 @@
-"""Connections break, servers die, sessions expire: in virtual time, to the tick."""
+"""Broken connections, killed servers and expired sessions, in virtual time."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def test_unanswered_requests_of_a_broken_connection_are_lost_or_done() -> None:
                 for number in range(10 * tens, 10 * tens + 10):
                     nursery.start_soon(create, number)
                 await trio.testing.wait_all_tasks_blocked()
-                # Latency is at least 20 us: nothing has come, or the answers have not.
+                # Latency is at least 20 us: requests or responses are in flight.
                 await until_there_are(zoo, 10 * tens)
                 zoo.cut_all()
         assert [type(it) for it in outcomes] == [ConnectionLoss] * 20
-        # What was lost on its way was not done, what was lost on its way back was.
+        # Lost requests were not executed; requests with a lost response were.
         names = await zk.children("/")
         assert [int(name) for name in names] == list(range(10, 20))
 
@@ -85,7 +85,7 @@ def test_requests_without_a_connection_wait_for_the_next() -> None:
             await trio.sleep(3)
             assert order == []
             await zoo.start(2181)
-        # In another order a parent would have been missing.
+        # In another order a parent would be missing.
         assert set(order) == {"/a", "/a/b", "/a/b/c"}
 
     with_zoo(scenario)
@@ -127,7 +127,7 @@ def test_the_old_connection_of_a_session_that_has_moved_is_closed() -> None:
     async def scenario(zoo: Zoo) -> None:
         zk = await zoo.opened("zoo:2181")
         (old,) = zoo.streams
-        # The other end does not hear of the break: only this one gives up.
+        # The server does not notice the break; only the client closes the connection.
         await old.aclose()
         await until(zk, CONNECTED)
         await until(zk, CONNECTED)
@@ -145,7 +145,7 @@ def test_attempts_back_off_to_one_a_second() -> None:
         times = [when for when, _ in zoo.attempts if when > began_s]
         gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
         assert gaps[0] < 0.25
-        # Jitter is a fifth to either side.
+        # Jitter is 20 % in either direction.
         assert all(0.8 <= gap <= 1.2 for gap in gaps[5:])
         assert "2181" in zk.why
 
@@ -170,7 +170,7 @@ def test_many_watches_are_set_again_in_frames_that_a_server_takes() -> None:
 
 
 def test_no_event_is_lost_whenever_lines_break() -> None:
-    """A reader that reads again at each event knows the newest value in the end."""
+    """A reader that reads again at each event sees the newest value in the end."""
 
     async def scenario(zoo: Zoo) -> None:
         await zoo.start(2182)
@@ -213,7 +213,7 @@ def test_a_session_expires_when_nothing_is_heard_of_it_and_not_before() -> None:
         await zoo.start(2182)
         witness = await zoo.opened("zoo:2182")
         await zk.create("/e", ephemeral=True)
-        # Pings keep it for as long as anybody likes.
+        # Pings keep the session alive.
         await trio.sleep(600)
         assert await witness.exists("/e", watch=True) is not None
         zoo.unreachable.add(2181)
@@ -221,7 +221,7 @@ def test_a_session_expires_when_nothing_is_heard_of_it_and_not_before() -> None:
         cut_s = trio.current_time()
         await until(witness, WatchEvent(EventKind.DELETED, "/e"))
         waited_s = trio.current_time() - cut_s
-        # The last ping was up to a third of the time-out ago; a tick rounds up.
+        # The last ping is up to a third of the time-out old; a tick rounds up.
         assert TIMEOUT_MS / 1000 * 2 / 3 <= waited_s <= TIMEOUT_MS / 1000 + TICK_S
         zoo.unreachable.clear()
         await until(zk, SessionEvent.EXPIRED)
@@ -257,7 +257,7 @@ def test_a_restart_gives_sessions_their_whole_time_again() -> None:
         zk = await zoo.opened("zoo:2181")
         await zk.create("/e", ephemeral=True)
         await zoo.stop(2181)
-        # Far longer than the time-out: but nobody was there to count.
+        # Longer than the time-out; but no server was running to count the time.
         await trio.sleep(100)
         await zoo.start(2181)
         await until(zk, CONNECTED)

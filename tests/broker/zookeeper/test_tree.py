@@ -1,4 +1,4 @@
-"""The tree in memory against a naive one, and its events against what has changed."""
+"""The in-memory tree compared with a naive one, and events with the changes."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Row:
 
 
 def is_valid(path: str) -> bool:
-    """Return whether a path will do, of those that are drawn."""
+    """Return whether a drawn path is valid."""
     names = path[1:].split("/")
     return not ({"", ".", ".."} & set(names) or {"\0", "\x7f"} & set(path))
 
 
 class NaiveTree:
-    """A table of paths; a transaction works on a copy of all of it."""
+    """A table of paths; a failed transaction restores a copy of the whole table."""
 
     def __init__(self) -> None:
         self.rows = {"/": Row(b"", 0, 0, 0, 0, 0, 0)}
@@ -83,7 +83,7 @@ class NaiveTree:
         if row is None:
             return None
         alive = len(self.children(path))
-        # Creations count up, and deletions, of which there were births - alive.
+        # cversion counts creations and deletions; deletions are births - alive.
         changes = row.births + (row.births - alive)
         return Stat(
             *(row.created, row.changed, row.created_ms, row.changed_ms),
@@ -135,7 +135,7 @@ class NaiveTree:
 
 
 def seen_between(before: NaiveTree, after: NaiveTree) -> set[WatchEvent]:
-    """Return what watches see of one operation: each is a change of the table."""
+    """Return the watch events of one operation, from the difference of both tables."""
     seen = set()
     for path in before.rows.keys() | after.rows.keys():
         old, new = before.rows.get(path), after.rows.get(path)

@@ -1,4 +1,4 @@
-"""The server in memory keeps both contracts, in virtual time."""
+"""The in-memory server meets both contracts, in virtual time."""
 
 from __future__ import annotations
 

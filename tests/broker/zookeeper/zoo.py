@@ -1,4 +1,4 @@
-"""ZooKeeper in virtual time, whose servers come and go and whose lines break."""
+"""ZooKeeper in virtual time, with failing servers and connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_MS = 6000
 
 
 class Zoo:
-    """Servers at ports, one service behind them, and whoever connects."""
+    """Servers at ports with one service behind them, and connections to them."""
 
     def __init__(self, clock: VirtualClock, nursery: trio.Nursery, seed: int) -> None:
         self.clock = clock
@@ -34,9 +34,9 @@ class Zoo:
             now_ns=clock.now_ns, rng=random.Random(self.rng.random()), start_ms=0
         )
         self.streams: list[MemoryStream] = []
-        # When and where somebody tried to connect.
+        # Time and port of each connection attempt.
         self.attempts: list[tuple[float, int]] = []
-        # Clients are kept away from these.
+        # Ports that refuse clients.
         self.unreachable: set[int] = set()
         self._servers: dict[int, trio.CancelScope] = {}
 
@@ -73,7 +73,7 @@ class Zoo:
         self.streams.clear()
 
     def session(self, servers: str) -> ZooKeeperSession:
-        """Return a session that does not run yet."""
+        """Return a session that is not running yet."""
         return ZooKeeperSession(
             servers,
             timeout_ms=TIMEOUT_MS,
@@ -82,7 +82,7 @@ class Zoo:
         )
 
     async def opened(self, servers: str) -> ZooKeeperSession:
-        """Return a session that runs."""
+        """Return a running session."""
         session = self.session(servers)
         await self.nursery.start(session.run)
         return session
@@ -103,7 +103,7 @@ def with_zoo(scenario: Callable[[Zoo], Awaitable[None]], *, seed: int = 1) -> No
 
 
 def heard(session: ZooKeeperSession) -> list[Event]:
-    """Return the events that have come."""
+    """Return the events received so far."""
     events: list[Event] = []
     try:
         while True:

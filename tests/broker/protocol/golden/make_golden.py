@@ -31,7 +31,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.codec import request_type
 
 HERE = Path(__file__).parent
-# What is served, and what is to come: security, transactions, quotas, KIP-848.
+# Served APIs, and planned ones: security, transactions, quotas, KIP-848.
 KEYS = {*APIS, 17, *range(24, 32), 34, 36, *range(48, 52), 56, 61, 65, 66, 68, 69}
 
 
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def versions(schema):
-    """Yield the versions that both sides have."""
+    """Yield the versions that requests and responses share."""
     key = schema["apiKey"]
     last = APIS[key].versions[1] if key in APIS else NEVER
     for version in range(last + 1):
@@ -88,7 +88,7 @@ def versions(schema):
 
 
 def covers(versions: str, version: int) -> bool:
-    """Return whether ``versions``, as the schemas write it, holds ``version``."""
+    """Return whether ``versions``, in a schema's notation, holds ``version``."""
     if versions == "none":
         return False
     low, plus, high = re.fullmatch(r"(\d+)(\+)?(?:-(\d+))?", versions).groups()
@@ -105,7 +105,7 @@ class Values:
         self.collect(schema["fields"])
 
     def collect(self, fields):
-        """Remember the structs declared inside fields."""
+        """Record the structs declared inside fields."""
         for field in fields:
             if "fields" in field:
                 self.structs[field["type"].removeprefix("[]")] = field["fields"]
@@ -137,7 +137,7 @@ class Values:
         return self.item(name, type_)
 
     def item(self, name, type_):
-        """Return one value of a type that is no array."""
+        """Return one value of a type other than an array."""
         if type_ in self.structs:
             return self.struct(self.structs[type_])
         number = next(self.numbers)
