@@ -6,9 +6,9 @@ import java.nio.charset.StandardCharsets;
 import java.util.Properties;
 
 /**
- * Reads texts from standard input, each behind its length in bytes, and writes what
- * java.util.Properties finds in them: the number of keys, or -1 if it refuses the text,
- * then keys and values, each behind its length in bytes.
+ * Parses texts with java.util.Properties. Input: each text after its length in bytes.
+ * Output per text: the number of keys, or -1 if Java refuses the text, then keys and
+ * values, each after its length in bytes.
  */
 public class PropertiesReader {
     public static void main(String[] arguments) throws IOException {

@@ -18,10 +18,10 @@ import java.util.Map;
 /**
  * Runs Kafka's command-line programs in one Java process, one after another.
  *
- * Each would take a second to start, and most of them do nothing for longer. A program is
- * called as its shell script would call it, with streams of its own; where it would end the
- * process, it ends. Its own classes are loaded anew each time, because some count in static
- * fields, and everything below them (clients, Scala) stays loaded.
+ * Starting Java for each program would take a second, longer than most programs run. A
+ * program is called as by its shell script, with its own streams; a call to exit ends the
+ * program only. Its classes are loaded anew each time, because some keep state in static
+ * fields; the libraries below them (clients, Scala) stay loaded.
  *
  * On standard input: class name, input, number of arguments, arguments. On standard output:
  * status, output, errors. Numbers are 4 bytes, texts are preceded by their size in bytes.
@@ -33,7 +33,7 @@ public final class ToolServer {
         }
     }
 
-    /** A stream whose end can be put elsewhere: whoever holds it need not look again. */
+    /** An output stream with a replaceable target, so that its users can keep it. */
     private static final class Switch extends OutputStream {
         private volatile ByteArrayOutputStream target = new ByteArrayOutputStream();
 
@@ -54,7 +54,7 @@ public final class ToolServer {
         }
     }
 
-    /** Loads the programs themselves, and leaves all else to the application's loader. */
+    /** Loads the programs' classes; other classes come from the application's loader. */
     private static final class ProgramLoader extends ClassLoader {
         ProgramLoader() {
             super(ToolServer.class.getClassLoader());
@@ -120,7 +120,7 @@ public final class ToolServer {
         }
     }
 
-    /** Replaces what ends Java in Kafka's class Exit, which Kafka 4.4 has moved. */
+    /** Replaces the exit procedures in Kafka's class Exit, which Kafka 4.4 has moved. */
     private static void interceptExits() throws ReflectiveOperationException {
         Class<?> exit;
         try {
@@ -149,7 +149,7 @@ public final class ToolServer {
             Class<?> main = Class.forName(program, true, loader);
             main.getMethod("main", String[].class).invoke(null, (Object) arguments);
         } catch (InvocationTargetException error) {
-            // What it threw because it had ended says nothing more.
+            // An exception after the program's exit carries no further information.
             if (status == null) {
                 error.getCause().printStackTrace();
                 status = 1;
@@ -161,7 +161,7 @@ public final class ToolServer {
         return status == null ? 0 : status;
     }
 
-    /** Takes what is to run at the end, which of this process is not the program's. */
+    /** Removes and returns the shutdown hooks; they belong to the program. */
     @SuppressWarnings("unchecked")
     private static List<Thread> takeShutdownHooks() throws ReflectiveOperationException {
         Class<?> all = Class.forName("java.lang.ApplicationShutdownHooks");

@@ -1,4 +1,4 @@
-"""Apache Kafka itself, as one node that is its own controller (KRaft)."""
+"""Apache Kafka as a process: one KRaft node, both broker and controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _START_SECONDS, _STOP_SECONDS = 180, 60
 
 
 class ApacheKafka:
-    """One node over a new directory, listening on ``port``."""
+    """One node with a new directory, listening on ``port``."""
 
     def __init__(
         self, programs: KafkaPrograms, directory: Path, **settings: str
@@ -24,8 +24,8 @@ class ApacheKafka:
         self.port, controller_port = free_ports(2)
         file = directory / "kafka.properties"
         dotted = {key.replace("_", "."): value for key, value in settings.items()}
-        # However long a small machine holds it up, its controller does not give it up
-        # and begin a new leader epoch.
+        # On a slow machine the controller must not fence the broker and begin a new
+        # leader epoch.
         dotted["broker.session.timeout.ms"] = str(1000 * _START_SECONDS)
         file.write_text(
             server_properties(self.directory, self.port, controller_port, dotted)
@@ -46,7 +46,7 @@ class ApacheKafka:
 
     @property
     def bootstrap(self) -> str:
-        """The address to give to clients."""
+        """Return the bootstrap address for clients."""
         return f"127.0.0.1:{self.port}"
 
     def _wait_started(self) -> None:
@@ -57,12 +57,12 @@ class ApacheKafka:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Stop in good order, so that all is in the files."""
+        """Stop in order, so that all data is in the files."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         self._process.wait(timeout=_STOP_SECONDS)
 
     def kill(self) -> None:
-        """Stop at once, in the middle of whatever it does."""
+        """Kill the process at once."""
         self._process.kill()
         self._process.wait(timeout=_STOP_SECONDS)

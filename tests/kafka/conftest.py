@@ -1,7 +1,7 @@
-"""Brokers and programs that the tests of this folder share.
+"""Brokers and programs shared by the tests of this folder.
 
-Starting Apache Kafka takes seconds, so one node serves a whole module, and only while
-that module runs: two would be a burden to a small machine.
+Starting Apache Kafka takes seconds, so one node serves a whole module. It runs during
+that module only, because two nodes would overload a small machine.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tests.kafka.peer import Peer, Talk
 from tests.kafka.requests import init_producer_id
 from tests.live.broker_process import BrokerProcess
 
-# Kafka's settings that differ from its defaults, for both.
+# Settings of both brokers that differ from Kafka's defaults.
 SETTINGS = {
     "auto_create_topics_enable": "false",
     "message_max_bytes": "100000",
     "group_min_session_timeout_ms": "1000",
     "num_partitions": "2",
-    # Records of the tests are old: half a minute after its start Kafka deletes such.
+    # The tests' records are old; Kafka would delete them half a minute after its start.
     "log_retention_ms": "-1",
 }
 
 
 @pytest.fixture(scope="session")
 def programs_of() -> Iterator[Callable[[str], KafkaPrograms]]:
-    """The programs of the version that is asked for."""
+    """Yield a function that returns the programs of a version."""
     found: dict[str, KafkaPrograms] = {}
 
     def of_version(version: str) -> KafkaPrograms:
@@ -54,12 +54,12 @@ def programs_of() -> Iterator[Callable[[str], KafkaPrograms]]:
 def programs(
     request: pytest.FixtureRequest, programs_of: Callable[[str], KafkaPrograms]
 ) -> KafkaPrograms:
-    """Apache Kafka's command-line programs of each version."""
+    """Return Apache Kafka's command-line programs of each version."""
     return programs_of(request.param)
 
 
 class Tools:
-    """The programs of one version against a broker of ours."""
+    """Kafka's programs of one version, run against a Doorkeeper broker."""
 
     def __init__(
         self, programs: KafkaPrograms, broker: BrokerProcess, data: Path
@@ -70,30 +70,30 @@ class Tools:
         self._programs = programs
         self._data = data
         is_old = programs.version < "4"
-        # Kafka 4.4 warns of the former name.
+        # Kafka 4.4 warns about the former name.
         self.formatter_option = "--property" if is_old else "--formatter-property"
 
     def run(self, program: str, *arguments: str, stdin: str = "") -> Ran:
-        """Run a program that is told where the broker is, however it ends."""
+        """Run a program against the broker; any exit status is accepted."""
         where: tuple[str, ...] = ("--bootstrap-server", self.bootstrap)
         if program == "kafka-producer-perf-test":
             where = ()
         first, rest = arguments[:1], arguments[1:]
         if first and not first[0].startswith("--"):
-            # A subcommand comes before all options.
+            # A subcommand precedes all options.
             arguments = (*first, *where, *rest)
         else:
             arguments = (*where, *arguments)
         return self._programs.run(program, *arguments, stdin=stdin)
 
     def __call__(self, program: str, *arguments: str, stdin: str = "") -> Ran:
-        """Run a program that must end well."""
+        """Run a program that must succeed."""
         ran = self.run(program, *arguments, stdin=stdin)
         assert ran.status == 0, (program, arguments, ran)
         return ran
 
     def create(self, topic: str, partitions: int, *configs: str) -> None:
-        """Create a topic, without a tool: a program costs a second."""
+        """Create a topic without a tool, since each program costs a second."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         config = dict(each.split("=", 1) for each in configs)
         new = NewTopic(topic, partitions, 1, config=config)
@@ -107,7 +107,7 @@ class Tools:
         *,
         idempotent: bool = False,
     ) -> None:
-        """Produce each line as a record, without a tool."""
+        """Produce each line as a record without a tool."""
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -128,7 +128,7 @@ class Tools:
         ).lines
 
     def files(self, pattern: str) -> list[Path]:
-        """Return files of the broker."""
+        """Return the matching files of the broker."""
         return sorted(self._data.glob(pattern))
 
     def segment_files(self, topic: str, suffix: str) -> list[Path]:
@@ -136,7 +136,7 @@ class Tools:
         return self.files(f"{topic}-0/*.{suffix}")
 
     def broker_file_sizes(self, topic: str) -> dict[str, int]:
-        """Return the size of each partition's log, by its directory's name."""
+        """Return the size of each partition's log by directory name."""
         return {
             directory.name: sum(file.stat().st_size for file in directory.glob("*.log"))
             for directory in self._data.glob(f"{topic}-*")
@@ -155,7 +155,7 @@ class Tools:
 def tools(
     programs: KafkaPrograms, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tools]:
-    """Programs of one version, and a broker that all tests of them share."""
+    """Yield programs of one version with a broker shared by all tests."""
     directory = tmp_path_factory.mktemp(f"tools-{programs.version}")
     broker = BrokerProcess(directory)
     yield Tools(programs, broker, directory / "data")
@@ -164,14 +164,14 @@ def tools(
 
 @pytest.fixture
 def own_broker(programs: KafkaPrograms, tmp_path: Path) -> Iterator[Tools]:
-    """Programs of one version, and a broker that the test may stop."""
+    """Yield programs of one version with a broker that the test may stop."""
     broker = BrokerProcess(tmp_path)
     yield Tools(programs, broker, tmp_path / "data")
     broker.close()
 
 
 class Both:
-    """Apache Kafka and us, spoken to in the same words."""
+    """Apache Kafka and Doorkeeper, each receiving the same requests."""
 
     def __init__(
         self, kafka: ApacheKafka, ours: BrokerProcess, peer: type[Peer] = Peer
@@ -179,12 +179,12 @@ class Both:
         self._peer = peer
         self._ports = {"Apache Kafka": kafka.port, "Doorkeeper": ours.port}
         self.allowed = read_table()
-        # Rows of the table that were needed, and what was asked ("FETCH v12").
+        # Used rows of the table, and the names of all requests ("FETCH v12").
         self.used: set[Allowance] = set()
         self.asked: set[str] = set()
 
     def wait_ready(self) -> None:
-        """Wait until producer ids can be had, which Kafka's controller gives late."""
+        """Wait until both serve producer ids; Kafka's controller is slow to do so."""
         for name, port in self._ports.items():
             peer = self._peer(name, port)
             while init_producer_id(peer).error_code is not ErrorCode.none:
@@ -192,7 +192,7 @@ class Both:
             peer.close()
 
     def compare(self, talk: Talk) -> None:
-        """Talk to both, and compare all answers field by field."""
+        """Run ``talk`` with both brokers and compare all responses field by field."""
         answers = []
         for name, port in self._ports.items():
             peer = self._peer(name, port)
@@ -219,7 +219,7 @@ def both(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Both]:
-    """Apache Kafka 3.9 and us, with the same settings."""
+    """Yield Apache Kafka 3.9 and Doorkeeper with the same settings."""
     directory = tmp_path_factory.mktemp("both")
     with beside_kafka(programs_of(VERSIONS[0]), directory, **SETTINGS) as both:
         yield both
@@ -232,9 +232,9 @@ def beside_kafka(
     peer: type[Peer] = Peer,
     **settings: str,
 ) -> Iterator[Both]:
-    """Run Apache Kafka and a broker of ours with the same settings.
+    """Run Apache Kafka and Doorkeeper with the same settings.
 
-    ``peer`` is how both are spoken to.
+    ``peer`` is the client class for both.
     """
     kafka = ApacheKafka(programs, directory, **settings)
     try:
@@ -243,9 +243,9 @@ def beside_kafka(
             doorkeeper_kafka_defaults="3.9" if programs.version < "4" else "4.4",
             node_id="1",
             offsets_topic_num_partitions="1",
-            # Kafka without an authorizer obeys controllers on every listener.
+            # Without an authorizer Kafka accepts controller requests on every listener.
             doorkeeper_controller_listeners="PLAINTEXT",
-            # Keys are set that have no effect here, which is told as a warning.
+            # Some settings have no effect on Doorkeeper, which logs a warning.
             doorkeeper_log_level="error",
             **settings,
         )
@@ -258,7 +258,7 @@ def beside_kafka(
 
 
 def same_answers(talk: Talk) -> Callable[[Both], None]:
-    """Make a test of a conversation: both brokers give the same answers."""
+    """Make a test that runs ``talk`` with both brokers and compares the responses."""
 
     def test(both: Both) -> None:
         both.compare(talk)

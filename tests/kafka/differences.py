@@ -1,8 +1,8 @@
-"""Allowed differences between Apache Kafka's answers and ours: a table, and its use.
+"""Allowed differences between Apache Kafka's responses and Doorkeeper's.
 
-The table is ``allowed_differences.md``, so that the documented list and the list that
-the tests go by cannot part. A row allows one field (a path without indexes, with ``*``)
-of one API's answers to hold certain values; what no row allows is a failure.
+The documented table in ``allowed_differences.md`` is also the input of the tests, so
+both always agree. A row allows one field (a path without indexes, with ``*``) of an
+API's responses to have certain values; any other difference is a failure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 TABLE = Path(__file__).with_name("allowed_differences.md")
 ABSENT = "absent"
 _ASKED_MAX = 300
-# An array of structs is compared by what identifies its members, in this order. The
-# order itself is of no meaning to a client, but for Fetch.
+# Members of an array are matched by these fields, in this order. The order of an array
+# has no meaning to a client, except in Fetch.
 IDENTITIES = (
     "api_key",
     "node_id",
@@ -37,7 +37,7 @@ _ORDERED = ("FETCH",)
 
 
 class Difference(NamedTuple):
-    """One field that is not the same."""
+    """A field with different values in the two responses."""
 
     api: str
     field: str
@@ -48,7 +48,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """One row of the table."""
+    """A row of the table."""
 
     api: str
     field: str
@@ -56,7 +56,7 @@ class Allowance:
     ours: str
 
     def covers(self, difference: Difference) -> bool:
-        """Return whether this row allows it."""
+        """Return whether this row allows the difference."""
         api = difference.api.partition(" ")[0]
         return (
             fnmatchcase(api, self.api)
@@ -84,7 +84,7 @@ def differences(
     ours: Sequence[tuple[str, Any]],
     asked: Sequence[str],
 ) -> Iterator[Difference]:
-    """Yield every field in which two conversations differ."""
+    """Yield every difference between two lists of responses."""
     assert [what for what, _ in kafka] == [what for what, _ in ours], (kafka, ours)
     for (what, expected), (_, found), request in zip(kafka, ours, asked, strict=True):
         for field, *values in _compare(what, "", expected, found):
@@ -136,14 +136,14 @@ def _by(identities: list[str], members: list[Any]) -> dict[tuple[Any, ...], Any]
     for each in members:
         identity = tuple(each.get(name) for name in identities)
         if identity in found:
-            # A topic asked for by its id may have no name.
+            # A topic requested by id may have no name.
             identity += (each.get("topic_id"), len(found))
         found[identity] = each
     return found
 
 
 def summary(left: Sequence[Difference]) -> str:
-    """Return what differs as lines, the versions of an API in which it does joined."""
+    """Return the differences as lines, one for all versions of an API."""
     versions: dict[tuple[str, str, str, str], list[str]] = {}
     asked: dict[tuple[str, str, str, str], str] = {}
     for each in left:

@@ -1,8 +1,8 @@
-"""Generated extreme requests of which both brokers must think the same.
+"""Random extreme requests whose responses must agree between both brokers.
 
-The generator is that of the property tests and of `make fuzz`. What it makes and two
-brokers may see differently without one of them being wrong is left out here, each kind
-for a reason; what is left, `test_same_extremes.py` sends to both.
+The generator is that of the property tests and of `make fuzz`. Requests that two
+correct brokers may answer differently are left out here, with a reason for each kind.
+`test_same_extremes.py` sends the others to both.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tests.fuzzing.extremes import Words
 from tests.fuzzing.frames import Sent, request_of
 from tests.kafka.differences import IDENTITIES
 
-# What stands for the ids of topics until it is known which broker is asked.
+# Placeholders for topic ids, which differ between the brokers.
 TOPIC_IDS = (b"\x11" * 16, b"\x22" * 16)
-# A varint of 2^31 or more: Kafka reads a negative number.
+# Kafka reads a varint of 2^31 or more as a negative number.
 _NEGATIVE_VARINT = re.compile(rb"[\x80-\xff]{4}[\x08-\x0f]")
-# Why kio refuses what Kafka reads; none of it is written by any client.
+# Reasons why kio refuses requests that Kafka reads; no client sends them.
 _STRICTER = {
     "InvalidUnicode": "Java reads question marks where text is no UTF-8",
     "NegativeByteLength": "Kafka takes a length below -1 for null",
@@ -52,7 +52,7 @@ _PARTITIONS_MAX, _PARTITIONS_REFUSED = 8, 10_000
 def comparable(
     rng: random.Random, words: Words, api: tuple[int, int], number: int
 ) -> Sent:
-    """Return the next generated request of ``api`` of which both think the same."""
+    """Return the next generated request of ``api`` that both must answer alike."""
     while True:
         sent = request_of(rng, words, api, number)
         if incomparable(sent) is None:
@@ -60,7 +60,7 @@ def comparable(
 
 
 def incomparable(sent: Sent) -> str | None:
-    """Return why brokers may differ about a request; None if they may not."""
+    """Return a reason why brokers may answer differently, or None."""
     frame = sent.frame[4:]
     (size,) = struct.unpack_from(">i", sent.frame)
     if size > len(frame):
@@ -133,7 +133,7 @@ def _of_body(api: tuple[ApiKey, int], body: Any) -> str | None:
 
 
 def _kafkas_own(api: tuple[ApiKey, int], found: Mapping[str, list[Any]]) -> str | None:
-    """Return what Kafka makes of a request that nobody would want to copy."""
+    """Return a reason not to imitate Kafka's answer to the request, or None."""
     key, version = api
     batches = [each or b"" for each in found.get("records", ())]
     reasons = {
@@ -189,7 +189,7 @@ def _is_broken(records: bytes | None) -> bool:
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the plain fields of a body and of all that is in it, with their names."""
+    """Yield name and value of all plain fields of a body, at any depth."""
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
         for each in held if isinstance(held, tuple) else (held,):
@@ -210,7 +210,7 @@ def _arrays(value: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _repeats(array: tuple[Any, ...]) -> bool:
-    """Return whether two items of an array are of the same thing."""
+    """Return whether two items of an array have the same identity."""
     names = [
         tuple(getattr(each, name, None) for name in IDENTITIES)
         if dataclasses.is_dataclass(each)
@@ -221,7 +221,7 @@ def _repeats(array: tuple[Any, ...]) -> bool:
 
 
 def error_codes(key: int, version: int, frame: bytes) -> str:
-    """Return how often an answer has which error code."""
+    """Return the number of occurrences of each error code in a response."""
     answer = decode_response(key, version, frame)[1]
     codes = [value for name, value in _fields(answer) if name == "error_code"]
     counted = Counter(ErrorCode(code).name for code in codes)

@@ -1,7 +1,7 @@
-"""Brokers with SASL and an authorizer, and clients that have users.
+"""Brokers with SASL and an authorizer, and clients that authenticate as users.
 
-A connection belongs to the user that its name begins with: ``alice`` or ``alice-2``.
-The connection ``main``, of requests without a name, belongs to ``root``, a super user.
+A connection belongs to the user in its name: ``alice`` and ``alice-2`` to ``alice``.
+The connection ``main``, for requests without a name, belongs to ``root``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def password(user: str) -> str:
     return f"{user}-secret"
 
 
-# Of both brokers. The controller of Kafka is ANONYMOUS at itself.
+# Settings of both brokers. Kafka's controller is ANONYMOUS to itself.
 SASL: Final = {
     "listener_security_protocol_map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
     "inter_broker_listener_name": "PLAINTEXT",
@@ -49,7 +49,7 @@ ACLS: Final = {
 
 
 class UserPeer(Peer):
-    """A peer whose connections authenticate by PLAIN."""
+    """A peer whose connections authenticate with PLAIN."""
 
     def _begin(self, connection: str) -> None:
         user = "root" if connection == "main" else connection.partition("-")[0]

@@ -1,8 +1,8 @@
-"""A partition that no controller has made: a broker leads, and a test is its followers.
+"""A partition without a real controller: the test acts as its followers.
 
-What a leader makes of its followers can so be compared step by step. The broker hears
-of the partition, and of the brokers that follow it, in the name of the controller that
-there is; it tells that controller of its ISR in vain.
+So a leader's treatment of its followers can be compared step by step. The test sends
+controller requests in the name of the real controller. That controller does not know
+the partition and refuses the leader's ISR proposals.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ FOLLOWERS = (5, 6)
 class InventedPartition:
     """Partition 0 of a topic, led by ``leader``, with `FOLLOWERS` out of its ISR.
 
-    ``ports`` are those of the brokers that there are; ``controller`` is the number of
-    theirs, and its epoch.
+    ``ports`` are those of the real brokers; ``controller`` is the number and epoch of
+    their controller.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class InventedPartition:
         self.say_alive(*FOLLOWERS)
         states = {self._key.topic: [self._state]}
         self._command(ApiKey.LEADER_AND_ISR, 6, self._words.leader_and_isr(states))
-        # The leader proposes it, once; the controller does not know the partition, and
-        # tells who lives to its mind.
+        # The leader proposes the follower once. The controller refuses the unknown
+        # partition and announces its own view of the live brokers.
         self.fetch(FOLLOWERS[0], 0)
         time.sleep(1)
         self.say_alive(*FOLLOWERS)
@@ -85,7 +85,7 @@ class InventedPartition:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take the partition away, and the brokers that there are not."""
+        """Delete the partition, and withdraw the invented brokers."""
         stop = StopReplicaPartitionState(
             partition_index=0, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True
         )
@@ -125,7 +125,7 @@ class InventedPartition:
         assert row.error_code is ErrorCode.none, row
 
     def fetch(self, replica: int, offset: int) -> int:
-        """Fetch as a follower from an offset; return the high watermark after that."""
+        """Fetch as a follower at an offset; return the high watermark afterwards."""
         self._fetch(offset, replica_id=replica, epoch=0)
         return int(self._fetch(0).high_watermark)
 
@@ -152,7 +152,7 @@ def in_time(
     name: str,
     *arguments: Any,
 ) -> list[int]:
-    """Return what comes of a story that was told within a time, of many tries."""
+    """Return the outcome of a story that ran within a time limit; retry it."""
     for attempt in range(30):
         with InventedPartition(f"{name}-{attempt}", *arguments) as partition:
             began_s = time.monotonic()
@@ -177,5 +177,5 @@ def keeping_up(partition: InventedPartition) -> list[int]:
     return [*told, partition.fetch(first, 3), partition.fetch(second, 3)]
 
 
-# Two wait for the other one each time, unless it is dead.
+# The high watermark waits for the other follower each time, unless that is dead.
 KEPT_UP = [0, 0, 0, 1, 2, 2, 2, 3]

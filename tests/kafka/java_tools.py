@@ -1,10 +1,10 @@
-"""Apache Kafka's programs in the versions that `make kafka-tools` has fetched.
+"""Apache Kafka's programs in the versions that `make kafka-tools` has downloaded.
 
-A program is a Java class in the jars of one version; the shell scripts that Kafka ships
-with do no more than start it. Starting Java takes longer than what most of them do, so
-where there is a Java compiler one process per version runs them all
-(``ToolServer.java``), and without one each gets a process. Java's own compiler is kept
-to its first tier and its heap small: short programs have no use for more.
+A program is a Java class in the jars of one version; Kafka's shell scripts only start
+it. Java starts more slowly than most programs run. Where a Java compiler is installed,
+one process per version therefore runs all programs (``ToolServer.java``), otherwise one
+process each. Java's compiler is limited to its first tier and its heap is small: short
+programs do not benefit from more.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Ran:
 
     @property
     def lines(self) -> list[str]:
-        """Lines of the output, without empty ones and surrounding spaces."""
+        """Return the lines of the output, stripped and without empty ones."""
         return [line.strip() for line in self.out.splitlines() if line.strip()]
 
     @property
     def table(self) -> list[dict[str, str]]:
-        """Rows of a printed table by the names in its head, which words cannot have."""
+        """Return the rows of a printed table as dictionaries; cells have no spaces."""
         lines = [line.split() for line in self.lines]
         heads = [at for at, words in enumerate(lines) if all(map(_is_head, words))]
         assert heads, self
@@ -66,7 +66,7 @@ def _is_head(word: str) -> bool:
 
 
 class ToolServer:
-    """A Java process that runs one program after another."""
+    """A Java process that runs programs one after another."""
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -78,7 +78,7 @@ class ToolServer:
     def run(
         self, program: str, arguments: Iterable[str], stdin: str, seconds: float
     ) -> Ran:
-        """Run a program; one that takes longer takes the whole process with it."""
+        """Run a program; after the time limit the whole process is killed."""
         arguments = list(arguments)
         watch = threading.Timer(seconds, self._process.kill)
         watch.start()
@@ -115,7 +115,7 @@ def _text(text: str) -> bytes:
 
 
 def need_kafka(version: str) -> None:
-    """Skip the test where this Kafka, or Java, is not installed."""
+    """Skip the test if this version of Kafka, or Java, is not installed."""
     try:
         jars(version)
         java()
@@ -124,7 +124,7 @@ def need_kafka(version: str) -> None:
 
 
 class KafkaPrograms:
-    """The programs of one version; `close` ends the process that runs them."""
+    """Programs of one version; `close` ends the process that runs them."""
 
     def __init__(self, version: str) -> None:
         self.version = version
@@ -134,7 +134,7 @@ class KafkaPrograms:
         self._java = java()
 
     def command(self, program: str, *arguments: str) -> list[str]:
-        """Return the command line of a program in a process of its own."""
+        """Return the command line to run a program in its own process."""
         return [*self._java_with_jars(), class_of(program, self.version), *arguments]
 
     def run(
@@ -151,7 +151,7 @@ class KafkaPrograms:
                     class_of(program, self.version), arguments, stdin, seconds
                 )
             except (AssertionError, OSError):
-                # Not this program's end, but that of all that follow.
+                # The process is unusable for later programs.
                 self.close()
                 raise
         done = subprocess.run(
@@ -171,7 +171,7 @@ class KafkaPrograms:
         return ran
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the Java process if it runs."""
         if self._server is not None:
             self._server.close()
             self._server = None

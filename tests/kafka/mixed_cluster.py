@@ -1,4 +1,4 @@
-"""Apache Kafka's broker and ours in one cluster, and what is asked of both."""
+"""Apache Kafka's broker and Doorkeeper's in one cluster, with helpers for tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TIMEOUT_S = 60.0
 
 
 class Cluster:
-    """Kafka's broker 0 and our broker 1, both running."""
+    """Kafka's broker 0 and Doorkeeper's broker 1, both running."""
 
     def __init__(
         self,
@@ -47,12 +47,13 @@ class Cluster:
         start: Callable[..., Child] = start_zookeeper,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``start`` starts a ZooKeeper, Java's unless given; both have ``settings``."""
+        """``start`` starts ZooKeeper, by default Java's; ``settings`` apply to both."""
         self.home = at
         self.ports = nodes.Ports.free()
         bound = Binding(parent=os.getpid(), cpus=None, nice=0)
         self._start = partial(start, at, self.ports.zookeeper, bound, lambda: None)
-        # One that is started later ends after the brokers, too: they stop with it.
+        # ZooKeeper must outlive the brokers, also after a restart: they need it to
+        # stop.
         self._zookeepers = stack.enter_context(ExitStack())
         self.start_zookeeper()
         keys = properties(
@@ -60,10 +61,10 @@ class Cluster:
             self.ports,
             {
                 "replica.lag.time.max.ms": "3000",
-                # It is stopped for a while, which must not end its session.
+                # Tests pause the broker; its session must not expire meanwhile.
                 "zookeeper.session.timeout.ms": "30000",
                 "controlled.shutdown.retry.backoff.ms": "500",
-                # Records of tests are years old, and it looks soon after its start.
+                # The tests' records are years old; retention would soon delete them.
                 "log.retention.ms": "-1",
                 "transaction.state.log.replication.factor": "1",
                 "transaction.state.log.min.isr": "1",
@@ -80,7 +81,7 @@ class Cluster:
             at / "ours",
             broker_id="1",
             zookeeper_connect=f"127.0.0.1:{self.ports.zookeeper}",
-            # It is stopped for a while, too; on a slow machine that ends its session.
+            # Tests pause this broker, too; on a slow machine its session expires.
             doorkeeper_log_level="error",
             zookeeper_session_timeout_ms="30000",
             replica_lag_time_max_ms="2500",
@@ -88,7 +89,7 @@ class Cluster:
             log_retention_ms="-1",
             transaction_state_log_replication_factor="1",
             transaction_state_log_min_isr="1",
-            # A free port: there is no control plane here.
+            # Without a control plane this port is free.
             doorkeeper_metrics_port=str(self.ports.control),
             **settings,
         )
@@ -96,7 +97,7 @@ class Cluster:
         self.bootstrap = f"127.0.0.1:{self.ports.data}"
 
     def start_zookeeper(self) -> None:
-        """Start ZooKeeper, over the data of its last life if it had one."""
+        """Start ZooKeeper with the data of its last run, if there is any."""
         self.zookeeper = self._zookeepers.enter_context(self._start())
         wait_for_zookeeper(self.zookeeper, self.ports.zookeeper, TIMEOUT_S)
 
@@ -110,7 +111,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def standing_still(pid: int) -> Iterator[None]:
-    """Stop a process for a while: a signal alone lets busy threads run on."""
+    """Pause a process; after the signal alone, busy threads may still run."""
     states = Path(f"/proc/{pid}/task")
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -124,9 +125,9 @@ def _is_stopped(thread: Path) -> bool:
     try:
         told = (thread / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        # It has just ended: others may run still.
+        # The thread has just ended; others may still run.
         return False
-    # Behind the name in brackets, which may hold anything.
+    # The state follows the name, which is in brackets and may contain anything.
     return told.rpartition(") ")[2].startswith("T")
 
 
@@ -156,7 +157,7 @@ def create(
 
 
 def wait_in_sync(cluster: Cluster, admin: AdminClient, name: str) -> None:
-    """Wait until clients are told that both replicas of a topic are in sync."""
+    """Wait until clients see both replicas of a topic in sync."""
     try:
         until(lambda: isr(admin, name) == {0, 1}, "both in sync")
     except AssertionError as late:
@@ -175,7 +176,7 @@ def isr(admin: AdminClient, name: str) -> set[int]:
 def produce(bootstrap: str, name: str, values: list[str], acks: str = "all") -> None:
     failed: list[object] = []
     settings = {"bootstrap.servers": bootstrap, "acks": acks}
-    # In order, even if one has to be repeated.
+    # One request in flight keeps the order across retries.
     producer = Producer({**settings, "max.in.flight.requests.per.connection": 1})
     for value in values:
         producer.produce(
@@ -186,7 +187,7 @@ def produce(bootstrap: str, name: str, values: list[str], acks: str = "all") -> 
 
 
 def ask_zookeeper(cluster: Cluster, ask: Callable[[ZooKeeperSession], Any]) -> Any:
-    """Return what comes of asking in a session of its own."""
+    """Return the result of ``ask`` in a ZooKeeper session of its own."""
 
     async def main() -> Any:
         session = ZooKeeperSession(
@@ -215,7 +216,7 @@ def controller(cluster: Cluster) -> int | None:
 
 
 def make_controller(cluster: Cluster, broker: int) -> None:
-    """Elect one of the brokers, as an operator does: the fastest becomes controller."""
+    """Elect ``broker``: delete the controller znode until that broker wins."""
 
     async def depose(session: ZooKeeperSession) -> None:
         with suppress(NoNode):
@@ -227,27 +228,28 @@ def make_controller(cluster: Cluster, broker: int) -> None:
         if found is not None:
             ask_zookeeper(cluster, depose)
         time.sleep(0.5)
-    # Who has not heard of it sends clients to the last one, which refuses them.
+    # A broker with an outdated view sends clients to the former controller.
     for bootstrap in (cluster.bootstrap, cluster.ours.bootstrap):
         admin = AdminClient({"bootstrap.servers": bootstrap})
         until(partial(names_controller, admin, broker), "it is named")
 
 
 def names_controller(admin: AdminClient, broker: int) -> bool:
-    """Return whether the controller is known to be this one."""
+    """Return whether clients see ``broker`` as the controller."""
     try:
         return admin.list_topics("", timeout=10).controller_id == broker
     except KafkaException as error:
-        # A broker that no controller has told of any: librdkafka has it asked again.
+        # The broker has no metadata from a controller yet: librdkafka asks again.
         if error.args[0].code() != KafkaError._PARTIAL:
             raise
         return False
 
 
 def end_of(bootstrap: str, name: str) -> int | None:
-    """Return where consumers of a topic's only partition may read up to.
+    """Return the end offset for consumers of a topic's only partition.
 
-    None: the leader has a new epoch, and does not say before all have its beginning.
+    None: under a new leader epoch, the leader does not answer until all replicas have
+    its first record.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     try:
@@ -262,7 +264,7 @@ def end_of(bootstrap: str, name: str) -> int | None:
 
 
 def kept_isr(cluster: Cluster, name: str) -> tuple[int, ...]:
-    """Return the ISR that ZooKeeper has of a topic's only partition."""
+    """Return the ISR of a topic's only partition in ZooKeeper."""
     path = paths.partition_state(TopicPartition(name, 0))
     found = ask_zookeeper(cluster, lambda session: session.get(path))
     return read_leadership(found[0], 0).isr
@@ -287,7 +289,7 @@ def values_kept(cluster: Cluster, name: str) -> list[str]:
 
 
 def committed(bootstrap: str, name: str, count: int) -> list[str]:
-    """Return the committed values of a partition, and whatever follows at once."""
+    """Return the committed values of a partition, at least ``count`` of them."""
     settings = {"group.id": "committed", "isolation.level": "read_committed"}
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "enable.partition.eof": True, **settings}
@@ -316,12 +318,12 @@ def offset_of(bootstrap: str, group: str, name: str) -> int:
 def transact(
     bootstrap: str, transactional_id: str, name: str, values: list[str], group: str
 ) -> None:
-    """Send values and offsets in a transaction each; abort every second one."""
+    """Send each value and an offset in a transaction; abort every second one."""
     settings = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id}
     producer = Producer(settings)
     producer.init_transactions(TIMEOUT_S)
     member = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    # librdkafka's producer waits for ever if there is no coordinator at the third try.
+    # librdkafka's producer waits forever if three attempts find no coordinator.
     member.committed([Place(name, 0)], TIMEOUT_S)
     for number, value in enumerate(values):
         producer.begin_transaction()

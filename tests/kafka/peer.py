@@ -1,9 +1,9 @@
-"""A broker as a differential test speaks to it: requests in fields, answers in fields.
+"""Client of a differential test: requests and responses as plain fields.
 
-Answers are plain dictionaries in which everything that two brokers must be free to
-choose (ids, ports, the wording of messages) is replaced by a name: the first topic id
-that an answer holds is ``topic_id 1`` and stays that. So whether two fields hold the
-same id is compared, although the id is not.
+In the recorded responses, values that brokers choose freely (ids, ports, texts of
+messages) are replaced by names. The first topic id becomes ``topic_id 1`` in all
+responses. So the comparison checks whether two fields hold the same id, but not its
+value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLOSED = "the connection is closed"
 SILENCE = "no answer within the time"
 CLIENT_ID = "differential"
 _NO_UUID = (None, uuid.UUID(int=0))
-# Fields that hold an identity: compared as "the same as before", not by value.
+# Fields that hold an identity: compared by the same name, not by value.
 _NAMED = frozenset(
     {
         "topic_id",
@@ -46,7 +46,7 @@ _TEXTS = ("error_message", "batch_index_error_message", "documentation")
 
 
 class Peer:
-    """One broker and the connections to it, which have names."""
+    """One broker, with connections by name."""
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
@@ -58,12 +58,12 @@ class Peer:
         self._correlation_id = 0
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
-        """Send a request, note its answer for comparison, and return the entity."""
+        """Send a request, record the response for comparison, and return it."""
         self.start(key, version, **fields)
         return self.finish(key, version, fields.pop("connection", "main"), str(fields))
 
     def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
-        """Send a request and return its answer, which is not compared."""
+        """Send a request and return its response without recording it."""
         self.start(key, version, **fields)
         frame = self.receive(fields.get("connection", "main"))
         assert isinstance(frame, bytes), frame
@@ -78,7 +78,7 @@ class Peer:
         client_id: str = CLIENT_ID,
         **fields: Any,
     ) -> None:
-        """Send a request only; the answer is got by `finish`, if there is to be one."""
+        """Send a request only; `finish` receives the response, if there is one."""
         unknown = set(fields) - _fields_of(key)
         assert not unknown, f"{key.name} has no {unknown}"
         body = entity(request_type(key, version), fields)
@@ -87,7 +87,7 @@ class Peer:
         self.send_bytes(frame, connection)
 
     def send_bytes(self, frame: bytes, connection: str = "main") -> None:
-        """Send a frame that is already encoded, its size included."""
+        """Send an encoded frame, size included."""
         if connection not in self._connections:
             stream = socket.create_connection(
                 ("127.0.0.1", self._port), timeout=_ANSWER_SECONDS
@@ -97,16 +97,16 @@ class Peer:
         self._connections[connection].sendall(frame)
 
     def _secured(self, stream: socket.socket, connection: str) -> socket.socket:
-        """Return the stream to use of a new connection."""
+        """Return the stream to use on a new connection."""
         return stream
 
     def _begin(self, connection: str) -> None:
-        """Do what comes first on a new connection."""
+        """Hook for the first requests on a new connection."""
 
     def finish(
         self, key: ApiKey, version: int, connection: str = "main", asked: str = ""
     ) -> Any:
-        """Wait for an answer, note it, and return it."""
+        """Wait for a response, record it, and return it."""
         what = f"{key.name} v{version}"
         frame = self.receive(connection)
         if isinstance(frame, str):
@@ -130,7 +130,7 @@ class Peer:
         return answer
 
     def note(self, what: str, answer: Any, asked: str = "") -> None:
-        """Add something that is to be the same with both brokers."""
+        """Record a value that must be the same with both brokers."""
         self.answers.append((what, answer))
         self.asked.append(asked)
 
@@ -182,7 +182,7 @@ def _exactly(stream: socket.socket, size: int) -> bytes:
 
 @cache
 def _fields_of(key: ApiKey) -> frozenset[str]:
-    """Return the names of all fields that a request has in any version."""
+    """Return the names of all fields of a request, in any version."""
     return frozenset(
         field.name
         for version in APIS[key].served

@@ -1,4 +1,4 @@
-"""Requests for conversations with both brokers."""
+"""Requests to both brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.protocol.errors import ErrorCode
 from tests.broker.apis.requests import SECONDS_30, fetch_fields, new_topic
 from tests.kafka.peer import Peer
 
-# The last version of Kafka 3.9, where we serve later ones.
+# Last version in Kafka 3.9, for APIs of which Doorkeeper serves later ones.
 LAST_IN_3_9: Final = {
     ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 17,
@@ -29,7 +29,7 @@ LAST_IN_3_9: Final = {
     ApiKey.LIST_CONFIG_RESOURCES: 0,
     ApiKey.END_TXN: 4,
     ApiKey.TXN_OFFSET_COMMIT: 4,
-    # Kafka 3.9 has no level of transaction.version to compare.
+    # Kafka 3.9 has no transaction.version to compare.
     ApiKey.UPDATE_FEATURES: -1,
     ApiKey.API_VERSIONS: 4,
     ApiKey.DELETE_GROUPS: 2,
@@ -37,13 +37,13 @@ LAST_IN_3_9: Final = {
 
 
 def versions(key: ApiKey) -> range:
-    """Return the versions in which we answer in earnest, as far as Kafka 3.9 has."""
+    """Return the served versions that Kafka 3.9 has, too."""
     served = APIS[key].served
     return range(served.start, LAST_IN_3_9.get(key, served.stop - 1) + 1)
 
 
 def newer_versions(key: ApiKey) -> range:
-    """Return the versions that we serve and Kafka 3.9 does not."""
+    """Return the served versions that Kafka 3.9 lacks."""
     served = APIS[key].served
     return range(LAST_IN_3_9[key] + 1, served.stop)
 
@@ -51,7 +51,7 @@ def newer_versions(key: ApiKey) -> range:
 def create(
     peer: Peer, *topics: dict[str, Any], version: int = 4, **fields: Any
 ) -> None:
-    """Create topics; version 4 is the last that does not answer with all configs."""
+    """Create topics; later versions than 4 also answer with all configs."""
     peer.send(
         ApiKey.CREATE_TOPICS,
         version,
@@ -69,7 +69,7 @@ def topic(peer: Peer, name: str, partitions: int = 1, **configs: str) -> str:
 
 
 def wait_for_leaders(peer: Peer, name: str, partitions: int) -> None:
-    """Wait until partitions can be used: Kafka answers before they have leaders."""
+    """Wait for the leaders: Kafka answers CreateTopics before it elects them."""
     wanted = {(name, index): 0 for index in range(partitions)}
     while True:
         answer = peer.ask(ApiKey.FETCH, 11, **fetch_fields(wanted))
@@ -80,11 +80,11 @@ def wait_for_leaders(peer: Peer, name: str, partitions: int) -> None:
 
 
 def settle(peer: Peer) -> None:
-    """Wait until the broker shows all that has been altered so far.
+    """Wait until the broker shows all changes so far.
 
-    Kafka's controller answers, and its broker hears of it a moment later; in order, so
-    a sign that was set later says that all before it is there. A second sign says that
-    the broker has also done what the first news called for.
+    Kafka's controller answers first, and its broker applies changes later, in order.
+    A visible marker change therefore proves that all earlier changes are visible. A
+    second marker proves that the broker has also completed the work for them.
     """
     for sign in ("1000001", "1000002"):
         configs = [{"name": "retention.ms", "config_operation": 0, "value": sign}]
@@ -100,7 +100,7 @@ def settle(peer: Peer) -> None:
 
 
 def _ask_of_sign(peer: Peer, key: ApiKey, version: int, **fields: Any) -> Any:
-    """Ask something of the topic that is there for signs; create it if it is not."""
+    """Send a request about the marker topic; create the topic if it is missing."""
     while True:
         told = {"resource_type": 2, "resource_name": "sign", **fields}
         answer = peer.ask(key, version, resources=[told])
@@ -113,7 +113,7 @@ def _ask_of_sign(peer: Peer, key: ApiKey, version: int, **fields: Any) -> Any:
 
 
 def init_producer_id(peer: Peer) -> Any:
-    """Ask for a producer id; the answer is not compared."""
+    """Request a producer id; the response is not compared."""
     return peer.ask(
         ApiKey.INIT_PRODUCER_ID,
         4,

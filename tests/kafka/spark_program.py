@@ -1,9 +1,9 @@
-"""A Spark program that writes topics and reads them back, as its users' programs do.
+"""A Spark program that writes topics and reads them back, like a user's program.
 
-It runs as a process of its own, because the connector has to be there when Spark's Java
-starts. What it has seen goes to standard output as JSON. It is told the broker's
-address, a directory for checkpoints, and the connector's jars; the topics ``source``,
-``timed`` and ``copied`` are there before.
+It runs in its own process, because the connector must be present when Spark starts
+Java. It prints its results to standard output as JSON. Its arguments are the broker's
+address, a directory for checkpoints, and the connector's jars. The topics ``source``,
+``timed`` and ``copied`` exist before it starts.
 
 Usage: spark_program.py BOOTSTRAP DIRECTORY JAR...
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 200
-# A micro-batch takes so many records, so that a query has several.
+# Records per micro-batch, so that a query has several batches.
 BATCH = 60
-# `timed` has a record per minute from here on, in one partition.
+# `timed` has one partition, with a record per minute from this time on.
 START_MS, STEP_MS = 1_700_000_000_000, 60_000
 
 
 class Program:
-    """The steps, over one session."""
+    """The steps, in one Spark session."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, directory: Path) -> None:
         self._spark = spark
@@ -34,7 +34,7 @@ class Program:
         self._directory = directory
 
     def write(self, topic: str, numbers: range) -> None:
-        """Write numbers with keys and headers, by Spark's sink."""
+        """Write numbers with keys and headers through Spark's sink."""
         from pyspark.sql import functions as f
 
         number = f.col("id").cast("string")
@@ -59,7 +59,7 @@ class Program:
         return _rows(frame)
 
     def copy(self, *, forever: bool = False) -> list[int]:
-        """Copy ``source`` from the checkpoint on; return the sizes of its batches."""
+        """Copy ``source`` from its checkpoint; return the sizes of the batches."""
         source = (
             self._spark.readStream.format("kafka")
             .options(**self._broker, subscribe="source", includeHeaders="true")
@@ -84,7 +84,7 @@ class Program:
         return [size for size in sizes if size]
 
     def run(self) -> dict[str, Any]:
-        """Return what each step has seen."""
+        """Return the results of each step."""
         self.write("source", range(ROWS))
         seen: dict[str, Any] = {
             "everything": self.read("source", startingOffsets="earliest"),

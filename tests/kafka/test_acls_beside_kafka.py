@@ -1,7 +1,7 @@
-"""ACLs of a cluster under ZooKeeper: Kafka's broker and ours read each other's.
+"""ACLs of a ZooKeeper cluster: Kafka's broker and Doorkeeper's read each other's.
 
-Both brokers and all clients are ``User:ANONYMOUS``, the super user: brokers have to
-command each other. Decisions by these ACLs are tested in `tests/broker/`.
+Both brokers and all clients are ``User:ANONYMOUS``, the super user, because brokers
+must be allowed to send each other commands. `tests/broker/` tests decisions by ACLs.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ VALID = [
     acl(ResourceType.TRANSACTIONAL_ID, "t", PatternType.PREFIXED),
     acl(ResourceType.USER, "User:x", operation=AclOperation.CREATE_TOKENS),
 ]
-# Refused by Kafka, each with the code that ours must have, too.
+# Kafka refuses these; the error codes must be the same.
 INVALID = [
     acl(ResourceType.TOPIC, ""),
     acl(ResourceType.CLUSTER, "another"),
@@ -138,14 +138,14 @@ def test_each_broker_reads_the_acls_that_the_other_wrote(cluster: Cluster) -> No
             until(lambda it=reader: len(described(it)) == len(VALID), "it knows them")
             assert described(reader) == described(writer) == expected
             assert described(reader, **MATCHING) == described(writer, **MATCHING)
-            # The reader removes what the other wrote.
+            # The reader removes the ACLs of the writer.
             first, second, rest = deleted(reader, ORDERS, MATCHING, {})
             found = len(first), len(second), len(rest)
             assert found == (2, 1, len(VALID) - 3)
             until(lambda it=writer: not described(it), "the other forgets them")
         assert create(kafka, *INVALID) == create(ours, *INVALID)
         assert not described(kafka)
-        # A later life reads what is there.
+        # After a restart the broker reads the existing ACLs.
         assert set(create(kafka, *VALID)) == {ErrorCode.none}
     cluster.ours.kill()
     cluster.ours.start()

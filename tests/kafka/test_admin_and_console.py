@@ -1,4 +1,4 @@
-"""The administration client and the web console against Apache Kafka itself."""
+"""The administration client and the web console with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.kafka
 
 
 class Kafka(NamedTuple):
-    """Apache Kafka of a version: its address and its programs."""
+    """Apache Kafka of one version: its address and its programs."""
 
     bootstrap: str
     programs: KafkaPrograms
@@ -44,7 +44,7 @@ def kafka(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Kafka]:
-    """Apache Kafka of each version."""
+    """Yield Apache Kafka of each version."""
     programs = programs_of(request.param)
     started = ApacheKafka(programs, tmp_path_factory.mktemp("kafka"))
     yield Kafka(started.bootstrap, programs)
@@ -53,7 +53,7 @@ def kafka(
 
 @pytest.fixture
 def bootstrap(kafka: Kafka) -> str:
-    """Its address."""
+    """Return Apache Kafka's address."""
     return kafka.bootstrap
 
 
@@ -97,7 +97,7 @@ def test_the_console_shows_apache_kafka(bootstrap: str) -> None:
         (row,) = pages["records?name=shown"].page.rows[1:]
         assert row[3:5] == ["k", '{\n  "a": 1\n}']
         assert pages["group?name=reader"].page.facts["Lag"] == "1"
-        # The scheduler and the metrics of ours.
+        # Apache Kafka lacks Doorkeeper's scheduler and metrics.
         assert ["1", "Kafka's queue", "unknown", "not served"] in requests.rows
         assert "No reassignment is in progress" in moves.words
 
@@ -114,13 +114,13 @@ def test_the_console_shows_members_of_kip_848(
         started.kill()
 
 
-# ---- changes, and the same by Kafka's programs --------------------------------------
+# ---- the same changes by the console and by Kafka's programs ------------------------
 
 
 async def same_by_programs(
     kafka: Kafka, app: ASGIApp, at: Path, action: str, values: dict[str, str]
 ) -> None:
-    """Carry out a change; run the shown commands, with "theirs" in place of "ours"."""
+    """Make a change; run the shown commands with "theirs" in place of "ours"."""
     found = await carry_out(app, action, **values)
     assert found.status == 200, found.page.words
     assert "Carried out:" in found.page.words
@@ -139,7 +139,7 @@ async def same_by_programs(
 def changing(
     kafka: Kafka, scenario: Callable[[ASGIApp, KafkaAdmin], Awaitable[None]]
 ) -> None:
-    """Run ``scenario`` beside a console that may change Kafka."""
+    """Run ``scenario`` with a console that may change Kafka."""
 
     async def main() -> None:
         opened = console_of(kafka.bootstrap, connect_tcp, allow_changes=True)

@@ -1,4 +1,4 @@
-"""Orders of the queue inside Apache Kafka against the same policies in Python."""
+"""Queue orders inside Apache Kafka, compared with the same policies in Python."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CLASSES = {"control": 0, "replication": 1, "produce": 4, "fetch": 4}
 WEIGHTS = {"control": 16.0, "replication": 4.0, "fetch": 0.3}
 AGEING_NS = 500
 STEPS = 4_000
-# The Java order, and the Python policy of the same picks.
+# Java order, and the Python policy that must make the same picks.
 PEERS = {"fifo": "fifo", "priority": "np-priority", "wfq": "wfq"}
 
 
 def played(policy: Scheduler, seed: int) -> Iterator[tuple[str, int | None]]:
-    """Play a random script; yield its lines, each with the pick that it asks for."""
+    """Run a random script; yield each line with the number of the picked job."""
     rng = random.Random(seed)
     seats = rng.randint(1, 8)
     flows = rng.choice((1, 3, 200))
@@ -66,7 +66,7 @@ def played(policy: Scheduler, seed: int) -> Iterator[tuple[str, int | None]]:
 @pytest.mark.parametrize("order", PEERS)
 @pytest.mark.parametrize("seed", range(5))
 def test_an_order_picks_as_the_policy_in_python(order: str, seed: int) -> None:
-    """Arrivals, picks and true costs at random; idle flows, ties and extreme costs."""
+    """Random arrivals, picks and true costs; idle flows, ties and extreme costs."""
     if not AGENT.exists():
         pytest.skip("the agent is not built: `make kafka-tools`")
     config = SchedulerConfig(weights=WEIGHTS, ageing_ns=AGEING_NS)

@@ -1,4 +1,4 @@
-"""An election among two brokers of Apache Kafka, under our controller and clients."""
+"""A leader election between two Apache Kafka brokers, with Doorkeeper's controller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLASS_AWARE = {"doorkeeper.reader": "class-aware", "doorkeeper.admission": "exem
 
 
 def incident(scheduler: str, keys: dict[str, Any]) -> Experiment:
-    """Return a second of writes, in whose middle another leader is elected."""
+    """Return a second of writes with a leader election in the middle."""
     return parse(
         {
             "experiment": {
@@ -88,19 +88,19 @@ def test_an_election_moves_the_load_and_loses_nothing_that_all_have(
     done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
     assert set(at["broker"][done]) == {OLD, NEW}
     assert np.all(at["kept"][done] == 1)
-    # The run before, which is not recorded, has ended with the first leader.
+    # The unrecorded run before has ended with the first leader.
     early = done & (at["intended_ns"] < 400 * MS)
     assert set(at["broker"][early]) == {OLD}
-    # Clients and brokers agree on time to a millisecond, of which both are rounded.
+    # Clocks of clients and brokers agree to 1 ms; both values are rounded to 1 ms.
     assert np.all(at["received_ns"][done] > at["sent_ns"][done] - 2 * MS)
     assert np.all(at["local_done_ns"][done] < at["client_done_ns"][done] + 2 * MS)
     assert np.all(at["broker_error_code"][done] == 0)
-    # Both brokers were told once, by a controller that had decided before.
+    # Each broker received one LEADER_AND_ISR, after the controller's decision.
     told = at["api_key"] == LEADER_AND_ISR
     assert set(at["broker"][told]) == {OLD, NEW}
     assert np.all(at["intended_ns"][told] > 500 * MS)
     assert np.all(at["local_done_ns"][told] > at["intended_ns"][told] - 2 * MS)
-    # An acknowledgement of the new leader is later than its LEADER_AND_ISR.
+    # The new leader acknowledges no write before its LEADER_AND_ISR.
     obeyed_ns = at["dequeued_ns"][told & (at["broker"] == NEW)].min()
     assert at["client_done_ns"][done & (at["broker"] == NEW)].min() > obeyed_ns
 

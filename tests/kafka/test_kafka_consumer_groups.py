@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848: Java's consumers here, and the log both ways."""
+"""Consumer groups of KIP-848: Java's consumers, and the log in both directions."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def newest(programs_of: Callable[[str], KafkaPrograms]) -> KafkaPrograms:
 
 
 def output(programs: KafkaPrograms, program: str, *arguments: str) -> str:
-    """Run a program in a process of its own; return what it prints."""
+    """Run a program in its own process; return its output."""
     command = programs.command(program, *arguments)
-    # Kafka 4.2 has moved it.
+    # Kafka 4.2 moved the class.
     moved = {"kafka.tools.DumpLogSegments": "org.apache.kafka.tools.DumpLogSegments"}
     done = subprocess.run(
         [moved.get(word, word) for word in command],

@@ -1,8 +1,8 @@
-"""A partition that Apache Kafka wrote, opened by our log.
+"""A partition that Apache Kafka wrote, opened by Doorkeeper's log.
 
-Kafka runs with small segments, takes records of every codec with keys, time stamps and
-an idempotent producer, loses its first records to a deletion, and is stopped. What it
-answered to reads of its own is compared with what we find in its files.
+Kafka runs with small segments and receives records of every codec, with keys,
+timestamps and an idempotent producer. Its first records are deleted, and it is stopped.
+The test compares the records that Kafka's own consumer read with those in the files.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ RECORDS, DELETED = 1000, 150
 START_MS, STEP_MS = 1_700_000_000_000, 1000
 SEGMENT_BYTES = 16_384
 
-# (offset, time stamp, key, value)
+# (offset, timestamp, key, value)
 Row = tuple[int, int, bytes | None, bytes | None]
 
 
 class Written:
-    """A stopped Kafka's partition directory, and what its consumer had read."""
+    """Partition directory of a stopped Kafka, and the records its consumer read."""
 
     def __init__(self, directory: Path, rows: list[Row]) -> None:
         self.directory = directory
         self.rows = rows
 
     def opened(self, *, clean: bool) -> Log:
-        """Open a log on the files."""
+        """Open the files as a log."""
         config = LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
         return open_log(
             str(self.directory),
@@ -65,12 +65,12 @@ def kafka_wrote(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Written:
-    """The files of one version."""
+    """Return the files of each version."""
     directory = tmp_path_factory.mktemp("files")
     kafka = ApacheKafka(programs_of(request.param), directory)
     try:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        # From 4.1 on (KIP-1030) small segments are for tests only, under this name.
+        # From 4.1 on (KIP-1030) small segments need this internal key.
         key = "segment.bytes" if request.param < "4" else "internal.segment.bytes"
         config = {key: str(SEGMENT_BYTES), "retention.ms": "-1"}
         topic = NewTopic(TOPIC, 1, 1, config=config)
@@ -85,7 +85,7 @@ def kafka_wrote(
 
 
 def produce(kafka: ApacheKafka) -> None:
-    """Produce to the one partition, a fifth of the records with each codec."""
+    """Produce to the partition, one fifth of the records with each codec."""
     for number, codec in enumerate(CODECS):
         producer = Producer(
             {
@@ -109,7 +109,7 @@ def produce(kafka: ApacheKafka) -> None:
 
 
 def consume(kafka: ApacheKafka) -> list[Row]:
-    """Return what Kafka gives to a consumer from the start on."""
+    """Return the records that a consumer reads from the start."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "g"})
     consumer.assign([TopicPartition(TOPIC, 0, DELETED)])
     rows: list[Row] = []
@@ -131,7 +131,7 @@ def consume(kafka: ApacheKafka) -> list[Row]:
 
 
 def batches(log: Log) -> Iterator[tuple[int, list[Row]]]:
-    """Yield codec and records of every batch, read as a Fetch reads them."""
+    """Yield codec and records of every batch, as read for a Fetch."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         found = reading.read(log, offset, 4096, log.log_end_offset)
@@ -187,7 +187,7 @@ def test_the_log_goes_on_where_kafka_stopped(
     log = Written(copy, []).opened(clean=True)
     last = max(copy.glob("*.log")).read_bytes()
     *_, (header, batch) = split_batches(last)
-    # The last batch of an idempotent producer, sent once more, is a duplicate.
+    # A retry of an idempotent producer's last batch is a duplicate.
     again = bytearray(batch)
     again[:8] = bytes(8)
     appended = log.append(bytes(again), 0, START_MS)

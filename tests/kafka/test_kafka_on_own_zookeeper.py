@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9 and its ZooKeeper shell on the ZooKeeper server in memory."""
+"""Apache Kafka 3.9 and its ZooKeeper shell with Doorkeeper's ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_kafka_leads_follows_and_governs(cluster: Cluster) -> None:
 def test_kafka_goes_on_after_a_kill_of_zookeeper(cluster: Cluster) -> None:
     admin = create(cluster, "before", [0, 1])
     cluster.zookeeper.kill()
-    # Data needs no ZooKeeper.
+    # Producing needs no ZooKeeper.
     produce(cluster.bootstrap, "before", VALUES)
     cluster.start_zookeeper()
     created = admin.create_topics([NewTopic("after", 1, replica_assignment=[[1, 0]])])
@@ -58,14 +58,14 @@ def test_kafka_goes_on_after_a_kill_of_zookeeper(cluster: Cluster) -> None:
     until(lambda: isr(admin, "after") == {0, 1}, "both in sync")
     produce(cluster.bootstrap, "after", VALUES)
     assert values_kept(cluster, "after") == VALUES
-    # Nobody's session has ended.
+    # No broker's session has expired.
     assert controller(cluster) == 0
     told = AdminClient({"bootstrap.servers": cluster.ours.bootstrap})
     assert set(told.list_topics(timeout=10).brokers) == {0, 1}
 
 
 def test_the_shell_reads_and_writes(cluster: Cluster) -> None:
-    """Its client is Java's. Each command stands before the words it prints."""
+    """Run commands with Java's client; each is followed by its expected output."""
     script = {
         "ls /brokers/ids": "[0, 1]",
         "get /brokers/ids/0": '"host":"127.0.0.1"',

@@ -1,4 +1,4 @@
-"""Kafka's own tools against three of our brokers under one ZooKeeper."""
+"""Kafka's own tools with three Doorkeeper brokers under one ZooKeeper."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVERYBODY = {"0", "1", "2"}
 
 
 class Cluster:
-    """Three brokers; `tools` asks them all."""
+    """Three brokers, with Kafka's tools for all of them."""
 
     def __init__(self, at: Path, programs: KafkaPrograms, stack: ExitStack) -> None:
         port = nodes.Ports.free().zookeeper
@@ -60,13 +60,13 @@ class Cluster:
         )
 
     def describe(self, topic: str) -> list[tuple[str, ...]]:
-        """Return (partition, leader, replicas, isr) as kafka-topics tells them."""
+        """Return (partition, leader, replicas, isr) from the output of kafka-topics."""
         told = self.tools.run("kafka-topics", "--describe", "--topic", topic).out
         pattern = r"Partition: (\d+)\tLeader: (\S+)\tReplicas: (\S+)\tIsr: (\S+)"
         return re.findall(pattern, told)
 
     def leaders(self, topic: str, count: int) -> list[str]:
-        """Return who leads each partition."""
+        """Return the leader of each partition."""
         return [leader for _, leader, _, _ in self.describe(topic)][:count]
 
 
@@ -75,10 +75,10 @@ def metadata(broker: BrokerProcess) -> ClusterMetadata:
 
 
 def end(broker: BrokerProcess) -> None:
-    """End a broker: nobody is left to hand over to, so it is killed."""
+    """Kill a broker: in a controlled shutdown the last one has no successor."""
     broker.kill()
     told = broker.errors().splitlines()
-    # Replication is not throttled, and clients share the brokers' listener.
+    # Expected warnings: replication has no throttle, and clients share a listener.
     known = ("keys that are set and have no effect", "clients may claim to be")
     assert all(any(words in line for words in known) for line in told), told
 
@@ -106,10 +106,10 @@ def create(cluster: Cluster, topic: str, *options: str) -> None:
 
 
 def everybody_knows(cluster: Cluster, topic: str) -> int:
-    """Return how many partitions all brokers name, or -1 if they do not agree.
+    """Return the number of partitions in all brokers' metadata, or -1 if they differ.
 
-    The tools ask anybody, and who has not heard of a change from the controller yet
-    tells what was before, as Kafka's brokers do.
+    A tool may ask any broker. A broker that has not yet received a change from the
+    controller answers with the former state, as Kafka's brokers do.
     """
     counts = []
     for broker in cluster.brokers:
@@ -208,7 +208,7 @@ def test_kafka_consumer_groups_shows_a_group_that_has_moved(cluster: Cluster) ->
     (coordinator,) = re.findall(r"127\.0\.0\.1:\d+\s+\((\d)\)", state)
     victim = cluster.brokers[int(coordinator)]
     if coordinator == "0":
-        # The tools ask broker 0 first.
+        # The tools connect to broker 0 first.
         cluster.tools.bootstrap = cluster.brokers[1].bootstrap
     victim.stop()
     assert cluster.tools(*describe).table == before

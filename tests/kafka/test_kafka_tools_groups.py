@@ -1,4 +1,4 @@
-"""Groups and their offsets by Kafka's own tools, 3.9 and 4.4, against our broker."""
+"""Groups and their offsets with Kafka's own tools, 3.9 and 4.4."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.kafka.conftest import Tools
 pytestmark = pytest.mark.kafka
 
 GROUPS = "kafka-consumer-groups"
-# Records of partition 0 have these times, a minute apart.
+# Timestamps of the records in partition 0, a minute apart.
 START_MS, STEP_MS, COUNT = 1_700_000_000_000, 60_000, 10
 
 
 @contextmanager
 def member(tools: Tools, topic: str, group: str) -> Iterator[Consumer]:
-    """A consumer that has joined its group and has partitions."""
+    """Yield a consumer that has joined its group and has partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": tools.bootstrap,
@@ -44,7 +44,7 @@ def member(tools: Tools, topic: str, group: str) -> Iterator[Consumer]:
 
 
 def timed_records(tools: Tools, topic: str) -> None:
-    """Make a topic of one partition, its records a minute apart."""
+    """Create a topic of one partition with records a minute apart."""
     tools.create(topic, 1, "retention.ms=-1")
     producer = Producer({"bootstrap.servers": tools.bootstrap})
     for number in range(COUNT):
@@ -80,7 +80,7 @@ def test_a_group_at_work_is_described_and_left_alone(tools: Tools) -> None:
         (row,) = tools(GROUPS, "--describe", *of_group, "--members").table
         assert (row["CLIENT-ID"], row["#PARTITIONS"]) == ("somebody", "2")
         told = tools(GROUPS, "--describe", *of_group, "--members", "--verbose").out
-        # Kafka 3.9 leaves out the topic.
+        # Kafka 3.9 does not print the topic.
         assert re.search(r"\(0,\s*1\)|at-work:0,1", told), told
         told = tools(GROUPS, "--describe", *of_group, "--state").out
         assert re.search(r"range\s+Stable\s+1\s*$", told, re.M), told
@@ -119,12 +119,12 @@ def test_offsets_are_reset_in_every_way(tools: Tools, tmp_path: Path) -> None:
         (("--to-earliest",), 0),
         (("--to-latest",), COUNT),
         (("--to-datetime", third), 3),
-        # As if they had just been written: all are older, so the end is meant.
+        # All records are older than the duration, so this means the end.
         (("--by-duration", "PT1H"), COUNT),
         (("--from-file", str(plan)), 6),
     ):
         told = tools(GROUPS, *reset, *how, "--execute").out
-        # Kafka 3.9 forgets the ends of these lines, so that it is no table.
+        # Kafka 3.9 leaves out the ends of these lines, so they form no table.
         assert re.findall(r"timed\s+0\s+(\d+)", told) == [str(wanted)], how
         assert offset() == wanted, how
     told = tools(GROUPS, *reset, "--to-earliest", "--export", "--dry-run").out

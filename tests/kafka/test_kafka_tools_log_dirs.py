@@ -1,4 +1,4 @@
-"""Kafka's tools move replicas between the directories of our broker, under load."""
+"""Kafka's tools move replicas between a broker's directories, under load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS = 60.0
 
 
 class Disks:
-    """A broker with three directories, and the tools."""
+    """A broker with three log directories, and Kafka's tools."""
 
     def __init__(self, at: Path, programs: KafkaPrograms) -> None:
         self.at = at
@@ -33,7 +33,7 @@ class Disks:
         self.tools = Tools(programs, self.broker, at / "one")
 
     def places(self, topic: str) -> dict[str, dict[str, bool]]:
-        """Return the directory of each partition by kafka-log-dirs: is it future?"""
+        """Return each directory's partitions, and whether they are future replicas."""
         told = self.tools("kafka-log-dirs", "--describe", "--topic-list", topic)
         (broker,) = json.loads(told.lines[-1])["brokers"]
         return {
@@ -88,7 +88,7 @@ def disks(programs: KafkaPrograms, tmp_path: Path) -> Iterator[Disks]:
 
 @contextmanager
 def producing(bootstrap: str, topic: str) -> Iterator[list[int]]:
-    """Produce numbers all the while; none may fail. Yields those acknowledged."""
+    """Produce numbers during the body, without errors; yield those acknowledged."""
     acknowledged: list[int] = []
     refused: list[Any] = []
     is_over = threading.Event()

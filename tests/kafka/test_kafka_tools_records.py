@@ -1,4 +1,4 @@
-"""Records by Kafka's own tools, 3.9 and 4.4, against our broker."""
+"""Records with Kafka's own tools, 3.9 and 4.4."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_kafka_dump_log_reads_our_files(own_broker: Tools) -> None:
     tools.create("dumped", 1, "index.interval.bytes=200")
     for codec in CODECS:
         tools.produce("dumped", [f"{codec} {n}" for n in range(30)], codec)
-    # An index is in its file once its segment is closed.
+    # The broker writes an index to its file when it closes the segment.
     tools.stop_broker()
     for suffix in ("log", "index", "timeindex"):
         files = tools.segment_files("dumped", suffix)
@@ -165,7 +165,7 @@ def test_kafka_dump_log_decodes_our_offsets_and_producers(own_broker: Tools) -> 
     ).out
     for word in ("reader", "read", "offset", "protocol"):
         assert word in told
-    # Kafka 3.9 prints a decoder of its own, 4.4 the records as JSON.
+    # Kafka 3.9 prints a format of its own, 4.4 prints the records as JSON.
     assert re.search(r"offset_commit::.*partition=0|\"partition\":0", told)
     (snapshot,) = tools.files("read-0/*.snapshot")
     told = tools.offline("kafka-dump-log", "--files", str(snapshot)).out

@@ -50,7 +50,7 @@ def test_console_producer_and_consumer(
     with broker(config=listener) as running:
         running.create_topic("secured")
         is_old = programs.version < "4"
-        # Kafka 4.4 warns of the former names.
+        # Kafka 4.4 warns about the former names.
         names = ("producer.config", "consumer.config") if is_old else 2 * (CONFIG,)
         for_producer, for_consumer = ((f"--{name}", str(client)) for name in names)
         where = ("--bootstrap-server", running.bootstrap_servers, "--topic", "secured")

@@ -1,4 +1,4 @@
-"""Topics, configs and cluster by Kafka's own tools, 3.9 and 4.4, against our broker."""
+"""Topics, configs and the cluster with Kafka's own tools, 3.9 and 4.4."""
 
 from __future__ import annotations
 

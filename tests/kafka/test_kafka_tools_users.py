@@ -1,4 +1,4 @@
-"""Users and quotas by Kafka's own tools, against our broker."""
+"""Users and quotas with Kafka's own tools."""
 
 from __future__ import annotations
 

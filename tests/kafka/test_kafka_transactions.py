@@ -1,9 +1,9 @@
-"""Transactions that Apache Kafka wrote, read from its files by our log.
+"""Transactions that Apache Kafka wrote, read from its files by Doorkeeper's log.
 
-Producers commit and abort in turn, a compacted topic among them, and one transaction is
-open when Kafka is killed or stopped. What Kafka's consumer of committed records got is
-compared with what the same algorithm gets from our reads, after an orderly stop, after
-a kill, and without Kafka's lists of aborted transactions.
+Producers commit and abort in turn, also to a compacted topic, and one transaction is
+open when Kafka is killed or stopped. The test compares the records of Kafka's
+``read_committed`` consumer with those of the same algorithm on Doorkeeper's log: after
+an orderly stop, after a kill, and without Kafka's lists of aborted transactions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def kafka_wrote(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, list[Row]]:
-    """The partition's directory, and what Kafka's consumer got of it."""
+    """Return the partition's directory and the records of Kafka's consumer."""
     directory = tmp_path_factory.mktemp("files")
     kafka = ApacheKafka(programs_of(request.param), directory)
     try:
@@ -69,7 +69,7 @@ def kafka_wrote(
 
 
 def produce(kafka: ApacheKafka) -> Producer:
-    """Produce by two producers in turn; leave the transaction of a third open."""
+    """Produce with two producers in turn; leave a third one's transaction open."""
     servers = {"bootstrap.servers": kafka.bootstrap}
     first, second, third = (
         Producer({**servers, "transactional.id": name}) for name in ("a", "b", "c")
@@ -114,7 +114,7 @@ def consume(kafka: ApacheKafka) -> list[Row]:
     rows: list[Row] = []
     while message := consumer.poll(20):
         if message.error() is not None:
-            # The end of what is stable.
+            # The last stable offset.
             break
         rows.append((message.offset(), message.key(), message.value()))
     consumer.close()
@@ -144,7 +144,7 @@ def test_committed_records_are_those_that_kafkas_consumer_gets(
     log = opened(copy, clean=clean)
     log.check()
     stable = log.stable_below(log.log_end_offset)
-    # The open transaction, and a plain batch behind it.
+    # The open transaction and a plain batch after it.
     assert log.log_end_offset - stable == 6
     assert committed(log, 0, stable) == rows
 
@@ -191,7 +191,7 @@ def test_the_coordinators_records_are_read(
                 assert name is not None
                 assert record.value is not None
                 found[name] = read_value(record.value)
-                # Kafka 4 is formatted with transaction.version 2.
+                # Kafka 4 formats its disk with transaction.version 2.
                 level = 2 if record.value[:2] == b"\0\1" else 0
                 again = transaction_record(name, found[name], level)
                 assert again == (record.key, record.value)

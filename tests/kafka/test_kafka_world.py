@@ -1,4 +1,4 @@
-"""An experiment whose broker is Apache Kafka: what it records, and what it refuses."""
+"""Experiments whose broker is Apache Kafka: recorded data and refused configs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def ran(tmp_path: Path, mode: Mode, world: str, arm: str) -> tuple[Path, Any]:
 @pytest.mark.live
 @pytest.mark.parametrize("arm", ["fifo", "planes"])
 def test_kafka_serves_a_trace_as_our_broker_does(tmp_path: Path, arm: str) -> None:
-    """Controller requests are obeyed on either listener; phases come by JMX."""
+    """Kafka accepts controller requests on both listeners; JMX reports the phases."""
     out, run = ran(tmp_path, ZooKeeperMode(), "kafka", arm)
     assert run["counts"]["ok"] == run["counts"]["sent"] > 50
     rows = pq.read_table(out / run["requests"])
@@ -114,7 +114,7 @@ def test_kafka_serves_a_trace_as_our_broker_does(tmp_path: Path, arm: str) -> No
 @pytest.mark.kafka
 @pytest.mark.live
 def test_kafka_without_zookeeper_serves_the_data_classes(tmp_path: Path) -> None:
-    """Controller requests are unknown there: their connections close."""
+    """KRaft does not know controller requests, and closes their connections."""
     out, run = ran(tmp_path, KRaftMode(), "kraft", "fifo")
     rows = pq.read_table(out / run["requests"]).to_pandas()
     of_class = rows.groupby("class", observed=True)["outcome"].unique()
@@ -138,7 +138,7 @@ def test_kafka_without_zookeeper_serves_the_data_classes(tmp_path: Path) -> None
 def test_nodes_stay_alive_for_a_session(
     tmp_path: Path, mode: Mode, world: str, arms: tuple[str, ...]
 ) -> None:
-    """Every round is served alike, whatever connections the one before has lost."""
+    """All rounds are served alike, also after a round that lost connections."""
     need_kafka(mode.version)
     content = tomllib.loads(CONFIG)
     del content["experiment"]["blocks"]
@@ -176,7 +176,7 @@ CLASS_AWARE = {
 
 
 def with_arm(scheduler: str, **changes: Any) -> Any:
-    """Return the content of an experiment with one arm."""
+    """Return the config of an experiment with one arm."""
     content = tomllib.loads(CONFIG)
     content["arms"] = [{"name": "fifo", "scheduler": scheduler, **changes}]
     return content
@@ -201,7 +201,7 @@ def with_arm(scheduler: str, **changes: Any) -> Any:
 def test_kafka_serves_a_trace_with_another_queue(
     tmp_path: Path, mode: Mode, world: str, scheduler: str, reader: dict[str, str]
 ) -> None:
-    """Each request is answered once; the queue's length is a metric as before."""
+    """Each request has one response, and the queue length remains a metric."""
     need_kafka(mode.version)
     if not AGENT.exists():
         pytest.skip("the agent is not built: `make kafka-tools`")
@@ -302,7 +302,7 @@ def test_kafka_4_has_one_plane() -> None:
 
 
 def test_an_arm_that_kafka_can_have_keeps_kafkas_own_keys() -> None:
-    """Keys that the experiment sets for all of our brokers do not apply to Kafka."""
+    """Keys for all Doorkeeper brokers of the experiment do not apply to Kafka."""
     content = tomllib.loads(CONFIG)
     content["broker"]["set"]["doorkeeper.quantum.us"] = 500
     experiment = parse(content)

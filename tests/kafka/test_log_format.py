@@ -1,4 +1,4 @@
-"""A log's files both ways: Kafka's dump tool reads ours, we read what Kafka wrote."""
+"""Log files in both directions: Kafka's dump tool reads ours, and we read Kafka's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Log:
-    """A log of every codec, with producers, epochs, tombstones; compacted, closed."""
+    """Return a compacted, closed log with all codecs, producers, epochs, tombstones."""
     directory = tmp_path_factory.mktemp("ours") / "topic-0"
     log = open_log(str(directory), CONFIG, RealStorage(), TIME_MS)
     log.append(new_batch([(TIME_MS, b"deleted", None)]), 0, TIME_MS)
@@ -63,7 +63,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 
 def files(log: Log, suffix: str) -> str:
-    """Return the paths of a log's files of one kind, as the dump tool wants them."""
+    """Return the paths of a log's files of one kind, in the format of the dump tool."""
     return ",".join(str(path) for path in sorted(Path(log.directory).glob(suffix)))
 
 
@@ -88,7 +88,7 @@ def test_kafkas_own_tool_reads_our_batches(ours: Log, programs: KafkaPrograms) -
 def test_kafkas_own_tool_finds_no_fault_in_our_indexes(
     ours: Log, programs: KafkaPrograms
 ) -> None:
-    """It looks up every entry in the log, and would print what does not match."""
+    """The tool looks up every entry in the log, and prints mismatches."""
     indexes = [files(ours, "*.index"), files(ours, "*.timeindex")]
     ran = programs.succeed("kafka-dump-log", "--files", ",".join(indexes))
     assert len(re.findall(r"^offset: \d+ position: \d+$", ran.out, re.M)) > 20
@@ -99,7 +99,7 @@ def test_kafkas_own_tool_finds_no_fault_in_our_indexes(
 def test_kafkas_own_tool_reads_our_producers(
     ours: Log, programs: KafkaPrograms
 ) -> None:
-    """The last five batches of each producer, newest last."""
+    """The snapshot has the last five batches of each producer, newest last."""
     last = max(Path(ours.directory).glob("*.snapshot"))
     ran = programs.succeed("kafka-dump-log", "--files", str(last))
     found = re.findall(
@@ -131,14 +131,14 @@ def test_we_read_what_a_killed_kafka_wrote(
     found = found_at(log, middle)
     assert found is not None
     assert found.offset == newer[0]
-    # It goes on where Kafka stopped.
+    # New records follow those of Kafka.
     appended = log.append(new_batch([(TIME_MS, b"k", b"v")]), 5, TIME_MS)
     assert appended.base_offset == len(sent)
     flushing.settle(log)
 
 
 def produce(bootstrap: str) -> list[tuple[int, bytes, bytes]]:
-    """Write with every codec, idempotently, over some segments; return the records."""
+    """Produce idempotently with every codec over some segments; return the records."""
     config = {"segment.bytes": "1048576", "index.interval.bytes": "500"}
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     (created,) = admin.create_topics([NewTopic("topic", 1, 1, config=config)]).values()

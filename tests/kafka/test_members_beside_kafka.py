@@ -1,7 +1,7 @@
-"""Our broker in one cluster with Apache Kafka's, under either's controller.
+"""Doorkeeper's broker in one cluster with Apache Kafka's, under either controller.
 
-ZooKeeper, Kafka 3.9 as broker 0 and, at first, controller, and ours as broker 1. Each
-reads the znodes that the other has written, and obeys when the other is controller.
+Kafka 3.9 is broker 0 and the first controller, Doorkeeper is broker 1; both use
+ZooKeeper. Each reads the znodes that the other has written, and obeys its controller.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_all_replicas_have_what_is_acknowledged_whoever_leads(
 def test_transactions_cross_brokers_whoever_coordinates(
     cluster: Cluster, leader: int
 ) -> None:
-    """Coordinators of both kinds end transactions in partitions of both kinds."""
+    """Coordinators of both brokers end transactions on partitions led by both."""
     name = f"transactions-led-by-{leader}"
     admin = create(cluster, name, [leader, 1 - leader])
     expected, values = [], ("kept", "aborted", "kept too", "aborted too")
@@ -118,9 +118,9 @@ def test_kafkas_controller_takes_a_lagging_follower_out_of_our_isr_and_in_again(
     before = count_of(cluster, "isrshrinks"), count_of(cluster, "isrexpands")
     with standing_still(cluster.kafka.pid):
         produce(cluster.ours.bootstrap, name, ["a", "b"], acks="1")
-        # Longer than replica.lag.time.max.ms and a half: it is proposed by then.
+        # Over 1.5 times replica.lag.time.max.ms: the leader has proposed the new ISR.
         time.sleep(4.5)
-    # A slow machine may see it more than once.
+    # On a slow machine the ISR may change more than once.
     for metric, count in zip(("isrshrinks", "isrexpands"), before, strict=True):
         until(partial(has_grown, cluster, metric, count), metric)
     wait_in_sync(cluster, admin, name)
@@ -148,7 +148,7 @@ def test_either_governs_both(cluster: Cluster, governs: int) -> None:
 
 @pytest.mark.parametrize("governs", [0, 1], ids=["kafka-governs", "ours-governs"])
 def test_our_restart_takes_nothing_from_anybody(cluster: Cluster, governs: int) -> None:
-    """It hands over and comes back; if it governed, Kafka's broker does then."""
+    """Our broker shuts down in order and returns; Kafka's then is the controller."""
     make_controller(cluster, governs)
     name = f"restarted-under-{governs}"
     admin = create(cluster, name, [1, 0])
@@ -168,7 +168,7 @@ def test_our_restart_takes_nothing_from_anybody(cluster: Cluster, governs: int) 
 def test_records_below_min_insync_replicas_are_not_read_whichever_broker_leads(
     cluster: Cluster, leader: int
 ) -> None:
-    """KIP-966: with fewer in sync than min.insync.replicas nothing is committed."""
+    """KIP-966: below min.insync.replicas the high watermark does not advance."""
     make_controller(cluster, leader)
     name = f"too-few-under-{leader}"
     create(cluster, name, [leader, 1 - leader], min_insync_replicas="2")
@@ -177,10 +177,10 @@ def test_records_below_min_insync_replicas_are_not_read_whichever_broker_leads(
     until(lambda: end_of(bootstrap, name) == 1, "the first record is committed")
     other = (cluster.ours.pid, cluster.kafka.pid)[leader]
     with standing_still(other):
-        # With nothing to fetch it would stay in sync until its session has expired.
+        # A paused follower without new records stays in sync until its session ends.
         produce(bootstrap, name, ["b"], acks="1")
         until(lambda: kept_isr(cluster, name) == (leader,), "the leader is alone")
-        # Time for the leader to hear what the znode says already.
+        # Give the leader time to receive the state that the znode has already.
         time.sleep(1)
         produce(bootstrap, name, ["c"], acks="1")
         assert end_of(bootstrap, name) in (1, None)
@@ -192,7 +192,7 @@ def test_records_below_min_insync_replicas_are_not_read_whichever_broker_leads(
 def test_znodes_that_kafka_has_written_mean_what_we_would_write(
     cluster: Cluster,
 ) -> None:
-    """Every field but time stamps, host names of Java's and configs' order."""
+    """Compare all fields except timestamps, host names of Java and order of configs."""
     make_controller(cluster, 0)
     create(cluster, "znodes", [0, 1])
     key = TopicPartition("znodes", 0)
@@ -211,7 +211,7 @@ def test_znodes_that_kafka_has_written_mean_what_we_would_write(
         theirs, mine = json.loads(found[path]), json.loads(ours)
         for each in (theirs, mine):
             each.pop("timestamp", None)
-            # Its metrics are Java's.
+            # Only Kafka has a JMX port.
             each.pop("jmx_port", None)
         assert mine == theirs
 
@@ -232,10 +232,10 @@ def test_znodes_that_kafka_has_written_mean_what_we_would_write(
 
 @pytest.mark.parametrize("leader", [0, 1], ids=["kafka-leads", "ours-leads"])
 def test_a_follower_that_keeps_up_is_waited_for(cluster: Cluster, leader: int) -> None:
-    """Not in the ISR, it may join it: ``shouldWaitForReplicaToJoinIsr``."""
+    """It is outside the ISR but may join it: ``shouldWaitForReplicaToJoinIsr``."""
     make_controller(cluster, 0)
     epoch, _ = ask_zookeeper(cluster, lambda it: it.get(paths.CONTROLLER_EPOCH))
     ports = {0: cluster.ports.data, 1: cluster.ours.port}
     where = (f"invented-{leader}", leader, ports, (0, int(epoch)))
-    # Less than replica.lag.time.max.ms of either.
+    # Less than replica.lag.time.max.ms of both brokers.
     assert in_time(keeping_up, 2, *where) == KEPT_UP

@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` both ways: Kafka's tool reads ours, we read Kafka's."""
+"""``__consumer_offsets``: Kafka's tool reads our files, and we read Kafka's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOG = "__consumer_offsets-0/00000000000000000000.log"
 
 
 def commit_as_a_member(bootstrap: str, **settings: str) -> None:
-    """Join a group as a static member, commit 7 with metadata, and stay silent."""
+    """Join a group as a static member, commit offset 7 with metadata, do not leave."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for _ in range(10):
         producer.produce("topic", b"value")
@@ -60,7 +60,7 @@ def commit_as_a_member(bootstrap: str, **settings: str) -> None:
 
 @pytest.fixture(scope="module")
 def our_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of the offsets topic that our broker wrote."""
+    """Return the file of the offsets topic that our broker wrote."""
     directory = tmp_path_factory.mktemp("ours")
     broker = BrokerProcess(directory, offsets_topic_num_partitions="1")
     commit_as_a_member(broker.bootstrap)

@@ -1,7 +1,7 @@
-"""Attempts to get in: Apache Kafka and we refuse the same ones, and in the same way.
+"""Refused connection attempts: Apache Kafka and Doorkeeper refuse the same ones.
 
-The listener is SASL_SSL and demands a certificate. Each attempt has a connection of its
-own, and shows how far it came.
+The listener is SASL_SSL and requires a certificate. Each attempt uses its own
+connection; the test compares how far it gets.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def client(**fields: Any) -> ssl.SSLContext:
 
 def of_version(version: ssl.TLSVersion) -> ssl.SSLContext:
     context = client()
-    # OpenSSL offers earlier versions only below its default level of security.
+    # OpenSSL offers older versions only below its default security level.
     context.set_ciphers("ALL:@SECLEVEL=0")
     with warnings.catch_warnings():
-        # TLS 1.1 is deprecated, and is what an attacker would choose.
+        # TLS 1.1 is deprecated; an attacker would choose it.
         warnings.simplefilter("ignore", DeprecationWarning)
         context.minimum_version = context.maximum_version = version
     return context
 
 
-# A client's context, or none; the host that it expects; and whether it gets in.
+# Client context or none, expected host, and whether the broker accepts the client.
 CERTIFICATES: Final[dict[str, tuple[ssl.SSLContext | None, str, bool]]] = {
     "a trusted certificate": (client(), "127.0.0.1", True),
     "TLS 1.2": (of_version(ssl.TLSVersion.TLSv1_2), "127.0.0.1", True),
@@ -66,7 +66,7 @@ CERTIFICATES: Final[dict[str, tuple[ssl.SSLContext | None, str, bool]]] = {
 
 
 class TlsPeer(UserPeer):
-    """A peer over TLS, whose connections authenticate if they begin with a user."""
+    """A peer over TLS; a connection named after a user authenticates."""
 
     def _secured(self, stream: Any, connection: str) -> Any:
         context, host, _ = CERTIFICATES.get(
@@ -87,7 +87,7 @@ def secured(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Both]:
-    """A version of Kafka and us, over SASL_SSL."""
+    """Yield a version of Kafka, and Doorkeeper, over SASL_SSL."""
     directory = tmp_path_factory.mktemp(f"secured-{request.param}")
     settings = {
         **SETTINGS,
@@ -111,7 +111,7 @@ def test_certificates(secured: Both, attempt: str) -> None:
             peer.start(ApiKey.API_VERSIONS, 3, connection=attempt, **SOFTWARE)
             gets_in = isinstance(peer.receive(attempt), bytes)
         except OSError:
-            # An alert of TLS, or the end of the connection.
+            # A TLS alert, or the end of the connection.
             pass
         assert gets_in is CERTIFICATES[attempt][2], peer.name
         peer.note(attempt, gets_in)
@@ -123,31 +123,32 @@ def test_certificates(secured: Both, attempt: str) -> None:
 
 
 def chosen(peer: Peer, connection: str, mechanism: str) -> None:
-    """Send a handshake, whose answer is compared."""
+    """Send a SaslHandshake and compare the response."""
     answer = peer.ask(HANDSHAKE, 1, connection=connection, mechanism=mechanism)
     peer.note("handshake", (answer.error_code.name, sorted(answer.mechanisms)))
 
 
 def token(peer: Peer, connection: str, content: bytes) -> bytes:
-    """Send a token and return the broker's; the error is compared."""
+    """Send a token and return the broker's token; the error is compared."""
     answer = peer.ask(TOKEN, 2, connection=connection, auth_bytes=content)
-    # Without an error the message is empty, or null.
+    # Without an error the message is empty or null.
     peer.note("token", (answer.error_code.name, answer.error_message or None))
     found: bytes = answer.auth_bytes
     return found
 
 
 def ended(peer: Peer, connection: str) -> None:
-    """Compare that the broker closes the connection."""
+    """Check and compare that the broker closes the connection."""
     end = peer.receive(connection)
     assert end == CLOSED, (peer.name, end)
     peer.note("end", end)
 
 
 def refused(peer: Peer, connection: str) -> None:
-    """Compare that the connection is closed, if need be after the answer of an error.
+    """Compare that the connection is closed, possibly after an error response.
 
-    Kafka answers some requests before it closes the connection; here none is decoded.
+    Kafka answers some of these requests before it closes the connection; Doorkeeper
+    decodes none of them.
     """
     end = peer.receive(connection)
     if isinstance(end, bytes):
@@ -188,7 +189,7 @@ def test_plain_credentials(secured: Both, content: bytes) -> None:
 
 
 def with_scram_user(peer: Peer) -> None:
-    """Add a credential of SCRAM for alice."""
+    """Add a SCRAM credential for alice."""
     row = scram_credential("alice", SHA_256, password("alice"))
     answer = peer.ask(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=(), upsertions=[row]
@@ -215,7 +216,7 @@ def test_scram_credentials_and_replayed_messages(secured: Both) -> None:
                     connection=where,
                     auth_bytes=client_final(secret, tried, answer.auth_bytes),
                 )
-            # Of an unknown user, Kafka refuses the first message already.
+            # Kafka refuses an unknown user at the first message.
             peer.note("refused", answer.error_code.name)
             ended(peer, where)
         chosen(peer, "recorded", "SCRAM-SHA-256")
@@ -290,7 +291,7 @@ def test_another_mechanism_cannot_take_a_session_over(secured: Both) -> None:
     def talk(peer: Peer) -> None:
         with_scram_user(peer)
         peer.ask(ApiKey.METADATA, 9, connection="alice", topics=[])
-        # Kafka refuses the token that follows.
+        # Kafka refuses the token after this handshake.
         peer.ask(HANDSHAKE, 1, connection="alice", mechanism="SCRAM-SHA-256")
         with suppress(OSError):
             first = b"n,,n=alice,r=nonce"

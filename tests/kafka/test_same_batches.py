@@ -1,9 +1,9 @@
-"""Produced batches with every field at its extremes: Apache Kafka's answers and ours.
+"""Produced batches with extreme field values: Apache Kafka's answers and ours.
 
-Both are sent the same bytes, by every codec. Compared are the error codes, the records
-that are named as wrong, and, of what both take, the bytes that a consumer is sent.
-Where we are stricter on purpose the topic's name says so, and a row of
-``allowed_differences.md`` names the reason.
+Both receive the same bytes, with every codec. The test compares the error codes, the
+records reported as invalid, and the bytes that consumers receive of accepted batches.
+Where Doorkeeper is stricter on purpose the topic's name says so, and a row of
+``allowed_differences.md`` gives the reason.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HEADER_FIELDS = (
 
 
 def header_extremes(codec: int) -> Iterator[bytes]:
-    """Yield batches of two good records, each with another field in its header."""
+    """Yield batches of two valid records, each with one changed header field."""
     for position, code, values in HEADER_FIELDS:
         for value in values:
             if position == 21:
@@ -53,7 +53,7 @@ def header_extremes(codec: int) -> Iterator[bytes]:
 
 
 def record_extremes(codec: int) -> Iterator[bytes]:
-    """Yield batches with an extreme field of a record, where we follow Kafka."""
+    """Yield batches with an extreme record field, where Doorkeeper equals Kafka."""
     middle = record_body(b"k", b"v")
     for first in (
         *(record(attributes=each) for each in (1, 7, 255)),
@@ -69,7 +69,7 @@ def record_extremes(codec: int) -> Iterator[bytes]:
         record(key=None),
         record(key=b"", value=b"", headers=[("", b""), ("h", None)]),
         record(value=bytes(70_000)),
-        # Longer varints than are needed.
+        # Varints in longer than their shortest form.
         b"\x98\x80\x00\x00\x80\x00\x80\x00\x82\x80\x00k\x02v\x00",
     ):
         yield batch_of([first, record(1)], codec=codec)
@@ -84,7 +84,7 @@ def record_extremes(codec: int) -> Iterator[bytes]:
 
 
 def body(**said: int) -> bytes:
-    """Return a record's body whose length of the key or the value is another."""
+    """Return a record's body with a wrong length of its key or its value."""
     key, value = said.get("key", 1), said.get("value", 1)
     return b"".join(
         (
@@ -170,7 +170,7 @@ def test_a_codecs_stream_that_is_cut(both: Both, codec: int) -> None:
 
 
 def test_batches_drawn_by_a_seed(both: Both) -> None:
-    """Some fields of header and records are extreme at the same time."""
+    """Several fields of header and records are extreme at the same time."""
     print(f"seed {SEED}, {RANDOM_BATCHES} batches")
     rng = random.Random(SEED)
     batches = [drawn(rng) for _ in range(RANDOM_BATCHES)]
@@ -185,7 +185,7 @@ def test_batches_drawn_by_a_seed(both: Both) -> None:
 
 
 def drawn(rng: random.Random) -> bytes:
-    """Return a batch; where it is not stored, it is because of a common rule."""
+    """Return a random batch that both accept, or refuse by a common rule."""
     count = rng.choice((1, 2, 5, 70, 200))
     codec = rng.choice(CODECS)
     size = rng.choice((0, 5, 80))

@@ -1,4 +1,4 @@
-"""Configs of brokers, and of what has none here: Apache Kafka's answers and ours."""
+"""Broker configs, loggers and unknown resources: Apache Kafka's answers and ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOGGER = 8
 
 
 def alter(peer: Peer, version: int, *entries: tuple[str, int, str, Any]) -> None:
-    """Alter single configs of brokers (name, operation, key, value), one by one."""
+    """Alter single broker configs (name, operation, key, value), one by one."""
     for name, operation, key, value in entries:
         configs = [{"name": key, "config_operation": operation, "value": value}]
         peer.send(
@@ -139,7 +139,7 @@ def levels_of_loggers(peer: Peer) -> None:
         4,
         resources=[resource(LOGGER, "1", configuration_keys=None)],
     )
-    # A logger of each that nothing was set for.
+    # A logger of either broker without a level of its own.
     (shown,) = everything.results
     name = min(
         it.name for it in shown.configs if it.value == "WARN" and it.name != "root"
@@ -207,7 +207,7 @@ def test_resources_that_nobody_has(peer: Peer) -> None:
         peer.send(api, version, resources=[])
 
 
-# A value that each allows beside the default, and one that it does not.
+# An allowed value other than the default, and a refused one.
 ALTERED = {
     "background.threads": ("12", "0"),
     "compression.gzip.level": ("5", "12"),
@@ -230,18 +230,18 @@ ALTERED = {
 
 @same_answers
 def test_keys_that_kafka_alters_while_running_are_alterable(peer: Peer) -> None:
-    # Kafka checks a value against the one in force, which its broker hears of later.
+    # Kafka validates against the value in force; its broker applies changes later.
     for values in zip(*ALTERED.values(), strict=True):
         named = list(zip(ALTERED, values, strict=True))
         for who in ("1", ""):
             alter(peer, 1, *((who, SET, key, value) for key, value in named))
-    # No more than doubled; Kafka compares with what it has put into force by then.
+    # Threads may at most double, compared with the value in force.
     alter(peer, 1, *(("1", SET, key, "100") for key in ALTERED if "threads" in key))
     shown = resource(BROKER, "1", configuration_keys=list(ALTERED))
     peer.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=[shown], include_synonyms=True)
     alter(peer, 1, *((who, DELETE, key, None) for who in ("1", "") for key in ALTERED))
 
 
-# Last: with loggers altered Kafka 3.9 closes the connection on which
+# Must run last: after altered loggers, Kafka 3.9 closes the connection on which
 # num.recovery.threads.per.data.dir is altered.
 test_levels_of_loggers = same_answers(levels_of_loggers)

@@ -1,4 +1,4 @@
-"""Subscriptions of client metrics: Kafka 4.4's answers and ours."""
+"""Client metrics subscriptions: Kafka 4.4's answers and ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def both(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Both]:
-    """Apache Kafka 4.4 and us."""
+    """Yield Apache Kafka 4.4 and Doorkeeper."""
     directory = tmp_path_factory.mktemp("client-metrics")
     with beside_kafka(programs_of(NEWEST), directory, **SETTINGS) as both:
         yield both

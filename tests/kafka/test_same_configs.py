@@ -1,4 +1,4 @@
-"""Configs and directories: Apache Kafka's answers and ours."""
+"""Configs and log directories: Apache Kafka's answers and ours."""
 
 from __future__ import annotations
 

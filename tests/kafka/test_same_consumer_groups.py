@@ -25,7 +25,7 @@ def both(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Both]:
-    """Apache Kafka 4.4 and us; assignments follow each other without a pause."""
+    """Yield Apache Kafka 4.4 and Doorkeeper, with no pause between assignments."""
     directory = tmp_path_factory.mktemp("consumers")
     settings = {**SETTINGS, "group_consumer_assignment_interval_ms": "0"}
     with beside_kafka(programs_of(NEWEST), directory, **settings) as both:
@@ -178,7 +178,7 @@ def test_classic_members(peer: Peer) -> None:
     peer.send(ApiKey.HEARTBEAT, 4, **{**told, "generation_id": 9})
     peer.send(ApiKey.HEARTBEAT, 4, **{**told, "member_id": "a"})
     beat(peer, group, "a", -1)
-    # Only a member of the classic protocol is left.
+    # The group now has a member of the classic protocol only.
     describe(peer, group)
     peer.send(ApiKey.LIST_GROUPS, 5, states_filter=["PreparingRebalance"])
     leaving = [{"member_id": member}]

@@ -1,4 +1,4 @@
-"""Topics that a request creates on its way: Apache Kafka's answers and ours."""
+"""Topics created implicitly by a request: Apache Kafka's answers and ours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kafka
 
 
 def create_on_the_way(peer: Peer) -> None:
-    """Ask for what is not there, then again once it is."""
+    """Request missing topics, and request them again once they exist."""
     for version in versions(ApiKey.METADATA):
         asked: dict[str, Any] = {
             "topics": [{"name": f"new-{version}"}, {"name": "a/b"}],
@@ -42,7 +42,7 @@ def create_on_the_way(peer: Peer) -> None:
 
 
 def retry(peer: Peer, api: ApiKey, version: int, /, **asked: Any) -> None:
-    """Ask again until there is no error, as clients do."""
+    """Retry a request until there is no error, as clients do."""
     while True:
         answer = peer.ask(api, version, **asked)
         row = answer.topics[0] if api is ApiKey.METADATA else answer

@@ -1,11 +1,11 @@
 """Denied requests of every API: Apache Kafka's answers and ours.
 
-A client is granted every subset of the operations that an API checks, and then all of
-them with one prohibited. Its requests also name topics, groups and transactional ids
-that no entry is about. So a check that only one of the two makes is found, too.
+A client has every subset of the operations that an API checks, and then all of them
+with one denied. Its requests also name topics, groups and transactional ids without
+ACLs, so that a check by only one of the brokers is found, too.
 
-Not asked is what changes the broker if all is granted and what each broker answers in
-its own way then (`Asked.whole`); other tests compare those answers.
+Requests that change the broker, or whose successful answers differ between brokers, are
+not sent with all operations allowed (`Asked.whole`); other tests compare those answers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.kafka
 
 ALICE, EVERYBODY = "User:alice", "User:*"
 K, Op = ApiKey, AclOperation
-# A producer id that no coordinator has given.
+# A producer id that no coordinator has assigned.
 NO_PRODUCER: Final = {"producer_id": 10**9, "producer_epoch": 0}
 TOPIC_TYPE, BROKER_TYPE = 2, 4
 BROKER: Final = "1"
@@ -59,33 +59,33 @@ BROKER: Final = "1"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Resources of one request: granted ones, there or not, and others."""
+    """Resources of one request: with ACLs, existing or not, and without ACLs."""
 
     prefix: str
     ids: Mapping[str, Any]
 
     @property
     def topics(self) -> tuple[str, str, str]:
-        """A granted topic, another one, and one that is not there."""
+        """Return an existing topic with ACLs; an existing and a missing one without."""
         return f"{self.prefix}-t", f"{self.prefix}-u", f"{self.prefix}-nowhere"
 
     @property
     def new(self) -> str:
-        """A granted topic that is not there."""
+        """Return a missing topic with ACLs."""
         return f"{self.prefix}-new"
 
     @property
     def groups(self) -> tuple[str, str]:
-        """A granted group, and another one."""
+        """Return a group with ACLs, and one without."""
         return f"{self.prefix}-g", f"{self.prefix}-h"
 
     @property
     def transactions(self) -> tuple[str, str]:
-        """A granted transactional id, and another one."""
+        """Return a transactional id with ACLs, and one without."""
         return f"{self.prefix}-x", f"{self.prefix}-y"
 
     def granted(self, kind: ResourceType) -> tuple[str, ...]:
-        """Return the resources of a type that entries are about."""
+        """Return the resources of a type that have ACLs."""
         return {
             ResourceType.TOPIC: (self.topics[0], self.new),
             ResourceType.GROUP: self.groups[:1],
@@ -94,21 +94,21 @@ class Names:
         }[kind]
 
     def partitions(self, **fields: Any) -> list[dict[str, Any]]:
-        """Return partition 0 of each topic, as most requests name it."""
+        """Return partition 0 of each topic, in the form of most requests."""
         row = {"partition_index": 0, **fields}
         return [{"name": name, "partitions": [row]} for name in self.topics]
 
     def indexes(self) -> list[dict[str, Any]]:
-        """Return partition 0 of each topic, by its index."""
+        """Return partition 0 of each topic as a list of indexes."""
         return [{"name": name, "partition_indexes": [0]} for name in self.topics]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request; ``fields`` makes it for a version.
+    """A request; ``fields`` returns its fields in a version.
 
-    ``whole``: it is also sent with all that its API checks. ``versions`` are those that
-    are asked, if not the first and the last. The operation ``never`` is not granted.
+    ``whole``: also send it with all checked operations allowed. ``versions`` replaces
+    the default, the first and the last. The operation ``never`` is never allowed.
     """
 
     key: ApiKey
@@ -126,7 +126,7 @@ def asked(
     versions: Sequence[int] = (),
     never: AclOperation | None = None,
 ) -> Asked:
-    """Return a request that is made alike for all versions."""
+    """Return a request with the same fields in all versions."""
     return Asked(
         key=key,
         fields=lambda names, _: fields(names),
@@ -142,7 +142,7 @@ def produced(names: Names, version: int) -> dict[str, Any]:
 
 
 def keys(names: Names, version: int, first_with_ids: int) -> list[Any]:
-    """Return the topics, by their ids where a version has these."""
+    """Return the topics, by id in versions that use ids."""
     if version < first_with_ids:
         return list(names.topics)
     return [names.ids[name] for name in names.topics[:2]]
@@ -210,7 +210,7 @@ def deleted(names: Names, version: int) -> dict[str, Any]:
 
 
 def deleted_by_id(names: Names, version: int) -> dict[str, Any]:
-    # One only: rows without names are compared in their order, which means nothing.
+    # A single topic: rows without names would be compared in their order.
     wanted = {"name": None, "topic_id": names.ids[names.topics[0]]}
     return {"topics": [wanted], "timeout": SECONDS_30}
 
@@ -353,7 +353,7 @@ REQUESTS: Final = [
     asked(
         K.METADATA,
         lambda it: {"topics": [{"name": it.new}], "allow_auto_topic_creation": True},
-        # The topic would be there a moment later.
+        # With this operation the topic would be created a moment later.
         never=Op.CREATE,
         versions=(4, 12),
     ),
@@ -589,24 +589,24 @@ REQUESTS: Final = [
         lambda it: {"group_ids": it.groups, "include_authorized_operations": True},
     ),
 ]
-# Differences that are allowed here only.
+# Differences allowed in these tests only.
 ALLOWED: Final = tuple(
     Allowance(api=api, field=field, kafka=kafka, ours=ours)
     for api, field, kafka, ours in (
-        # A denied claim of a role is not decoded, so its rows are not known.
+        # Doorkeeper does not decode a denied claim of a role, so it has no rows.
         ("FETCH", "error_code", "none", "cluster_authorization_failed"),
         ("FETCH", "responses", "*topic_authorization_failed*", "[[][]]"),
         ("WRITE_TXN_MARKERS", "", "*cluster_authorization_failed*", CLOSED),
-        # A topic that is only validated has no id; Kafka draws one.
+        # A topic that is only validated has no id; Kafka generates one.
         ("CREATE_TOPICS", "*.topic_id", "topic_id *", "None"),
-        # Defaults of configs are compared elsewhere.
+        # Other tests compare the defaults of configs.
         ("CREATE_TOPICS", "*.configs[[]*", "*", "*"),
-        # An error of the whole request has no rows here, and none for nobody.
+        # Doorkeeper adds no rows to an error of the whole request or to no user.
         ("*_PARTITION_REASSIGNMENTS", "*[[]*[]]", "{*", "absent"),
         ("DESCRIBE_USER_SCRAM_CREDENTIALS", "results", "*'user': ''*", "[[][]]"),
-        # Kafka 3.9 answers version 1 without rows, and so without an error.
+        # Kafka 3.9 answers version 1 without rows, and thus without an error.
         ("OFFSET_FETCH", "topics[[]*[]]", "absent", "*group_authorization_failed*"),
-        # The same to clients, or more than Kafka's code.
+        # Equivalent for clients, or a text in addition to Kafka's error code.
         ("DESCRIBE_*", "error_message", "None", "a text"),
         ("CONSUMER_GROUP_*", "*error_message", "None", "a text"),
         ("FIND_COORDINATOR", "*error_message", "", "a text"),
@@ -630,7 +630,7 @@ def guarded(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Both]]:
-    """A version of Kafka and us, both with an authorizer."""
+    """Yield a version of Kafka, and Doorkeeper, both with an authorizer."""
     version = request.param
     directory = tmp_path_factory.mktemp(f"guarded-{version}")
     settings = {
@@ -647,7 +647,7 @@ def guarded(
 
 
 def versions_of(request: Asked, kafka: str) -> list[int]:
-    """Return the versions to ask for, of those that this Kafka has."""
+    """Return the versions to send, as far as this Kafka has them."""
     served = APIS[request.key].served
     last = served.stop - 1
     if kafka < "4":
@@ -657,7 +657,7 @@ def versions_of(request: Asked, kafka: str) -> list[int]:
 
 
 def grants(request: Asked) -> Iterator[tuple[list[Check], Check | None]]:
-    """Iterate over what is granted, and what is prohibited though it is granted."""
+    """Yield (allowed checks, denied check or None) for all cases of a request."""
     checks = [it for it in CHECKS[request.key] if it.operation is not request.never]
     for size in range(len(checks) + request.whole):
         for granted in combinations(checks, size):
@@ -690,12 +690,12 @@ def test_denied_answers_are_the_same(guarded: tuple[str, Both], number: int) -> 
     both.compare(talk)
 
 
-# Answers without an error: what may not be seen is left out.
+# APIs that leave out unauthorized resources instead of returning an error.
 FILTERED: Final = {
     K.METADATA,
     K.LIST_GROUPS,
     K.LIST_TRANSACTIONS,
-    # In version 1, which has errors in rows only.
+    # Version 1 has errors in rows only.
     K.OFFSET_FETCH,
     K.DESCRIBE_CLUSTER,
     K.DESCRIBE_LOG_DIRS,
@@ -704,7 +704,7 @@ FILTERED: Final = {
 
 
 def furnished(peer: Peer, prefix: str, key: ApiKey) -> Names:
-    """Make the resources of an API, as the super user."""
+    """Create the resources of an API as the super user."""
     names = Names(prefix, {})
     there = names.topics[:2]
     peer.ask(K.CREATE_TOPICS, 4, topics=[*map(new_topic, there)], timeout=SECONDS_30)
@@ -729,7 +729,7 @@ def furnished(peer: Peer, prefix: str, key: ApiKey) -> Names:
 def grant(
     peer: Peer, names: Names, granted: Sequence[Check], prohibited: Check | None
 ) -> None:
-    """Give the client these operations and no others, and wait until that counts."""
+    """Allow the client these operations and no others; wait until ACLs are in force."""
     of_others = {**ACL_FILTER, "resource_type_filter": ResourceType.ANY}
     filters = [
         {**of_others, "resource_name_filter": None, "principal_filter": principal}

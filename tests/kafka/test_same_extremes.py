@@ -1,7 +1,7 @@
-"""Requests at their extremes: accepted, refused or cut off by both brokers alike.
+"""Requests with extreme values: both brokers accept, refuse or disconnect alike.
 
-Every API is asked in every version. Error codes are compared, and whether the
-connection stays open; what answers say else is a matter of the tests beside this one.
+Every API is tested in every version. The test compares error codes, and whether the
+connection stays open; other tests compare the rest of the responses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_extremes_are_seen_alike(both: Both, key: ApiKey) -> None:
 
 
 def ask_extremes(peer: Peer, key: ApiKey) -> None:
-    """Ask of one API what the seed says, in each of its versions."""
+    """Send the generated requests of one API in each of its versions."""
     rng = random.Random(f"{SEED} {key.name}")
     prefix = f"extreme-{key.name.lower()}"
     topics = [f"{prefix}-{each}" for each in "tc"]
@@ -55,7 +55,7 @@ def ask_extremes(peer: Peer, key: ApiKey) -> None:
     )
     for version in versions(key):
         for number in range(OF_EACH_VERSION):
-            # What a group has become by another request is a matter of time.
+            # New groups: the effect of another request on a group depends on timing.
             words.groups = [f"{prefix}-{version}-{number}-{i}".encode() for i in "ab"]
             sent = comparable(rng, words, (key, version), number)
             frame = sent.frame
@@ -63,14 +63,14 @@ def ask_extremes(peer: Peer, key: ApiKey) -> None:
                 frame = frame.replace(stand_in, own)
             answer = _exchange(peer, sent.key, sent.version, frame)
             asked = f"{sent}, number {number}: {frame[:200].hex()}"
-            # Not as the tests beside this one write it: those compare whole answers.
+            # A separate name, since other tests compare whole responses of the API.
             peer.note(f"{key.name}-extreme v{version}", answer, asked)
             if " none" in answer and key in _ALTER_TOPICS:
                 settle(peer)
 
 
 def _created(peer: Peer, topics: list[str]) -> list[bytes]:
-    """Create the topics that the requests name; return their ids."""
+    """Create the topics named in the requests; return their ids."""
     compact = [("cleanup.policy", "compact")]
     create(peer, new_topic(topics[0], 2), new_topic(topics[1], 2, configs=compact))
     for each in topics:
@@ -82,7 +82,7 @@ def _created(peer: Peer, topics: list[str]) -> list[bytes]:
 
 
 def _exchange(peer: Peer, key: int, version: int, frame: bytes) -> str:
-    """Send a request, and one behind it that is surely answered; say what came."""
+    """Send a request, followed by a valid one; return a summary of the responses."""
     peer.send_bytes(frame + _SENTINEL)
     first = peer.receive()
     if isinstance(first, str):

@@ -1,4 +1,4 @@
-"""Frames that are no valid request: Apache Kafka's answer and ours."""
+"""Frames that are not valid requests: Apache Kafka's answers and ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def header(key: int, version: int, client: bytes | None = b"me") -> bytes:
 
 
 def say(peer: Peer, what: str, frame: bytes) -> None:
-    """Send bytes on a connection of their own, and note what comes back."""
+    """Send bytes on a new connection and record the response."""
     peer.send_bytes(frame, what)
     peer.note(what, peer.receive(what))
 
@@ -73,11 +73,11 @@ def test_one_that_breaks_off_is_not_answered(peer: Peer) -> None:
 @same_answers
 def test_answers_come_in_the_order_of_requests(peer: Peer) -> None:
     metadata = framed(header(3, 1, None) + struct.pack(">i", 0))
-    # A header of version 2, as all versions of ApiVersions from 3 on have it.
+    # All versions of ApiVersions from 3 on have a header of version 2.
     newer = framed(header(18, 99) + b"\0")
     frames = [framed(header(18, 0)), metadata, newer, metadata]
     peer.send_bytes(b"".join(frames), "pipelined")
     for number in range(len(frames)):
         frame = peer.receive("pipelined")
-        # After the correlation id: the first two bytes tell the answers apart.
+        # The correlation id is followed by two bytes that distinguish the responses.
         peer.note(f"answer {number}", frame[:4] if isinstance(frame, bytes) else frame)

@@ -1,4 +1,4 @@
-"""Configs of single groups: Kafka 4.4's answers and ours."""
+"""Configs of groups: Kafka 4.4's answers and ours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def both(
     programs_of: Callable[[str], KafkaPrograms],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Both]:
-    """Apache Kafka 4.4 and us, with a heartbeat interval that is not the default."""
+    """Yield Apache Kafka 4.4 and Doorkeeper, with a non-default heartbeat interval."""
     directory = tmp_path_factory.mktemp("group-configs")
     settings = {**SETTINGS, "group_consumer_heartbeat_interval_ms": "6000"}
     with beside_kafka(programs_of(NEWEST), directory, **settings) as both:

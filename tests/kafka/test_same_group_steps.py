@@ -1,4 +1,4 @@
-"""Groups step by step: who may do what, and when. Apache Kafka's answers and ours."""
+"""Requests of group members in each state: Apache Kafka's answers and ours."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_members_that_may_commit(peer: Peer) -> None:
         group = ready(peer, f"committers-{version}")
         commit(peer, group, name, version)
         member = join(peer, group).member_id
-        # Before the assignment is there, then after.
+        # Before the assignment, and after it.
         for _ in range(2):
             for fields in (
                 {},
@@ -126,7 +126,7 @@ def test_rebalances_when_a_member_rejoins(peer: Peer) -> None:
     leader = join(peer, group).member_id
     sync(peer, group, leader)
     told = {**JOIN, "group_id": group, "member_id": leader}
-    # The leader always does; with other metadata anybody does.
+    # The leader always causes a rebalance; other members do with new metadata.
     peer.send(ApiKey.JOIN_GROUP, 9, **told)
     sync(peer, group, leader, generation_id=2)
     sync(peer, group, leader, generation_id=2)
@@ -152,7 +152,7 @@ def test_a_follower_waits_for_its_leader(peer: Peer) -> None:
     who = {**fields, "member_id": second}
     peer.start(ApiKey.JOIN_GROUP, 9, connection="second", **who)
     wait_until_it_rebalances(peer, group, first)
-    # While it rebalances: what the old generation may still do, and the new not yet.
+    # During the rebalance: requests of the old generation, and early ones of the new.
     name = topic(peer, "during")
     mine = {"member_id": first, "generation_id_or_member_epoch": 1}
     commit(peer, group, name, **mine)
@@ -161,7 +161,7 @@ def test_a_follower_waits_for_its_leader(peer: Peer) -> None:
     commit(peer, group, name, member_id=second, generation_id_or_member_epoch=1)
     peer.send(ApiKey.JOIN_GROUP, 9, **{**fields, "member_id": first})
     peer.finish(ApiKey.JOIN_GROUP, 9, "second")
-    # The follower's SyncGroup waits; meanwhile it may join once more, unchanged.
+    # The follower's SyncGroup waits; meanwhile the follower may rejoin unchanged.
     told = {
         "generation_id": 2,
         "group_id": group,

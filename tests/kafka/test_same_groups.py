@@ -37,7 +37,7 @@ def ready(peer: Peer, group: str) -> str:
 
 
 def join(peer: Peer, group: str, version: int = 9, **fields: Any) -> Any:
-    """Join, with the member id that is handed out if one must be given."""
+    """Join a group; if a member id is required, use the assigned one."""
     fields = {**JOIN, "group_id": group, "member_id": "", **fields}
     answer = peer.send(ApiKey.JOIN_GROUP, version, **fields)
     if answer.error_code is ErrorCode.member_id_required:

@@ -21,7 +21,7 @@ from tests.live.broker_process import BrokerProcess
 pytestmark = pytest.mark.kafka
 
 SECONDS = 30.0
-# Kafka has a version 0 only up to 3.9.
+# Only Kafka 3.9 and older have version 0.
 VERSIONS = versions(ApiKey.ALTER_REPLICA_LOG_DIRS)
 
 
@@ -29,7 +29,7 @@ VERSIONS = versions(ApiKey.ALTER_REPLICA_LOG_DIRS)
 def disks(
     programs: KafkaPrograms, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Both]:
-    """Both brokers, each with three log directories of its own."""
+    """Yield both brokers, each with three log directories."""
     at = tmp_path_factory.mktemp(f"disks-{programs.version}")
     kafka = ApacheKafka(programs, at, log_dirs=directories(at / "kafka"), **SETTINGS)
     try:
@@ -62,7 +62,7 @@ def alter(
 
 
 def places(peer: Peer, name: str) -> dict[str, list[tuple[int, bool]]]:
-    """Return which partitions each directory has, and whether as a future one."""
+    """Return each directory's partitions, and whether each is a future replica."""
     answer = peer.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
     return {
         each.log_dir: sorted(
@@ -104,7 +104,7 @@ def test_a_move(disks: Both) -> None:
             fetch(peer, name, 0)
             fetch(peer, name, 7)
             produce(peer, name, batch(b"more"))
-            # There it is already.
+            # The replica is already in the target directory.
             alter(peer, version, target, name, 0)
 
     disks.compare(talk)

@@ -57,7 +57,7 @@ def test_create_topics(peer: Peer) -> None:
             version=version,
         )
         if version < 7:
-            # From v7 on Kafka answers the id of a topic that it does not create.
+            # From v7 on Kafka returns an id for a topic that it does not create.
             dry = new_topic(f"dry-{version}", 2)
             create(peer, dry, version=version, validate_only=True)
         create(

@@ -1,4 +1,4 @@
-"""Versions of Kafka 4 that Kafka 3.9 does not have: Kafka 4.4's answers and ours."""
+"""Versions that Kafka 4 added after Kafka 3.9: Kafka 4.4's answers and ours."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def transactions(peer: Peer) -> None:
             fields = {**owner, **other, "committed": is_commit}
             peer.send(ApiKey.END_TXN, 5, **fields)
 
-        # Without a transaction, and both outcomes again.
+        # Without an open transaction; both outcomes, then again in reverse order.
         end(True)
         end(False)
         completed(peer, owner["transactional_id"])
@@ -288,7 +288,7 @@ def transactions(peer: Peer) -> None:
             end(is_commit)
         for stale in (-1, 3, 32_766):
             end(outcome, producer_epoch=epoch + stale)
-        # The next producer's requests, which begin nothing.
+        # The next producer's requests, without an open transaction.
         for is_commit in (True, False):
             end(is_commit, producer_epoch=epoch + 2)
 
@@ -416,7 +416,7 @@ def implicit_additions(peer: Peer) -> None:
     named = topic_id(peer, name)
     owner: dict[str, Any] = {"transactional_id": "adds-nothing"}
     producer_id, first = begun(peer, owner["transactional_id"])
-    # Creates the topic of offsets.
+    # The search for a coordinator creates the offsets topic.
     group = ready(peer, "in-transaction")
     owner["producer_id"] = producer_id
 
@@ -460,7 +460,7 @@ def implicit_additions(peer: Peer) -> None:
         commit(epoch, offsets_version, transactional_id="never seen")
         commit(epoch + 1, offsets_version)
         if round_:
-            # The offsets begin the transaction.
+            # The offset commit begins the transaction.
             commit(epoch, offsets_version)
         send(epoch, 0, version)
         send(epoch, 0, version)
@@ -475,7 +475,7 @@ def implicit_additions(peer: Peer) -> None:
         end = {**owner, "producer_epoch": epoch, "committed": True}
         peer.send(ApiKey.END_TXN, 5, **end)
         completed(peer, owner["transactional_id"])
-        # Late batches and offsets.
+        # Batches and offsets after the end of the transaction.
         send(epoch, 2, version)
         commit(epoch, offsets_version)
         fetch(peer, name, isolation_level=1)
@@ -527,7 +527,7 @@ def offsets_in_transactions(peer: Peer) -> None:
     )
     settle(peer)
     commit(gone)
-    # Members of both protocols; the epoch is 2, of a group with one member.
+    # Groups of both protocols; a group with one member has epoch 2.
     for name in ("classic-in-transactions", "consumers-in-transactions"):
         group = ready(peer, name)
         if name.startswith("classic"):
@@ -562,9 +562,9 @@ def intended_brokers(peer: Peer) -> None:
 
 
 def frames(peer: Peer) -> None:
-    """Bodies that are odd, or none."""
+    """Send request bodies that are unusual or empty."""
     software = b"\2a\0021"
-    # A transactional id, a group, a producer and no member.
+    # A transactional id, a group, a producer, and no member.
     in_transaction = b"\2x\2g" + bytes(10) + b"\xff" * 4 + b"\1\0"
     for key, version, what, body in (
         (ApiKey.API_VERSIONS, 5, "nothing", b""),
@@ -587,7 +587,7 @@ def frames(peer: Peer) -> None:
 
 
 def level(peer: Peer) -> int:
-    """Return the finalized level of transaction.version, 0 for none."""
+    """Return the finalized level of transaction.version, 0 if there is none."""
     settle(peer)
     answer = peer.ask(
         ApiKey.API_VERSIONS, 4, client_software_name="a", client_software_version="1"
@@ -629,7 +629,7 @@ def features(peer: Peer) -> None:
 
 
 def fences(peer: Peer) -> None:
-    """Fences of an open transaction at each level, and the fenced producer's ways."""
+    """Fence an open transaction at each level; then send the fenced one's requests."""
     name = topic(peer, "fenced")
     for wanted, kind in ((0, SAFE), (1, UPGRADE), (2, UPGRADE)):
         row = {"feature": FEATURE, "max_version_level": wanted, "upgrade_type": kind}

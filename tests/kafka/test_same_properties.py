@@ -1,4 +1,4 @@
-"""Properties files: what java.util.Properties reads, and what we do."""
+"""Properties files: our parser compared with java.util.Properties."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 SEED: Final = 30
 TEXTS: Final = 40_000
 READER: Final = Path(__file__).with_name("PropertiesReader.java")
-# Pieces that mean something to the format, and characters that only seem to.
+# Parts with a meaning in the format, and characters that only look like them.
 PIECES: Final = (
     *("a", "b", "key", "1", "=", ":", "==", " ", "\t", "\f", " = ", "#", "!"),
     *("\\", "\\\\", "\\\\\\", "\n", "\r", "\r\n", "\\\n", "\\\r\n", "\\\r", "\n\n"),
@@ -44,12 +44,12 @@ def test_every_text_reads_as_java_reads_it() -> None:
     for text, theirs in zip(texts, by_java(texts), strict=True):
         ours = by_us(text)
         if theirs is not None and ours is None:
-            # Java keeps half a pair, which no encoding can write.
+            # Java keeps half of a surrogate pair, which cannot be encoded.
             refused += 1
             assert SURROGATE.search(text), (SEED, text)
             continue
         for found in (ours, theirs):
-            # Java takes a last line of "\\" for an empty key, but not of "\\\r\n".
+            # Java reads a last line of "\\" as an empty key, but not "\\\r\n".
             if found is not None:
                 found.pop("", None)
         assert ours == theirs, (SEED, text)

@@ -1,4 +1,4 @@
-"""Client quotas: Apache Kafka's answers and ours, and the times told to clients."""
+"""Client quotas: Apache Kafka's answers and throttle times, and ours."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def wanted(*components: tuple[str, int, str | None]) -> list[dict[str, Any]]:
 
 
 def compare(peer: Peer, key: ApiKey, version: int, **fields: Any) -> None:
-    """Send a request and compare its answer, in which any order will do."""
+    """Send a request and compare the response, ignoring the order of rows."""
     answer = peer.ask(key, version, **fields)
     rows = [
         {
@@ -77,7 +77,7 @@ def compare(peer: Peer, key: ApiKey, version: int, **fields: Any) -> None:
 
 
 def described(peer: Peer) -> dict[Any, Any]:
-    """Return all quotas, which is not compared."""
+    """Return all quotas; the response is not compared."""
     answer = peer.ask(DESCRIBE, 1)
     return {
         tuple(sorted((it.entity_type, it.entity_name or "") for it in row.entity)): {
@@ -88,7 +88,7 @@ def described(peer: Peer) -> dict[Any, Any]:
 
 
 def bound(peer: Peer, entity: Entity, **values: float | None) -> None:
-    """Set quotas, and wait until the broker has them from its controller."""
+    """Set quotas, and wait until the broker has received them."""
     peer.ask(ALTER, 1, entries=[entry(entity, **values)])
     key = tuple(sorted((kind, name or "") for kind, name in entity.items()))
     expected = {name: value for name, value in values.items() if value is not None}
@@ -96,12 +96,12 @@ def bound(peer: Peer, entity: Entity, **values: float | None) -> None:
     while described(peer).get(key, {}) != expected:
         assert time.monotonic() < end
         time.sleep(0.05)
-    # A described quota is in force a moment later.
+    # A quota comes into force a moment after it is described.
     time.sleep(0.5)
 
 
 def entities(version: int) -> Iterator[tuple[Entity, dict[str, float]]]:
-    """Iterate over entities with quotas that may be set, each once per version."""
+    """Yield entities with valid quotas, each once per version."""
     name = f"u{version}"
     yield {"user": name}, {PRODUCER: 1e6, PERCENTAGE: 99.5}
     yield {"user": name, "client-id": "a/b ~é"}, {CONSUMER: 1e6}
@@ -167,21 +167,21 @@ def test_quotas_that_are_refused(peer: Peer) -> None:
         compare(peer, DESCRIBE, version, components=wanted(("user", EXACT, "r")))
 
 
-# ---- told times -------------------------------------------------------------------
+# ---- throttle times -----------------------------------------------------------------
 
-# Times depend on the moments of requests; what is told is much longer than those.
+# Throttle times depend on timing; here they are much longer than such deviations.
 COARSE_S = 2.0
 
 
 def told(peer: Peer, answer: Any) -> None:
-    """Compare the time that an answer tells, as a multiple of `COARSE_S`."""
+    """Compare the throttle time of a response, as a multiple of `COARSE_S`."""
     seconds = answer.throttle_time.total_seconds()
     peer.note("throttle time", round(seconds / COARSE_S))
 
 
 @same_answers
 def test_a_producer_over_its_quota(peer: Peer) -> None:
-    """Ten seconds' worth passes at first; each connection is another one."""
+    """The first requests pass, for ten seconds' worth; each uses a new connection."""
     name = topic(peer, "throttled-produce")
     client = {"client-id": "throttled"}
     bound(peer, client, **{PRODUCER: 1000.0})
@@ -193,7 +193,7 @@ def test_a_producer_over_its_quota(peer: Peer) -> None:
             if acks:
                 told(peer, peer.ask(ApiKey.PRODUCE, 9, connection=where, **asked))
             elif number == 4:
-                # No answer, but the connection is muted: another request waits.
+                # No response, but a muted connection: the next request waits.
                 peer.start(ApiKey.PRODUCE, 9, connection=where, **asked)
                 peer.start(ApiKey.METADATA, 9, connection=where, topics=[])
                 peer.note("muted", peer.receive(where))
@@ -246,7 +246,7 @@ def test_a_user_takes_precedence_over_a_client(peer: Peer) -> None:
         bound(peer, entity, **{PRODUCER: None})
 
 
-# Versions from which mutations are refused, and not only throttled (KIP-599).
+# Versions from which mutations over quota are refused, not only throttled (KIP-599).
 STRICT_SINCE = {
     ApiKey.CREATE_TOPICS: 6,
     ApiKey.DELETE_TOPICS: 5,
@@ -255,18 +255,18 @@ STRICT_SINCE = {
 
 
 def mutations(key: ApiKey, name: str) -> dict[str, Any]:
-    """Return a request for three mutations of five partitions, and a bad one."""
+    """Return a request for three mutations of five partitions, and an invalid one."""
     if key is ApiKey.DELETE_TOPICS:
         return {"topic_names": [f"{name}-{number}" for number in range(4)]}
     if key is ApiKey.CREATE_TOPICS:
-        # The last name is taken, which is found before the quota is looked at.
+        # The last topic exists; this is checked before the quota.
         return {"topics": [new_topic(f"{name}-{number}", 5) for number in range(3, 7)]}
     added = {"count": 10, "assignments": None}
     return {"topics": [{"name": f"{name}-{number}", **added} for number in range(4)]}
 
 
 def mutate(peer: Peer) -> None:
-    """A burst of 11 * 0.2 partitions: after the first topic it takes 14 s."""
+    """The burst is 11 * 0.2 partitions: after the first topic the wait is 14 s."""
     for key, strict_since in STRICT_SINCE.items():
         for version in (strict_since - 1, strict_since):
             name = f"mutations-{key.value}-{version}"
@@ -288,7 +288,7 @@ def mutate(peer: Peer) -> None:
                 ApiKey.CREATE_TOPICS: "topics",
                 ApiKey.CREATE_PARTITIONS: "results",
             }
-            # Kafka takes them in any order.
+            # Kafka processes them in any order.
             codes = sorted(row.error_code.name for row in getattr(answer, rows[key]))
             peer.note(f"{key.name} v{version}", codes, str(asked))
             told(peer, answer)
@@ -307,7 +307,7 @@ def test_quotas_beside_the_newest_kafka(
 
 
 def connect_too_fast(peer: Peer) -> None:
-    """Ten connections are a burst at 1 per second; those after it are closed."""
+    """With a quota of 1 per second, ten connections pass and later ones are closed."""
     address: Entity = {"ip": "127.0.0.1"}
     bound(peer, address, **{CONNECTIONS: 1.0})
     begun_s = time.monotonic()

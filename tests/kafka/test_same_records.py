@@ -36,7 +36,7 @@ def fetch(peer: Peer, name: str | UUID, offset: int = 0, **fields: int) -> None:
 
 
 def changed(records: bytes, position: int, code: str, value: int) -> bytes:
-    """Return a batch with another value in its header, and its old CRC."""
+    """Return a batch with a changed header field and its old CRC."""
     altered = bytearray(records)
     struct.pack_into(">" + code, altered, position, value)
     return bytes(altered)

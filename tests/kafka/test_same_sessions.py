@@ -24,7 +24,7 @@ def produce(peer: Peer, name: str, partition: int, *values: bytes) -> None:
 
 
 class Session:
-    """A session of one version; topics are named as that version names them."""
+    """A fetch session of one version; topics are names or ids as in that version."""
 
     def __init__(self, peer: Peer, version: int, wanted: Where) -> None:
         self._peer = peer
@@ -54,7 +54,7 @@ def test_changed_partitions_are_answered_in_every_version(peer: Peer) -> None:
         session.fetch(1, {})
         produce(peer, name, 1, b"a")
         session.fetch(2, {})
-        # Not asked for with a new offset, it is told again.
+        # Without a new fetch offset the partition is returned again.
         session.fetch(3, {})
         session.fetch(4, {(named, 1): 1})
         session.fetch(5, {})
@@ -95,14 +95,14 @@ def test_sessions_that_do_not_fit(peer: Peer) -> None:
     session.fetch(3, {})
     session.fetch(0, {(name, 1): 0})
     session.fetch(1, {})
-    # From names to ids and back.
+    # A change from topic names to ids, and back.
     session = Session(peer, 12, {(name, 0): 0})
     session.version = 13
     session.fetch(1, {(named, 0): 0})
     session = Session(peer, 13, {(named, 0): 0})
     session.version = 12
     session.fetch(1, {(name, 0): 0})
-    # A new session in place of the old one, and one that ends.
+    # A new session replaces the old one; another session ends.
     session = Session(peer, 12, {(name, 0): 0})
     session.fetch(-1, {(name, 1): 0})
     session.fetch(1, {})

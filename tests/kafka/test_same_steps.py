@@ -1,4 +1,4 @@
-"""Records over several steps: Apache Kafka's answers and ours."""
+"""Records over several requests: Apache Kafka's answers and ours."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_topics_that_keep_the_brokers_time(peer: Peer) -> None:
         peer.send(ApiKey.PRODUCE, version, **told)
     answer = peer.ask(ApiKey.FETCH, 12, **fetch_fields({(name, 0): 0}))
     (row,) = answer.responses[0].partitions
-    # The times differ, but not their kind, nor that the CRC covers them.
+    # The timestamps differ, but their type and the CRC over them do not.
     peer.note("attributes", row.records[21:23])
     list_offsets(peer, name, -1, -2)
 
@@ -101,7 +101,7 @@ def test_producers_that_come_back(peer: Peer) -> None:
 
     for sequence in range(7):
         once(0, sequence)
-    # The last five are remembered, the ones before are not.
+    # Only the last five batches are remembered.
     for sequence in (6, 2, 1, 0):
         once(0, sequence)
     once(0, 6, b"other", b"length")
@@ -109,17 +109,17 @@ def test_producers_that_come_back(peer: Peer) -> None:
     once(0, 7, b"a", b"b", b"c")
     once(0, 7, b"a", b"b", b"c")
     once(0, 8, b"b")
-    # Partitions do not know of each other.
+    # Sequence numbers are per partition.
     once(0, 5, partition=1)
     once(0, 0, partition=1)
-    # A new epoch begins at 0, and fences the old one.
+    # A new epoch begins at sequence 0 and fences the old one.
     once(1, 4)
     once(1, 0)
     once(0, 10)
     once(1, 1)
     once(1, 0)
     once(3, 0)
-    # The sequence goes round at its end.
+    # Sequence numbers wrap around.
     other = init_producer_id(peer).producer_id
     last = 2**31 - 1
     for sequence, values in ((last - 1, (b"a", b"b")), (0, (b"c",)), (last, (b"d",))):
@@ -174,8 +174,8 @@ def test_a_waiting_fetch_is_woken(peer: Peer) -> None:
         end = answer.topics[0].partitions[0].offset
         told = fetch_fields({(name, 0): end}, max_wait_ms=2500)
         peer.start(ApiKey.FETCH, version, connection="reader", **told)
-        # Kafka reads the high watermark before the records: while it looks for the
-        # first time, the one may be from before an append and the others from after.
+        # Kafka reads the high watermark before the records. At the first attempt the
+        # former may be from before an append and the latter from after.
         settle(peer)
         produce(peer, name, batch(b"news"))
         peer.finish(ApiKey.FETCH, version, "reader")

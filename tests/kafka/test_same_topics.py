@@ -1,4 +1,4 @@
-"""Names, ids and placements of topics that are not as they should be: both answers."""
+"""Invalid names, ids and placements of topics: Apache Kafka's answers and ours."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_creations_that_are_only_tried(peer: Peer) -> None:
     topic(peer, "tried")
     for version in versions(ApiKey.CREATE_TOPICS):
         if version == 7:
-            # It answers with an id, which Kafka makes up for a topic that is not.
+            # Version 7 returns an id, which Kafka generates for the uncreated topic.
             continue
         create(
             peer,

@@ -33,7 +33,7 @@ def begun(peer: Peer, transactional_id: str) -> tuple[int, int]:
     """Return the producer id and epoch of a transactional id."""
     end_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < end_s:
-        # The topic of transactions is created when its coordinator is looked for.
+        # FindCoordinator creates the topic of transactions.
         peer.ask(
             ApiKey.FIND_COORDINATOR, 4, coordinator_keys=[transactional_id], key_type=1
         )
@@ -53,7 +53,7 @@ def begun(peer: Peer, transactional_id: str) -> tuple[int, int]:
 
 
 def added(version: int, owner: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return the fields of an AddPartitionsToTxn for partition 0 of these topics."""
+    """Return the fields of AddPartitionsToTxn for partition 0 of each topic."""
     topics = [{"name": name, "partitions": [0]} for name in names]
     if version < 4:
         fields = {**owner, "topics": topics}
@@ -155,7 +155,7 @@ def test_scram_users_are_altered_and_described(peer: Peer) -> None:
 
     key = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
     for deletions, upsertions in (
-        # One user each: the order of answers is nobody's promise.
+        # One user per request, since the order of the rows is unspecified.
         ([], [upsertion("alice", 4096)]),
         ([], [upsertion("few", 1)]),
         ([], [upsertion("many", 99_999)]),

@@ -1,7 +1,7 @@
-"""The comparison as a whole: nothing is left out of it, and no allowance is idle.
+"""Completeness of the comparison: every API is compared, every allowance is used.
 
-These tests look back on all other conversations, so they mean something only when all
-of them were held.
+These tests evaluate the records of all other `test_same_*.py` files, so they need a run
+of all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.kafka.requests import versions
 
 pytestmark = pytest.mark.kafka
 
-# Requests of controllers and brokers, which KRaft lacks, or our listener refuses. Other
+# Requests of controllers and brokers, which KRaft lacks or our listener refuses. Other
 # tests compare them with those of Kafka's controllers and coordinators.
 CONTROLLERS = {
     ApiKey.WRITE_TXN_MARKERS,
@@ -35,7 +35,7 @@ OF_SEVERAL_DIRECTORIES = {ApiKey.ALTER_REPLICA_LOG_DIRS}
 
 @pytest.fixture
 def whole(request: pytest.FixtureRequest, both: Both) -> Both:
-    """Both brokers, after all conversations."""
+    """Return both brokers after all other tests of the comparison."""
     here = Path(__file__)
     wanted = {each.name for each in here.parent.glob("test_same_*.py")}
     selected = {item.path.name for item in request.session.items}

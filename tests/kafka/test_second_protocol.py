@@ -1,4 +1,4 @@
-"""Java's producers by the level of ``transaction.version``, and Kafka's tool for it."""
+"""Java's producers at each ``transaction.version``, and Kafka's tool to change it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.live.broker_process import BrokerProcess
 pytestmark = pytest.mark.kafka
 
 COUNT = 2000
-# Numbers of states in the log.
+# Names of states in the log.
 EMPTY, PREPARE_COMMIT, COMMITTED = "Empty", "PrepareCommit", "CompleteCommit"
 
 
@@ -44,7 +44,7 @@ def epoch(port: int, name: str) -> int:
 
 
 def committed(tools: Tools, count: int) -> int:
-    """Return how many committed records there are, at least ``count`` expected."""
+    """Return the number of committed records; wait for at least ``count``."""
     consumer = Consumer(
         {
             "bootstrap.servers": tools.bootstrap,
@@ -66,7 +66,7 @@ def committed(tools: Tools, count: int) -> int:
 
 @pytest.fixture
 def programs_of_4(programs_of: Callable[[str], KafkaPrograms]) -> KafkaPrograms:
-    """Programs whose producers know the second protocol."""
+    """Return programs whose producers support the second protocol."""
     return programs_of(NEWEST)
 
 
@@ -84,7 +84,7 @@ def test_java_producers_follow_the_finalized_level(
     tools.create("t", 3)
 
     def features(*arguments: str) -> Ran:
-        # This tool has its options before the subcommand.
+        # The options of this tool precede the subcommand.
         where = "--bootstrap-server", tools.bootstrap
         return programs_of_4.run("kafka-features", *where, *arguments)
 
@@ -100,7 +100,7 @@ def test_java_producers_follow_the_finalized_level(
         "FinalizedVersionLevel: 2",
     ]
     produce(tools, "second")
-    # Every transaction has raised the epoch.
+    # Every transaction raises the epoch.
     assert epoch(broker.port, "second") > 10
     assert committed(tools, COUNT) == COUNT
     lowered = features("downgrade", "--feature", "transaction.version=0")
@@ -109,7 +109,7 @@ def test_java_producers_follow_the_finalized_level(
     produce(tools, "first")
     assert epoch(broker.port, "first") == 0
     assert committed(tools, 2 * COUNT) == 2 * COUNT
-    # An id goes on by the other protocol.
+    # The same transactional id continues in the other protocol.
     raised = features("upgrade", "--feature", "transaction.version=2")
     assert raised.status == 0, raised
     produce(tools, "first")
@@ -138,7 +138,7 @@ def test_kafka_reads_the_records_of_the_second_protocol(
     begun, *values = [each["data"] for each in found]
     assert (begun["transactionStatus"], begun["producerEpoch"]) == (EMPTY, 0)
     assert {each["clientTransactionVersion"] for each in values} == {2}
-    # Each outcome raises the epoch, and its completion keeps it.
+    # Each outcome raises the epoch; its completion does not.
     prepared = [each for each in values if each["transactionStatus"] == PREPARE_COMMIT]
     assert [each["producerEpoch"] for each in prepared] == list(range(1, last + 1))
     completed = [each for each in values if each["transactionStatus"] == COMMITTED]

@@ -1,7 +1,7 @@
-"""Spark's own Kafka source and sink (``spark-sql-kafka-0-10``) against our broker.
+"""Spark's own Kafka source and sink (``spark-sql-kafka-0-10``) with our broker.
 
-One Spark program (``spark_program.py``) goes through all steps; what it saw is compared
-with what was written, and what it wrote is read by another client.
+One Spark program (``spark_program.py``) runs all steps. The tests compare its results
+with the written records, and read its output with another client.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def seen(
     broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """Records that the program read, once it has ended."""
+    """Return the results of the program."""
     jars = [str(jar) for jar in sorted((JARS / "spark-kafka").glob("*.jar"))]
     if not any("spark-sql-kafka" in jar for jar in jars):
         pytest.skip("Spark's Kafka connector is not here: `make kafka-tools`")
@@ -67,7 +67,7 @@ def seen(
 
 
 def create_topics(broker: BrokerProcess) -> None:
-    """Create the topics, and fill the one whose records have times of their own."""
+    """Create the topics; fill ``timed``, whose records have explicit timestamps."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     new = [NewTopic(name, count, 1) for name, count in PARTITIONS.items()]
     for created in admin.create_topics(new).values():
@@ -124,7 +124,7 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(
 
 
 def copied(broker: BrokerProcess) -> list[tuple[str, str, str]]:
-    """Return the records of ``copied`` up to its end, as another client sees them."""
+    """Return all records of ``copied``, read with another client."""
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "reader"}
     consumer = Consumer({**settings, "enable.partition.eof": True})
     partitions = PARTITIONS["copied"]

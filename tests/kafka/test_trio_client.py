@@ -1,4 +1,4 @@
-"""Our Trio client against Apache Kafka itself: every codec, groups, transactions."""
+"""Our Trio client with Apache Kafka: every codec, groups, transactions."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_two_members_have_the_broker_divide_a_topic(
 
 
 def share(bootstrap: str, topic: str, **settings: Any) -> None:
-    """Read a topic by two members, the second of which comes later."""
+    """Read a topic with two members; the second joins later."""
     settings = {"group_id": topic, "auto_offset_reset": "earliest", **settings}
 
     async def main() -> list[tuple[int, int]]:
@@ -150,7 +150,7 @@ def test_read_committed_leaves_out_what_a_transaction_took_back(bootstrap: str) 
 def test_apache_kafka_takes_our_transactions(
     bootstrap: str, programs: KafkaPrograms
 ) -> None:
-    """Commits, aborts, offsets and fencing, as against our own broker.
+    """Commits, aborts, offsets and fencing, as with our own broker.
 
     Kafka 4 finalizes transaction.version 2: the leader fences a batch, since no
     partition is added before it.
