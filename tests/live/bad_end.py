@@ -1,9 +1,9 @@
-"""``python -m tests.live.bad_end HOW ARGUMENTS``: a command with a bad end.
+"""``python -m tests.live.bad_end HOW ARGUMENTS``: a command that does not end well.
 
-The broker behind ``doorkeeper ARGUMENTS`` never finishes leaving its cluster (HOW is
-``leave``: no controller answers), closing its logs (``close``: a device blocks the
-thread), or preparing (``prepare``: no ZooKeeper); or it loses its log directories
-(``expire``).
+The broker of ``doorkeeper ARGUMENTS`` never finishes one of its steps: leaving its
+cluster (HOW is ``leave``: no controller answers), closing its logs (``close``: a device
+blocks the thread), or preparing (``prepare``: no ZooKeeper). With ``expire`` it loses
+its log directories.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from doorkeeper.cli import main
 
 async def forever(_: KafkaApis) -> None:
     print("hangs", flush=True)
-    # A stop cannot cancel it, like a thread that waits for a name server.
+    # Not cancellable, like a thread that waits for a name server.
     with trio.CancelScope(shield=True):
         await trio.sleep_forever()
 

@@ -1,4 +1,4 @@
-"""`doorkeeper serve` as a process of its own, on a free port, for real clients."""
+"""`doorkeeper serve` in its own process, on a free port, for real clients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _READY = re.compile(r"listening on [A-Z]+://127\.0\.0\.1:(\d+)")
 
 
 class BrokerProcess:
-    """A broker over a data directory; ``stop``, ``kill`` and ``start`` again."""
+    """A broker process with a data directory, to be stopped, killed and restarted."""
 
     def __init__(
         self, directory: Path, *, before: Sequence[str] = (), **settings: str
     ) -> None:
-        """``before`` is a command that runs the broker's in surroundings of its own."""
+        """``before`` is a command prefix that prepares the broker's environment."""
         self._directory = directory
         self._before = before
         self._settings = {
@@ -32,11 +32,11 @@ class BrokerProcess:
 
     @property
     def bootstrap(self) -> str:
-        """The address to give to clients."""
+        """Return the bootstrap address for clients."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start, on the port of the first start, and wait until it listens."""
+        """Start on the port of the first start, and wait until the broker listens."""
         self._launch()
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -47,14 +47,14 @@ class BrokerProcess:
         self._settings["listeners"] = f"{address}:{self.port}"
 
     def crash_while_starting(self, after_s: float) -> None:
-        """Start, and kill after a while: perhaps before it listens."""
+        """Start, and kill the process after a while, possibly before it listens."""
         self._launch()
         time.sleep(after_s)
         self.kill()
 
     @staticmethod
     def command(settings: Mapping[str, str]) -> list[str]:
-        """Return the command that serves with these settings."""
+        """Return the command that serves with the given settings."""
         command = [str(Path(sys.executable).parent / "doorkeeper"), "serve"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
@@ -69,30 +69,30 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Return the process's number."""
+        """Return the process id."""
         return self._process.pid
 
     def stop(self) -> None:
-        """Stop in good order."""
+        """Stop the broker in order."""
         assert self.terminate() == 0, self.errors()
 
     def terminate(self) -> int:
-        """Ask it to stop; return its exit status."""
+        """Send SIGTERM; return the exit status."""
         self._end(signal.SIGTERM)
         return self._process.returncode
 
     def kill(self) -> None:
-        """Stop as a crash does."""
+        """Send SIGKILL, as a crash."""
         self._end(signal.SIGKILL)
 
     def close(self) -> None:
-        """Stop if it still runs; what it wrote to stderr is an error."""
+        """Stop the broker if it runs; any output on stderr is an error."""
         if self._process.poll() is None:
             self.stop()
         assert self.errors() == "", self.errors()
 
     def errors(self) -> str:
-        """Return what the broker has written to stderr."""
+        """Return the broker's output on stderr."""
         return (self._directory / "broker.err").read_text()
 
     def segment_files(self, topic: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""``doorkeeper cluster up`` as a process of its own, on free ports."""
+"""``doorkeeper cluster up`` in its own process, on free ports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STOP_S = 60
 
 
 class ClusterProcess:
-    """A cluster that is ready, and its command's process."""
+    """A running cluster and the process of its command."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -28,24 +28,24 @@ class ClusterProcess:
         self.bootstrap = said["bootstrap.servers"]
 
     def children(self, name: str) -> list[psutil.Process]:
-        """Return the processes whose command line has a word."""
+        """Return the child processes with ``name`` in their command line."""
         mine = psutil.Process(self.process.pid).children()
         return [it for it in mine if any(name in word for word in it.cmdline())]
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Ask it to end; return its status and what it complained."""
+        """Send a signal; return the exit status and the output on stderr."""
         os.kill(self.process.pid, number)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """Wait for its end."""
+        """Wait for the end; return the exit status and the output on stderr."""
         _, complaints = self.process.communicate(timeout=_STOP_S)
         return self.process.returncode, complaints
 
 
 @contextmanager
 def cluster(*options: str) -> Iterator[ClusterProcess]:
-    """Run a cluster until the end of the block, which kills it if it still runs."""
+    """Run a cluster during the block; kill it at the end if it still runs."""
     with subprocess.Popen(
         [*_START, *options],
         stdout=subprocess.PIPE,

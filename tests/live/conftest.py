@@ -1,4 +1,4 @@
-"""A broker process, a topic in it, consumers and producers that leave at the end."""
+"""A broker process, a topic, and consumers and producers that are closed at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(broker: BrokerProcess) -> str:
-    """A topic of six partitions."""
+    """Return a topic of six partitions."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     from tests.live.group_clients import PARTITIONS
@@ -35,7 +35,7 @@ def topic(broker: BrokerProcess) -> str:
 
 @pytest.fixture
 def join(broker: BrokerProcess, topic: str) -> Iterator[Any]:
-    """Start members; those that are left at the end leave."""
+    """Yield a function that starts members; the fixture closes them at the end."""
     from tests.live.group_members import Member
 
     members: list[Member] = []
@@ -53,7 +53,7 @@ def join(broker: BrokerProcess, topic: str) -> Iterator[Any]:
 
 @pytest.fixture
 def producing(broker: BrokerProcess, topic: str) -> Iterator[Any]:
-    """Start producers that go on; those that are left at the end end."""
+    """Yield a function that starts producers; the fixture closes them at the end."""
     from tests.live.group_members import Producing
 
     started: list[Producing] = []

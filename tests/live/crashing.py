@@ -1,7 +1,7 @@
-"""A broker that is killed at chosen moments, and what it had promised until then.
+"""A broker that is killed at chosen moments, and the state that it has confirmed.
 
-Each cycle writes, begins something, kills the broker a random while later and starts it
-again. With ``log.flush.interval.messages=1`` all that was answered is on disk.
+Each cycle writes, begins an operation, kills the broker after a random time and
+restarts it. With ``log.flush.interval.messages=1`` all confirmed records are on disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NONE: Final = ErrorCode.none
 SETTINGS: Final = {
     "log_flush_interval_messages": "1",
     "log_initial_task_delay_ms": "1",
-    # Its records are old.
+    # The records have old timestamps.
     "log_retention_ms": "-1",
     "log_retention_check_interval_ms": "20",
     "log_cleaner_backoff_ms": "20",
@@ -42,7 +42,7 @@ SETTINGS: Final = {
 }
 STEADY, CUT, KEPT, SHORT = "steady", "cut", "kept", "short"
 RETENTION_BYTES: Final = 5000
-# Batches of one value of a hundred bytes; what surely fits into the retention.
+# Each batch has one value of 100 bytes; this number of them fits into the retention.
 VALUE_BYTES, KEPT_AT_LEAST = 100, 20
 CONFIGS: Final = {
     STEADY: {"segment.bytes": "3000"},
@@ -60,13 +60,13 @@ PARTITIONS: Final = 4
 
 
 class Crashing:
-    """One broker, a connection to it, and what it has answered."""
+    """A broker, a connection to it, and the state that it has confirmed."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         directory.mkdir()
         self.rng = random.Random(seed)
         self.kills = 0
-        # How often what was begun had been answered, or was over, before the kill.
+        # Number of operations that were answered or finished before the kill.
         self.over: Counter[str] = Counter()
         self._written: dict[str, list[bytes]] = {name: [] for name in CONFIGS}
         self._kept: dict[bytes, bytes | None] = {}
@@ -80,7 +80,7 @@ class Crashing:
             self._create(name, 1, configs)
 
     def cycle(self, moment: str) -> None:
-        """Write, begin what the moment is, kill, start again, and look for all."""
+        """Write, begin the operation of ``moment``, kill, restart, check the state."""
         self._write()
         begin: Callable[[], None] = getattr(self, f"_during_{moment}")
         begin()
@@ -91,12 +91,12 @@ class Crashing:
         self._look()
 
     def close(self) -> None:
-        """Stop in good order."""
+        """Stop the broker in order."""
         self._peer.close()
         self.broker.close()
 
     def abandon(self) -> None:
-        """Stop at once, after a failure."""
+        """Kill the broker after a failure of the test."""
         self._peer.close()
         with suppress(ProcessLookupError, ValueError):
             self.broker.kill()
@@ -114,7 +114,7 @@ class Crashing:
             self._topics[name] = True
 
     def _during_deletion(self) -> None:
-        """Delete a topic that has records, or the first records of one."""
+        """Delete a topic with records, or the first records of a topic."""
         if self.rng.randrange(2):
             start = self._starts[CUT] + self.rng.randint(1, 4)
             wanted = [{"partition_index": 0, "offset": start}]
@@ -134,7 +134,7 @@ class Crashing:
             self._topics[name] = False
 
     def _during_compaction(self) -> None:
-        """The cleaner has begun, or is about to: it looks every 20 ms."""
+        """Kill while the cleaner works or is about to; it checks every 20 ms."""
         for _ in range(20):
             self._put()
         self._kill_within(0.15)
@@ -152,9 +152,9 @@ class Crashing:
         self._kill_within(0.3)
 
     def _during_recovery(self) -> None:
-        """Killed without warning, and again while it starts."""
+        """Kill the broker, and kill it again during its restart."""
         self._kill()
-        # All that comes before the logs are opened takes a good half of the time.
+        # More than half of the start precedes the opening of the logs.
         self.broker.crash_while_starting(self.rng.uniform(0.4, 1.0) * self._start_s)
         self.kills += 1
 
@@ -172,7 +172,7 @@ class Crashing:
         self._peer.start(key, version, timeout=SECONDS_30, **fields)
 
     def _answered(self, key: ApiKey, version: int, moment: str) -> Any:
-        """Return the answer that came before the kill, if it did."""
+        """Return the response if it arrived before the kill."""
         frame = self._peer.receive()
         if not isinstance(frame, bytes):
             return None
@@ -201,7 +201,7 @@ class Crashing:
         assert row.error_code is NONE, row
 
     def _put(self) -> None:
-        """Write a key, or delete it."""
+        """Write a value or a tombstone of a random key."""
         self._number += 1
         key = b"key %d" % self.rng.randrange(KEYS)
         value = b"%d" % self._number if self.rng.randrange(4) else None
@@ -240,7 +240,7 @@ class Crashing:
         offset: int = row.offset
         return offset
 
-    # ---- what must be there ---------------------------------------------------------
+    # ---- checks of the confirmed state ----------------------------------------------
 
     def _look(self) -> None:
         self._look_for_topics()
@@ -274,7 +274,7 @@ class Crashing:
                 if at >= offset
             ]
             found += more
-            # What was compacted away at the end leaves an empty batch.
+            # Records compacted away at the end leave an empty batch.
             offset = more[-1][0] + 1 if more else end
         return found
 
@@ -289,14 +289,15 @@ class Crashing:
             if name in found:
                 assert len(found[name].partitions) == PARTITIONS, name
             else:
-                # Under the old name a new log begins, whatever is left on disk.
+                # A new topic of the name begins with empty logs, whatever is left on
+                # disk.
                 self._create(name, PARTITIONS, {})
                 assert {self._offset(name, -1, at) for at in range(PARTITIONS)} == {0}
             fields = {"topic_names": [name], "timeout": SECONDS_30}
             answer = self._peer.ask(ApiKey.DELETE_TOPICS, 5, **fields)
             assert answer.responses[0].error_code is NONE
             self._topics[name] = False
-        # They are gone now, and must be when it is next looked.
+        # Deleted topics must still be gone after the next kill.
         gone = [name for name, exists in self._topics.items() if not exists]
         for name in gone[:-2]:
             del self._topics[name]

@@ -1,13 +1,12 @@
-"""A member of a group and a producer, alike for three clients.
+"""A group member and a producer with the same interface for three clients.
 
-Each client has its own words for the same: librdkafka in C with threads of its own,
-kafka-python in plain Python, aiokafka on an event loop (here one that runs while its
-owner's thread is in a call). Values are numbers; number n goes to partition n modulo
-`PARTITIONS`.
+The clients are librdkafka (C, with its own threads), kafka-python (plain Python) and
+aiokafka. The event loop of aiokafka runs here only during calls by the owner's thread.
+Values are numbers; number n goes to partition n modulo `PARTITIONS`.
 
-Run as a program, it is a member that tells what it has seen on standard output, in a
-process of its own that can be killed: a client that only falls silent leaves the group
-by itself. Hence it imports nothing of this folder.
+Run as a program, the module is a member that prints the numbers it has seen. A killed
+process does not leave its group; a client that merely stops polling does. To run as a
+program, the module imports nothing of this folder.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PARTITIONS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """State of a group's member, independent of the client."""
+    """Settings of a group member, independent of the client."""
 
     bootstrap: str
     topic: str
@@ -35,38 +34,38 @@ class Membership:
 
 
 class GroupConsumer(Protocol):
-    """A member of a group; all is called by one thread."""
+    """A group member; one thread makes all calls."""
 
     assignments: int
 
     def poll(self) -> list[int]:
-        """Wait a little for numbers."""
+        """Wait a short time for numbers."""
 
     def commit(self) -> bool:
-        """Commit what was polled; False where a rebalance is in the way."""
+        """Commit the polled offsets; return False if a rebalance prevents it."""
 
     def assigned(self) -> set[int]:
-        """Return the partitions that the member has now."""
+        """Return the partitions currently assigned."""
 
     def close(self) -> None:
         """Leave the group; a static member only stops."""
 
 
 class NumberProducer(Protocol):
-    """A producer of numbers; all is called by one thread."""
+    """A producer of numbers; one thread makes all calls."""
 
     def send(self, number: int) -> None:
-        """Send one number, perhaps later."""
+        """Send one number, possibly later."""
 
     def close(self) -> None:
-        """Wait until all is acknowledged; raise if something was not."""
+        """Wait until all numbers are acknowledged; raise an error otherwise."""
 
 
 # ---- librdkafka ---------------------------------------------------------------------
 
 
 class ConfluentConsumer:
-    """A member of confluent-kafka."""
+    """A group member with confluent-kafka."""
 
     def __init__(self, told: Membership) -> None:
         from confluent_kafka import Consumer
@@ -114,7 +113,7 @@ class ConfluentConsumer:
 
 
 class ConfluentProducer:
-    """An idempotent producer of confluent-kafka."""
+    """An idempotent producer with confluent-kafka."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         from confluent_kafka import Producer
@@ -147,7 +146,7 @@ class ConfluentProducer:
 
 
 class KafkaPythonConsumer:
-    """A member of kafka-python."""
+    """A group member with kafka-python."""
 
     def __init__(self, told: Membership) -> None:
         import kafka
@@ -173,16 +172,16 @@ class KafkaPythonConsumer:
             fetch_max_wait_ms=50,
             partition_assignment_strategy=[assignors[told.assignor]],
         )
-        # It has to know the topic before it joins, else it joins again when it does:
-        # see `poll`.
+        # A member that joins before it knows the topic has to rejoin afterwards, which
+        # the client handles badly: see `poll`.
         self._consumer.partitions_for_topic(told.topic)
         self._consumer.subscribe(
             [told.topic], listener=_listener(kafka.ConsumerRebalanceListener, self)
         )
 
     def poll(self) -> list[int]:
-        # Where poll() returns in the middle of a rebalance (3.0.12), the client may
-        # never take up what it is assigned, nor send a heartbeat again.
+        # If poll() returns during a rebalance (3.0.12), the client may never use its
+        # new assignment nor send heartbeats again.
         batches = self._consumer.poll(timeout_ms=1_000).values()
         return [int(message.value) for messages in batches for message in messages]
 
@@ -203,7 +202,7 @@ class KafkaPythonConsumer:
 
 
 class KafkaPythonProducer:
-    """An idempotent producer of kafka-python."""
+    """An idempotent producer with kafka-python."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         from kafka import KafkaProducer
@@ -231,7 +230,7 @@ class KafkaPythonProducer:
 
 
 class AioConsumer:
-    """A member of aiokafka, with a loop of its own."""
+    """A group member with aiokafka, with its own event loop."""
 
     def __init__(self, told: Membership) -> None:
         self.assignments = 0
@@ -248,7 +247,7 @@ class AioConsumer:
             "roundrobin": roundrobin.RoundRobinPartitionAssignor,
             "sticky": sticky_assignor.StickyPartitionAssignor,
         }
-        # aiokafka's sticky assignor remembers in its class what the member had.
+        # aiokafka's sticky assignor keeps a member's assignment in a class attribute.
         assignor = type("Assignor", (assignors[told.assignor],), {})
         consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=told.bootstrap,
@@ -290,7 +289,7 @@ class AioConsumer:
 
 
 class AioProducer:
-    """An idempotent producer of aiokafka, with a loop of its own."""
+    """An idempotent producer with aiokafka, with its own event loop."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
@@ -319,7 +318,7 @@ class AioProducer:
 
 
 def _listener(base: type, counted: Any) -> Any:
-    """Make a listener of a Python client that counts assignments."""
+    """Return a listener for a Python client that counts assignments."""
 
     class Counting(base):  # type: ignore[misc] # Each client has its own base class.
         def on_partitions_revoked(self, revoked: Any) -> None:
@@ -331,12 +330,12 @@ def _listener(base: type, counted: Any) -> Any:
     return Counting()
 
 
-# ---- all three ----------------------------------------------------------------------
+# ---- table of clients -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupClient:
-    """A client library, and the assignors that it brings."""
+    """A client library and its assignors."""
 
     name: str
     consumer: Callable[[Membership], GroupConsumer]
@@ -368,7 +367,7 @@ CLIENTS: Mapping[str, GroupClient] = {
 
 
 def main(client: str, bootstrap: str, topic: str, group: str, session_ms: str) -> None:
-    """Be a member until killed; print each number before it is committed."""
+    """Run a member until it is killed; print each number before its commit."""
     told = Membership(
         bootstrap=bootstrap, topic=topic, group=group, session_ms=int(session_ms)
     )

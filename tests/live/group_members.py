@@ -1,6 +1,6 @@
-"""Members of a group at work in threads, a producer beside them, what the broker kept.
+"""Group members and producers in threads, and the offsets that the broker stores.
 
-A member commits what it has seen, and again what a rebalance did not let it commit.
+A member commits the offsets of its numbers, and retries after a rebalance.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.live.group_clients import (
 
 
 def produce(broker: BrokerProcess, topic: str, numbers: range) -> None:
-    """Produce numbers, spread over the partitions, and wait until all are there."""
+    """Produce numbers over all partitions, and wait for the acknowledgements."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
     for number in numbers:
         producer.produce(topic, str(number).encode(), partition=number % PARTITIONS)
@@ -42,7 +42,7 @@ def produce(broker: BrokerProcess, topic: str, numbers: range) -> None:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Look again and again until the condition holds."""
+    """Poll until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come true in time"
@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 class Member:
-    """A consumer of a group in a thread of its own."""
+    """A group member in its own thread."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Member:
         self._running = False
 
     def close(self) -> None:
-        """Leave the group (a static member only stops); once is enough."""
+        """Leave the group (a static member only stops); idempotent."""
         self.stop()
         self._thread.join()
         if self._failure is not None:
@@ -93,7 +93,7 @@ class Member:
             finally:
                 consumer.close()
         except BaseException as failure:
-            # Raised again where the test can see it.
+            # Raised again in the test's thread.
             self._failure = failure
 
     def _consume(self, consumer: GroupConsumer) -> None:
@@ -109,7 +109,7 @@ class Member:
 
 
 class MortalMember:
-    """A member in a process of its own, which can be killed."""
+    """A group member in its own process, which can be killed."""
 
     def __init__(
         self,
@@ -130,15 +130,15 @@ class MortalMember:
         )
 
     def wait_for_a_number(self) -> int:
-        """Wait until it has seen its first number."""
+        """Wait for the member's first number and return it."""
         assert self._process.stdout is not None
         return int(self._process.stdout.readline())
 
     def kill(self) -> list[int]:
-        """Kill it, so that it says goodbye to nobody; return what else it has seen."""
+        """Kill the member (no LeaveGroup); return the numbers it has seen since."""
         self._process.kill()
         said, _ = self._process.communicate()
-        # The last line may have been cut off, and then it was not committed.
+        # The last line may be incomplete; its number was then not committed.
         whole = said[: said.rfind("\n") + 1]
         return [int(line) for line in whole.splitlines()]
 
@@ -147,7 +147,7 @@ Join = Callable[..., Member]
 
 
 class Producing:
-    """A producer in a thread, which goes on from number to number until it ends."""
+    """A producer in a thread, which sends consecutive numbers until its end."""
 
     def __init__(self, broker: BrokerProcess, topic: str, client: GroupClient) -> None:
         self.sent = 0
@@ -159,12 +159,12 @@ class Producing:
         self._thread.start()
 
     def wait_for(self, more: int) -> None:
-        """Wait until it has sent some more."""
+        """Wait until ``more`` numbers have been sent."""
         until = self.sent + more
         wait_until(lambda: self.sent >= until or self._failure is not None)
 
     def end(self) -> int:
-        """End when all is acknowledged; return how many there are. Once is enough."""
+        """Stop when all numbers are acknowledged; return their count. Idempotent."""
         self._running = False
         self._thread.join()
         if self._failure is not None:
@@ -180,7 +180,7 @@ class Producing:
                 time.sleep(0.002)
             producer.close()
         except BaseException as failure:
-            # Raised again where the test can see it.
+            # Raised again in the test's thread.
             self._failure = failure
 
 
@@ -190,7 +190,7 @@ Produce = Callable[[GroupClient], Producing]
 def committed(broker: BrokerProcess, topic: str, group: str = "group") -> list[int]:
     """Return the committed offset of each partition, -1 for none.
 
-    Empty while the coordinator is being made, or loads.
+    The list is empty while the coordinator is created or loads.
     """
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = ConsumerGroupTopicPartitions(

@@ -1,6 +1,6 @@
-"""A topic and its group through the administrators of kafka-python and aiokafka.
+"""Topics and groups through the admin clients of kafka-python and aiokafka.
 
-librdkafka's does the same in `test_clients_seek_live.py`, `test_groups_admin_live.py`.
+`test_clients_seek_live.py` and `test_groups_admin_live.py` cover librdkafka's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.live.group_members import Join, produce, sizes, wait_until
 
 pytestmark = [
     pytest.mark.live,
-    # kafka-python reads its schemas in a way that Python 3.11 deprecates.
+    # kafka-python uses a function that Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore:(read|open)_text is dep:DeprecationWarning"),
 ]
 
@@ -65,7 +65,7 @@ def test_kafka_pythons_admin_sees_moves_and_deletes_a_group(
     def offsets() -> list[int]:
         try:
             found = admin.list_group_offsets(["group"])["group"]
-        except CoordinatorNotAvailableError:  # the member's topic is being made
+        except CoordinatorNotAvailableError:  # the offsets topic is being created
             return []
         kept = {target.partition: row.offset for target, row in found.items()}
         return [kept.get(partition, -1) for partition in range(PARTITIONS)]

@@ -1,7 +1,7 @@
-"""Real clients of a broker that throttles and sheds: they get through, late but whole.
+"""Real clients of a broker that throttles and sheds requests lose no record.
 
-The broker's own counters say that clients were in fact held back; what the clients
-wrote is then read back, each record once and in order.
+The broker's own counters prove that requests were throttled or refused. All produced
+records are then read back, each once and in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.live.broker_process import BrokerProcess
 pytestmark = pytest.mark.live
 
 PRODUCERS, RECORDS, ROUNDS = 6, 100, 20
-# Every batch is flushed by the only handler, so that producers wait for each other.
+# A single handler flushes every batch, so that producers wait for each other.
 SLOW = {"num_io_threads": "1", "log_flush_interval_messages": "1"}
 RULES = {
     "codel": {
@@ -62,7 +62,7 @@ def broker(
 
 
 def held_back(port: int) -> dict[str, float]:
-    """Return how many requests of each class were held back."""
+    """Return the number of throttled or refused requests by class."""
     url = f"http://127.0.0.1:{port}/metrics"
     with urllib.request.urlopen(url) as page:
         text = page.read().decode()
@@ -103,7 +103,7 @@ def test_confluent_kafka_gets_every_record_through_once_and_in_order(
             failures.append(error)
 
     sent = 0
-    # Whether producers meet at the only handler is up to their processes' turns.
+    # The schedule of the processes decides whether producers meet at the handler.
     while not held_back(port).get("produce"):
         assert sent < ROUNDS * RECORDS, held_back(port)
         for number in range(sent, sent + RECORDS):
@@ -123,7 +123,7 @@ def test_confluent_kafka_gets_every_record_through_once_and_in_order(
 
 
 def read(settings: dict[str, object], count: int) -> list[str]:
-    """Read ``count`` values as a member of a group."""
+    """Read ``count`` values as a group member."""
     consumer = Consumer(
         {
             **settings,

@@ -1,4 +1,4 @@
-"""ACLs by librdkafka's administrator, and clients that may do only what they allow."""
+"""ACLs created with librdkafka's admin client, and clients restricted by them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def client(broker: BrokerProcess, user: str, **more: Any) -> dict[str, Any]:
 
 
 def outcome(future: Any) -> int:
-    """Return the error code of an administrator's call."""
+    """Return the error code of an admin call."""
     try:
         future.result(20)
     except KafkaException as refused:
@@ -82,7 +82,7 @@ def outcome(future: Any) -> int:
 def delivery(producer: Producer, topic: str) -> int:
     """Return the error code of a record's delivery.
 
-    It is raised at once where the client knows of the refusal from earlier metadata.
+    The client raises it at once if earlier metadata contains the refusal.
     """
     found: list[int] = []
 
@@ -98,7 +98,7 @@ def delivery(producer: Producer, topic: str) -> int:
 
 
 def first_of(consumer: Consumer) -> int | bytes:
-    """Return the first record's value, or the code of the error that ends the wait."""
+    """Return the first record's value, or the error code that ends the wait."""
     message = consumer.poll(20)
     assert message is not None
     error = message.error()
@@ -132,7 +132,7 @@ def test_clients_may_do_what_acls_say_also_after_a_kill(
     (code,) = {outcome(future) for future in refused.values()}
     assert code == KafkaError.CLUSTER_AUTHORIZATION_FAILED
     assert set(alice.list_topics(timeout=20).topics) == {"orders-1"}
-    # A producer learns of a permission when its metadata is renewed.
+    # A producer learns of a permission at its next metadata refresh.
     producer = Producer(client(guarded, "alice", **{"enable.idempotence": True}))
     assert delivery(producer, "orders-1") == KafkaError.NO_ERROR
     assert delivery(producer, "u") == denied

@@ -1,4 +1,4 @@
-"""The processes of a live run: bound to their parent and CPU, listened to, stopped."""
+"""Child processes of a live run: CPU affinity, output, and end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_endless_work_gives_way_to_the_generator(tmp_path: Path) -> None:
 
 
 def test_a_child_without_a_cpu_of_its_own_may_use_all(tmp_path: Path) -> None:
-    """Eight brokers of a session that inherited the launcher's CPU started in turn."""
+    """Eight brokers that inherited the launcher's CPU affinity once shared its CPU."""
     pinning = Pinning.here()
     allowed = sorted(os.sched_getaffinity(0))
     with (
@@ -88,7 +88,7 @@ def test_the_launcher_keeps_off_the_brokers_cpu_with_all_its_threads() -> None:
 
 
 def test_a_generator_collects_no_garbage(tmp_path: Path) -> None:
-    """To look through what an experiment keeps took as long as a backlog."""
+    """A collection over all rows of an experiment takes long and delays requests."""
     with Pinning.here().as_generator():
         assert not gc.isenabled()
         assert gc.get_freeze_count() > 0
@@ -97,7 +97,7 @@ def test_a_generator_collects_no_garbage(tmp_path: Path) -> None:
 
 
 class Autogroup:
-    """The kernel's file: refuses what it is given with these errors, then takes it."""
+    """A substitute for the kernel's file; it raises the given errors, then accepts."""
 
     def __init__(self, *refusals: int) -> None:
         self.refusals = list(refusals)
@@ -116,8 +116,8 @@ class Autogroup:
 @pytest.mark.parametrize(
     ("refusals", "taken"),
     [
-        ([errno.EINVAL], []),  # no group of its own: began while there were none
-        ([errno.EAGAIN, errno.EAGAIN], ["0"]),  # another process was just heard
+        ([errno.EINVAL], []),  # no autogroup: the session began without autogroups
+        ([errno.EAGAIN, errno.EAGAIN], ["0"]),  # another process changed it just before
         ([], ["0"]),
     ],
 )
@@ -145,7 +145,7 @@ def behind(pinning: Pinning) -> str:
 
 
 def test_a_child_whose_parent_is_gone_ends_at_once(tmp_path: Path) -> None:
-    # Process 1 is alive, but it is not the parent: as if the parent had just died.
+    # Process 1 is alive but is not the parent, as after the parent's death.
     binding = Binding(parent=1, cpus=None, nice=os.getpriority(os.PRIO_PROCESS, 0))
     with (
         child(BIND, tmp_path, binding.text()) as orphan,

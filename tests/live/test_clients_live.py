@@ -1,6 +1,6 @@
-"""Real clients against a real broker process, under each of the four schedulers.
+"""Real clients with a real broker process, under each of four schedulers.
 
-Each client creates a topic, produces with every codec, and reads everything back.
+Each client creates a topic, produces with every codec, and reads all records back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.live.broker_process import BrokerProcess
 
 pytestmark = [
     pytest.mark.live,
-    # kafka-python reads its schemas in a way that Python 3.11 deprecates.
+    # kafka-python uses a function that Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore:(read|open)_text is dep:DeprecationWarning"),
 ]
 
@@ -42,7 +42,7 @@ def broker(
 
 
 def wanted(codec: str) -> list[bytes]:
-    """Values produced under one codec: small ones and one of 10 kB."""
+    """Return the values for one codec: small ones and one of 10 kB."""
     return [f"{codec} {number} ".encode() * 3 for number in range(RECORDS)] + [
         codec.encode() * 2500
     ]
@@ -52,9 +52,9 @@ EVERYTHING = sorted(value for codec in CODECS for value in wanted(codec))
 
 
 def check_batches(broker: BrokerProcess, topic: str) -> None:
-    """Assert that each codec was used on the way, by producers with an id.
+    """Check that every codec was used, by idempotent producers.
 
-    A client that takes the broker for an old one does without either, in silence.
+    A client that considers the broker too old silently uses neither.
     """
     headers = [
         header

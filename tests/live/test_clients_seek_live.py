@@ -1,6 +1,6 @@
-"""Seek, times, headers and admin calls of all three clients.
+"""Seeks, timestamps, headers and admin calls with three clients.
 
-Each client is asked for the same, in its own words, against one broker.
+Each client makes the same calls in its own API, to one broker.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.live.group_members import wait_until
 
 pytestmark = [
     pytest.mark.live,
-    # kafka-python reads its schemas in a way that Python 3.11 deprecates.
+    # kafka-python uses a function that Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore:(read|open)_text is dep:DeprecationWarning"),
 ]
 
-# Records of a topic have these times, a minute apart, and their numbers as values.
+# Timestamps of a topic's records, a minute apart; values are their numbers.
 START_MS, STEP_MS, COUNT = 1_700_000_000_000, 60_000, 10
 HEADERS = [("twice", b"1"), ("twice", b"2")]
 
@@ -43,14 +43,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def new_topic(broker: BrokerProcess, name: str) -> str:
-    """Make a topic of one partition."""
+    """Create a topic of one partition."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
     return name
 
 
 def timed_topic(broker: BrokerProcess, name: str) -> str:
-    """Make a topic whose records are a minute apart, with librdkafka."""
+    """Create a topic with records a minute apart, using librdkafka."""
     new_topic(broker, name)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(COUNT):
@@ -70,7 +70,7 @@ def at_ms(number: int) -> int:
 
 
 def check_written(broker: BrokerProcess, topic: str) -> None:
-    """Assert that another client finds what was written."""
+    """Check that another client reads the written records."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     messages: list[Any] = []

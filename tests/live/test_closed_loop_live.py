@@ -1,7 +1,7 @@
-"""Clients in a closed loop over TCP: peers that do not answer, refuse, close, are away.
+"""Closed-loop clients over TCP whose peers are silent, refuse, close or are absent.
 
-Waits are real. No upper bound is asserted but the end of the replay: without any of the
-steps a row has no answer then.
+Waits are real. The only upper bound is the end of the replay: a row that misses a step
+has no answer by then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.live.test_openloop import (
 pytestmark = pytest.mark.live
 
 Address = tuple[str, int]
-# Longer than any replay here, but for tests of this limit.
+# Longer than any replay here, except in tests of this limit.
 _NEVER_NS = 60_000 * MS
 _LOCALHOST = ("127.0.0.1", 0)
 
@@ -75,7 +75,7 @@ def meanwhile(work: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def server(*behaviours: Peer) -> Iterator[Address]:
-    """Accept as many connections as there are behaviours, one after the other."""
+    """Accept one connection per behaviour, one after the other."""
 
     def accept() -> None:
         for behaviour in behaviours:
@@ -94,9 +94,9 @@ def replay(
     *,
     connection: Sequence[int] | None = None,
 ) -> tuple[Observed, bool]:
-    """Replay rows; return what was observed, and whether connections are the same.
+    """Replay rows; return the observations, and whether connections are the same.
 
-    Connection 0 is that of a client in a closed loop.
+    Connection 0 belongs to a closed-loop client.
     """
     schedule = Schedule(
         due_ns=due_ns,
@@ -121,7 +121,7 @@ def replay(
 
 
 def check_answered(observed: Observed, carriers: Sequence[int]) -> None:
-    """Hold that these requests carried the rows, and that their answers came."""
+    """Check that these requests carried the rows and were answered."""
     assert list(observed.carrier) == carriers
     assert observed.answers == [it.to_bytes(4) + b"answer" for it in carriers]
     assert NEVER not in observed.done_ns
@@ -139,7 +139,7 @@ def test_rows_that_come_while_an_answer_is_awaited_share_a_request() -> None:
 
     with server(when_all_wait) as address:
         observed, intact = replay([connected(address)], due_ns, rules())
-    # Requests of a closed loop have the numbers above those of the four rows.
+    # Closed-loop requests have numbers above those of the four rows.
     check_answered(observed, [4, 5, 5, 5])
     assert intact
     assert min(observed.sent_ns[1:]) >= observed.done_ns[0]
@@ -175,7 +175,8 @@ def test_a_client_tries_again_until_the_broker_is_back() -> None:
         stream, _ = listener.accept()
         listener.close()
         with socket.socket() as again:
-            # A port that is bound is no client's: none connects to itself.
+            # The port stays bound; otherwise a client could use it and connect to
+            # itself.
             again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             again.bind(address)
             with stream:
@@ -191,7 +192,7 @@ def test_a_client_tries_again_until_the_broker_is_back() -> None:
         with meanwhile(away_for_a_while):
             observed, _ = replay([connected(address)], [0], rules())
     (carrier,) = observed.carrier
-    # The first request, some whose connection was refused, and the last one.
+    # The first request, some with a refused connection, and the last one.
     assert carrier > 2
     check_answered(observed, [carrier])
 
@@ -205,12 +206,12 @@ def test_a_row_ends_with_its_delivery_timeout() -> None:
         )
     assert list(observed.done_ns) == [NEVER]
     assert observed.answers == [None]
-    # An attempt takes 40 ms at least, and none begins after 100 ms.
+    # An attempt takes at least 40 ms, and none begins after 100 ms.
     assert observed.carrier[0] <= 3
 
 
 def test_a_peer_that_accepts_no_connection_delays_no_other() -> None:
-    """Its backlog holds the first connection, and the second is never completed."""
+    """The peer's backlog holds the first connection; the second never completes."""
     due_ns = [number * 5 * MS for number in range(60)]
     with socket.create_server(_LOCALHOST, backlog=0) as full, peers(echo) as others:
         observed, _ = replay(

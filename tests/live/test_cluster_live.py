@@ -1,4 +1,4 @@
-"""An election among two broker processes under a ZooKeeper, and what befalls them."""
+"""Leader elections and faults with two broker processes under ZooKeeper."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def user_namespaces(tmp_path: Path) -> None:
 
 @pytest.fixture
 def in_the_end(monkeypatch: pytest.MonkeyPatch) -> Mapping[TopicPartition, Leadership]:
-    """ZooKeeper's state of each partition after the load."""
+    """Return ZooKeeper's state of each partition after the load."""
     found: dict[TopicPartition, Leadership] = {}
     follow, read = Decisions.follow, LoadedCluster._in_the_end
     followed: list[tuple[Decisions, TopicPartition]] = []
@@ -55,7 +55,7 @@ def in_the_end(monkeypatch: pytest.MonkeyPatch) -> Mapping[TopicPartition, Leade
     return found
 
 
-# A record needs more than what is left of the page that its log ends in.
+# A record is larger than the rest of the page in which its log ends.
 WRITES = {
     "name": "all",
     "connections": 8,
@@ -123,9 +123,9 @@ def test_an_election_moves_the_load_and_loses_nothing_that_all_have(
     done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
     assert set(at["broker"][done]) == {OLD, NEW}
     assert np.all(at["kept"][done] == 1)
-    # Both were told, by a controller that had decided before, and have recorded it.
+    # Both brokers recorded the requests, which follow the controller's decision.
     told = at["api_key"] == LEADER_AND_ISR
-    # A slow machine may have an in-sync set change, of which the leader hears again.
+    # On a slow machine the ISR may change, which the leader receives as well.
     assert set(at["broker"][told]) == {OLD, NEW}
     assert np.all(at["received_ns"][told] > at["intended_ns"][told])
     assert np.all(at["intended_ns"][told] > 500 * MS)
@@ -149,7 +149,7 @@ def test_brokers_are_slow_and_full_and_gone_and_nothing_is_lost(
     done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
     assert np.all(at["kept"][done] == 1)
     assert NO_ROOM in at["error_code"][at["api_key"] == PRODUCE]
-    # Nobody but the follower was away, and it came back.
+    # Only the follower was paused, and it has returned.
     assert set(at["broker"][done]) == {OLD}
 
 
@@ -159,9 +159,9 @@ def test_a_broker_cut_off_is_waited_for_until_it_is_reconnected(tmp_path: Path) 
     assert result.counts["ok"] == result.counts["sent"] == requests
     done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
     assert np.all(at["kept"][done] == 1)
-    # The controller hears of both: nobody is elected, nobody leaves the ISR.
+    # The controller reaches both brokers: no election, and no change of the ISR.
     assert set(at["broker"][done]) == {OLD}
-    # Else one is done every 25 ms; half of the time is left to a machine that is late.
+    # Without the cut a record is done every 25 ms; the bound leaves room for delays.
     assert np.diff(np.sort(at["client_done_ns"][done])).max() > 600 * MS
 
 
@@ -178,7 +178,7 @@ def test_a_broker_started_while_cut_off_is_not_waited_for(
     assert result.counts["ok"] == result.counts["sent"] == requests
     done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
     assert np.all(at["kept"][done] == 1)
-    # It left the ISR as it stopped, and reaches the leader in its second life no more.
+    # It left the ISR when it stopped; after its restart it cannot reach the leader.
     assert in_the_end
     for standing in in_the_end.values():
         assert (standing.leader, set(standing.isr)) == (OLD, {OLD})
@@ -207,9 +207,9 @@ def test_another_leads_as_the_operator_wished(
     assert set(at["broker"][done]) == {OLD, NEW}
     assert np.all(at["kept"][done] == 1)
     if fault["kind"] == "stop":
-        # The stopped broker may end before it has recorded the controller's last words.
+        # The stopped broker may end before it records the controller's last requests.
         return
-    # The old leader heard of it: it has handed over, and has not just been missed.
+    # The old leader received the change: it has handed over its leadership.
     told = np.isin(at["api_key"], (LEADER_AND_ISR, UPDATE_METADATA))
     heard = told & (at["broker"] == OLD)
     assert np.any(at["received_ns"][heard] >= at["intended_ns"][heard])

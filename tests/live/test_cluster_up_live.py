@@ -1,4 +1,4 @@
-"""``doorkeeper cluster up``: processes that start, are watched, and end together."""
+"""``doorkeeper cluster up``: processes start, are supervised, and end together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def produce(running: ClusterProcess, values: list[str]) -> list[object]:
 
 
 def consume(running: ClusterProcess, count: int) -> set[str]:
-    """Return the values of so many records, read by a group of one."""
+    """Return the values of ``count`` records, read by a group of one member."""
     consumer = Consumer(
         {
             "bootstrap.servers": running.bootstrap,
@@ -70,7 +70,7 @@ def test_a_cluster_has_replicas_stops_in_order_and_has_all_when_it_is_back(
         assert running.end(signal.SIGINT) == (0, "")
         assert not any(child.is_running() for child in children)
     for number in range(2):
-        # Stopped in order, logs need no recovery.
+        # After an orderly stop logs need no recovery.
         assert (tmp_path / f"broker-{number}" / ".kafka_cleanshutdown").exists()
     with cluster(*options) as again:
         assert consume(again, len(values)) == set(values)
@@ -78,7 +78,7 @@ def test_a_cluster_has_replicas_stops_in_order_and_has_all_when_it_is_back(
 
 
 def test_a_fail_over_can_be_tried_by_hand(tmp_path: Path) -> None:
-    """The leader is killed, a producer goes on, the broker rejoins the ISR."""
+    """Kill the leader; a producer goes on, and the broker rejoins the ISR."""
     data = tmp_path / ("a-long-name-" * 8)
     with cluster("--brokers", "3", "--data", str(data)) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "logger": Quiet()})
@@ -109,7 +109,7 @@ def test_a_fail_over_can_be_tried_by_hand(tmp_path: Path) -> None:
         assert command("stop", other, data) == (0, "")
         assert (data / f"broker-{other}" / ".kafka_cleanshutdown").exists()
         assert len(consume(running, 51)) == 51
-        # An end that nobody asked for is reported, and the others go on.
+        # An unexpected end is reported, and the other processes go on.
         (victim,) = running.children(f"broker.id={old}")
         victim.kill()
         assert running.process.stderr is not None
@@ -123,14 +123,14 @@ def test_a_fail_over_can_be_tried_by_hand(tmp_path: Path) -> None:
 
 
 def command(action: str, number: int, data: Path) -> tuple[int, str]:
-    """Run `cluster ACTION N`; return its status and what it printed."""
+    """Run `cluster ACTION N`; return its status and output."""
     words = ["cluster", action, str(number), "--data", str(data)]
     done = CliRunner().invoke(cli.main, words)
     return done.exit_code, done.output
 
 
 def leader_and_isr(admin: AdminClient) -> tuple[int, set[int]]:
-    """Return who leads t-0 and its in-sync replicas."""
+    """Return the leader of t-0 and its in-sync replicas."""
     partition = admin.list_topics("t", timeout=PATIENCE_S).topics["t"].partitions[0]
     return partition.leader, set(partition.isrs)
 
@@ -142,7 +142,8 @@ def test_a_controller_goes_to_the_control_planes() -> None:
             sockets = broker.net_connections("inet")
             listening = {it.laddr.port for it in sockets if it.status == "LISTEN"}
             (control,) = listening - clients
-            # All brokers know of all by now, and who told them has not hung up.
+            # The brokers' metadata is complete, and the controller keeps its
+            # connection.
             assert [it for it in sockets if it.laddr.port == control and it.raddr]
         assert produce(running, ["a"]) == [None]
         assert running.end() == (0, "")

@@ -56,7 +56,7 @@ def member(broker: BrokerProcess, group: str, topic: str, **config: str) -> Cons
 
 
 def read(consumer: Consumer, count: int) -> list[str]:
-    """Read so many values."""
+    """Read ``count`` values."""
     end = time.monotonic() + _SECONDS
     values: list[str] = []
     while len(values) < count:
@@ -68,7 +68,7 @@ def read(consumer: Consumer, count: int) -> list[str]:
 
 
 def poll_until(consumers: list[Consumer], is_done: Callable[[], bool]) -> None:
-    """Poll all members until something holds."""
+    """Poll all members until the condition holds."""
     end = time.monotonic() + _SECONDS
     while not is_done():
         assert time.monotonic() < end, [it.assignment() for it in consumers]
@@ -77,7 +77,7 @@ def poll_until(consumers: list[Consumer], is_done: Callable[[], bool]) -> None:
 
 
 def shared(consumers: list[Consumer]) -> Callable[[], bool]:
-    """Return whether the members have all partitions, each once and nobody none."""
+    """Return whether each partition has one member, and each member a partition."""
 
     def is_shared() -> bool:
         each = [[it.partition for it in one.assignment()] for one in consumers]

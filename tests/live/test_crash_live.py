@@ -1,7 +1,7 @@
-"""Stops and kills of a real broker process, with clients that verify.
+"""Stops and kills of a real broker process, with verifying clients.
 
-With ``log.flush.interval.messages=1`` an acknowledged record is on disk, so no kill may
-lose one; an idempotent producer that goes on over kills must leave no duplicate.
+With ``log.flush.interval.messages=1`` an acknowledged record is on disk, so a kill must
+not lose it. An idempotent producer that continues over kills must leave no duplicates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCHEDULERS = ("fifo", "planes")
     "kills", [5, pytest.param(100, marks=pytest.mark.slow)], ids=str
 )
 def test_kills_lose_and_repeat_nothing(tmp_path: Path, kills: int) -> None:
-    # Every log is flushed before an answer, that of the group's offsets too.
+    # Every log is flushed before a response, also that of group offsets.
     broker = BrokerProcess(
         tmp_path, log_flush_interval_messages="1", num_partitions=str(PARTITIONS)
     )
@@ -47,7 +47,8 @@ def test_kills_lose_and_repeat_nothing(tmp_path: Path, kills: int) -> None:
         sent, committed = len(history.sends), _commits(history)
         _wait_until(lambda sent=sent: len(history.sends) > sent + 10)
         if kill % 5 == 4:
-            # Now and then the consumer catches up; else a kill may hit it anywhere.
+            # In some rounds the consumer catches up; in others a kill may hit it
+            # anywhere.
             _wait_until(lambda committed=committed: _commits(history) > committed)
         time.sleep(rng.uniform(0, 0.05))
         broker.kill()
@@ -108,7 +109,7 @@ def test_sigterm_ends_it_soon_though_requests_wait(
     )
     consumer.assign([TopicPartition("t", 0, 0)])
     _wait_until(lambda: consumer.poll(0.5) is not None)
-    time.sleep(0.1)  # the next Fetch is waiting now
+    time.sleep(0.1)  # by now the next Fetch is waiting
     began_s = time.monotonic()
     broker.stop()
     assert time.monotonic() - began_s < 2

@@ -1,6 +1,6 @@
-"""Kills in the middle of something: creation, deletion, upkeep, a stop, a recovery.
+"""Kills during a topic creation, a deletion, maintenance, a stop or a recovery.
 
-Beside `test_crash_live.py`, where they fall into ordinary traffic.
+`test_crash_live.py` covers kills during ordinary traffic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEED = 4453
     ids=["6 kills", "108 kills"],
 )
 def test_no_moment_is_a_bad_one(tmp_path: Path, brokers: int, of_each: int) -> None:
-    """Nothing that was answered is lost, and nothing that was deleted comes back."""
+    """No confirmed record is lost, and no deleted topic or record returns."""
     print(f"seeds from {SEED}")
     with ThreadPoolExecutor(brokers) as threads:
         lives = [
@@ -39,7 +39,7 @@ def test_no_moment_is_a_bad_one(tmp_path: Path, brokers: int, of_each: int) -> N
 
 
 def lived(directory: Path, seed: int, of_each: int) -> Crashing:
-    """Return a broker after all its cycles, in an order of the seed."""
+    """Return a broker after all cycles, in a seeded random order."""
     crashing = Crashing(directory, seed)
     moments = [*MOMENTS] * of_each
     random.Random(seed).shuffle(moments)

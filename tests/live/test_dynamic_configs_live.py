@@ -1,7 +1,6 @@
-"""Configs that are changed while the broker runs, as a client feels them.
+"""Configs that clients change while the broker runs, and their effect on clients.
 
-Each is set by a real client's admin calls, takes effect without a restart, and again
-when it is taken back.
+Each is set by an admin client and takes effect without a restart, as does its reset.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 @pytest.fixture(scope="module")
 def metrics_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port
@@ -51,7 +50,7 @@ def broker(
         log_initial_task_delay_ms="100",
         log_retention_check_interval_ms="100",
         log_segment_delete_delay_ms="0",
-        # A rate counts over the last second, instead of the last ten.
+        # Rates are averaged over the last second instead of ten.
         quota_window_num="2",
         doorkeeper_metrics_port=str(metrics_port),
     )
@@ -63,8 +62,8 @@ def broker(
 def changed(
     broker: BrokerProcess, kind: str, name: str, **configs: str
 ) -> Iterator[AdminClient]:
-    """Change configs through a client, and take them back at the end."""
-    # One connection is enough, and it is there before any bound on connections.
+    """Change configs through an admin client, and reset them at the end."""
+    # The admin client connects before any limit on connections applies.
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     alter(admin, kind, name, AlterConfigOpType.SET, configs)
     try:
@@ -90,7 +89,7 @@ def alter(
 
 
 def answers(connection: socket.socket, seconds: float) -> bool | None:
-    """Return whether a request is answered; None if the connection is closed."""
+    """Return whether a request is answered, None if the connection is closed."""
     connection.settimeout(seconds)
     try:
         connection.sendall(API_VERSIONS)
@@ -107,7 +106,7 @@ def connect(broker: BrokerProcess, source: str = "127.0.0.1") -> socket.socket:
 
 
 def open_connections(broker: BrokerProcess, source: str, most: int) -> int:
-    """Open connections until one is refused; return how many were not."""
+    """Open connections until one is refused; return the number of accepted ones."""
     with contextlib.ExitStack() as stack:
         for count in range(most):
             connection = stack.enter_context(connect(broker, source))
@@ -117,7 +116,7 @@ def open_connections(broker: BrokerProcess, source: str, most: int) -> int:
 
 
 def test_max_connections_per_ip_and_its_overrides(broker: BrokerProcess) -> None:
-    # Addresses of the loopback net, so that the admin client has one of its own.
+    # Other loopback addresses, since the admin client uses 127.0.0.1.
     with changed(
         broker,
         "broker",
@@ -141,10 +140,10 @@ def test_max_connections_makes_the_next_one_wait(broker: BrokerProcess) -> None:
             if not answers(last, 1):
                 break
             served += 1
-        # Those of the admin client count too.
+        # Connections of the admin client count, too.
         assert 8 - 4 <= served < 8
         alter(admin, "broker", "0", AlterConfigOpType.DELETE, {"max_connections": "8"})
-        # What it has sent is answered as soon as there is room for it.
+        # The pending request is answered once the connection is accepted.
         last.settimeout(5)
         assert last.recv(4)
 
@@ -153,7 +152,7 @@ def test_max_connection_creation_rate_slows_newcomers(
     broker: BrokerProcess, metrics_port: int
 ) -> None:
     def blocked_when_some_come() -> float:
-        """Return the part of the time in which the acceptor was held up."""
+        """Return the share of time in which the acceptor was blocked."""
         blocked_percent(metrics_port)
         for _ in range(12):
             with connect(broker) as connection:
@@ -166,7 +165,7 @@ def test_max_connection_creation_rate_slows_newcomers(
 
 
 def blocked_percent(port: int) -> float:
-    """Return what the broker tells of its acceptor since it was last asked."""
+    """Return the acceptor's blocked share since the last scrape, in percent."""
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
         text = page.read().decode()
     for family in text_string_to_metric_families(text):
@@ -229,7 +228,7 @@ def offset(admin: AdminClient, topic: str, spec: OffsetSpec) -> int:
 def test_retention(broker: BrokerProcess, kind: str, config: dict[str, str]) -> None:
     (key,) = config
     name = f"kept-{kind}-{key}"
-    # A segment holds three records. Their times are old, but not older than a week.
+    # A segment holds three records, whose timestamps are less than a week old.
     producer = new_topic(broker, name, segment_bytes="3500")
     hour_ago_ms = round(time.time() * 1000) - 3_600_000
     for _ in range(20):
@@ -243,8 +242,8 @@ def test_retention(broker: BrokerProcess, kind: str, config: dict[str, str]) -> 
         start = 0
         while start != (start := offset(admin, name, OffsetSpec.earliest())):
             time.sleep(0.3)
-    # By bytes two segments stay, of three and of two records. By time even the active
-    # one goes, as in Kafka, which begins another one first.
+    # By size, segments of three and of two records remain. By time even the active
+    # segment goes, after a roll, as in Kafka.
     assert start == (15 if key.endswith("bytes") else 20)
     assert offset(admin, name, OffsetSpec.latest()) == 20
 

@@ -1,6 +1,6 @@
-"""A real broker that runs out of descriptors, and has them again.
+"""A real broker without free descriptors, and its recovery.
 
-The limit is the broker's own; clients that only connect take what is left of it.
+The limit applies to the broker only; idle connections use up its descriptors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LIMITED = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh"]
 
 @contextmanager
 def all_taken(broker: BrokerProcess) -> Iterator[list[socket.socket]]:
-    """Connect more often than the broker has descriptors, and hang up at the end."""
+    """Open more connections than the broker has descriptors; close them at the end."""
     with ExitStack() as stack:
         address = "127.0.0.1", broker.port
         hogs = [
@@ -41,7 +41,7 @@ def _in_use(broker: BrokerProcess) -> int:
 
 
 def _cpu_s(broker: BrokerProcess) -> float:
-    """Return the CPU time that the process has used."""
+    """Return the CPU time of the process."""
     stat = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -55,7 +55,7 @@ def _until(is_so) -> None:  # type: ignore[no-untyped-def] # a predicate
 
 
 def test_without_descriptors_nothing_is_lost_and_the_cpu_rests(tmp_path: Path) -> None:
-    """Logs roll with every second batch, and flushes need descriptors of their own."""
+    """Logs roll at every second batch, and flushes need additional descriptors."""
     broker = BrokerProcess(
         tmp_path,
         before=_LIMITED,
@@ -72,7 +72,7 @@ def test_without_descriptors_nothing_is_lost_and_the_cpu_rests(tmp_path: Path) -
             used_s = _cpu_s(broker)
             time.sleep(2)
             assert _cpu_s(broker) - used_s < 1, "it spins"
-            # More than a segment: it has to roll.
+            # More than a segment, so the log has to roll.
             sender.send(60)
             sender.send(60)
             assert len(sender.failed) > failed, "no descriptor was short"

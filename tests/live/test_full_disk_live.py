@@ -1,7 +1,7 @@
-"""A real broker on a real disk that fills up, and is freed again.
+"""A real broker on a real disk that is full and later has free space again.
 
-The disk is a small tmpfs in a mount namespace of the broker's own, which needs no
-privilege where user namespaces are allowed; the test reaches it through ``/proc``.
+The disk is a small tmpfs in the broker's own mount namespace, which needs no privilege
+where user namespaces are allowed. The test reaches it through ``/proc``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--"]
 
 
 def _small_disk(path: Path) -> list[str]:
-    """Return what to start a program with, so that ``path`` is a small disk to it."""
+    """Return a command prefix that mounts a small disk at ``path`` for its program."""
     mount = f'mount -t tmpfs -o size={DISK_BYTES} none "$0" && exec "$@"'
     return [*_UNSHARE, "sh", "-c", mount, str(path)]
 
@@ -49,12 +49,12 @@ def small_disk(tmp_path: Path) -> list[str]:
 
 @contextmanager
 def full(disk: Path) -> Iterator[None]:
-    """Fill a disk to its last byte, and free it again."""
+    """Fill a disk completely during the body."""
     filler = disk / "filler"
     with pytest.raises(OSError, match="No space left on device"):
         _write_endlessly(filler)
     yield
-    # The disk is gone with its last process.
+    # The disk disappears with its last process.
     filler.unlink(missing_ok=True)
 
 
@@ -65,7 +65,7 @@ def _write_endlessly(path: Path) -> None:
 
 
 class Sender:
-    """Sends numbered records, each until it is confirmed or has failed."""
+    """Sends numbered records, each until its confirmation or failure."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.confirmed: dict[int, int] = {}
@@ -81,7 +81,7 @@ class Sender:
         )
 
     def send(self, count: int) -> None:
-        """Send records of one kilobyte."""
+        """Send records of one kilobyte each."""
         for number in range(self._sent, self._sent + count):
             value = b"%d " % number + bytes(1000)
             self._producer.produce("t", value, partition=0, on_delivery=self._told)
@@ -97,12 +97,12 @@ class Sender:
 
 
 def records_of(broker: BrokerProcess) -> dict[int, int]:
-    """Read the whole topic: offset by number."""
+    """Read the whole topic; return the offset of each number."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
             "group.id": "unused",
-            # A commit could not be written either.
+            # A full disk refuses commits as well.
             "enable.auto.commit": False,
         }
     )
@@ -130,7 +130,7 @@ def test_a_full_disk_refuses_records_and_forgets_none(
         with full(disk):
             sender.send(50)
             assert len(sender.failed) > failed, "nothing was refused"
-            # Readers are served all the while.
+            # Consumers are served even while the disk is full.
             assert sender.confirmed.items() <= records_of(broker).items()
         sender.send(50)
         assert len(sender.confirmed) >= confirmed + 50, "it did not recover"

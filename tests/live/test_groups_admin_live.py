@@ -1,4 +1,4 @@
-"""Groups as an operator reads and changes them, and reads them in the log."""
+"""Groups in admin clients and in the broker's log output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.live
 
 
 def move(admin: AdminClient, topic: str) -> bool:
-    """Commit offset 3 for the group; False while its coordinator still loads.
+    """Commit offset 3 for the group; return False while its coordinator loads.
 
     librdkafka returns the partition's error without marking it as retriable.
     """

@@ -1,9 +1,9 @@
-"""One contract for the groups of three clients: nothing is lost, whatever happens.
+"""Groups of three clients: no record is lost when members join, leave or die.
 
-A producer of the same client goes on while members join, leave, die and come back. The
-broker only passes on what members say of themselves, so each client meets it with its
-own assignors; kafka-python and librdkafka know cooperative rebalancing, aiokafka does
-not. What members saw and what the broker kept is compared with what was produced.
+A producer of the same client runs meanwhile. The broker only passes on the members'
+metadata, so each client is tested with its own assignors. kafka-python and librdkafka
+support cooperative rebalancing, aiokafka does not. Seen numbers and committed offsets
+are compared with the produced numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.live.group_members import (
 
 pytestmark = [
     pytest.mark.live,
-    # kafka-python reads its schemas in a way that Python 3.11 deprecates.
+    # kafka-python uses a function that Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore:(read|open)_text is dep:DeprecationWarning"),
 ]
 
@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def shared(members: list[Member]) -> bool:
-    """Return whether the members have all partitions, each one as many."""
+    """Return whether the members have equally many partitions, and all of them."""
     assigned = [member.assigned for member in members]
     return set().union(*assigned) == ALL and {len(each) for each in assigned} == {
         PARTITIONS // len(members)
@@ -54,7 +54,7 @@ def shared(members: list[Member]) -> bool:
 def nothing_is_lost(
     broker: BrokerProcess, topic: str, count: int, seen: list[list[int]]
 ) -> bool:
-    """Return whether all numbers were seen by somebody, and are committed."""
+    """Return whether every number was seen by a member and is committed."""
     return set().union(*seen) == set(range(count)) and (
         committed(broker, topic, topic) == sizes(count)
     )
@@ -119,13 +119,13 @@ def test_a_static_member_comes_back_without_disturbing_the_others(
     producing: Produce,
     client: GroupClient,
 ) -> None:
-    # However long a small machine holds them up, nobody is given up.
+    # On a slow machine no member may be removed from the group.
     options = {"group": topic, "session_ms": 60_000}
     other = join(client, instance_id="other", **options)
     first = join(client, instance_id="same", **options)
     wait_until(lambda: shared([first, other]))
-    # Nothing was there to be committed while they joined: aiokafka joins once more when
-    # a commit meets a rebalance. Who has seen a number is through with its assignment.
+    # While they joined there was no offset to commit: aiokafka rejoins if a commit
+    # meets a rebalance. A member that has seen a number has completed its assignment.
     produced = producing(client)
     wait_until(lambda: bool(first.seen and other.seen))
     before, assignments = first.assigned, other.assignments

@@ -1,4 +1,4 @@
-"""Consumer groups of librdkafka over restarts and crashes of a real broker process."""
+"""Consumer groups of librdkafka across restarts and crashes of a broker process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Idempotent producers of three clients go on over kills of their broker.
+"""Idempotent producers of three clients continue across kills of their broker.
 
-A batch whose answer was lost with the broker is sent again; the next broker knows from
-the log that it has been written.
+A producer retries a batch whose response was lost with the broker. The restarted broker
+recognises the batch from its log.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.live.group_members import Producing
 
 pytestmark = [
     pytest.mark.live,
-    # kafka-python reads its schemas in a way that Python 3.11 deprecates.
+    # kafka-python uses a function that Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore:(read|open)_text is dep:DeprecationWarning"),
-    # asyncio leaves sockets open whose connection was refused.
+    # asyncio does not close a socket whose connection was refused.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
@@ -38,14 +38,14 @@ def test_every_number_is_there_once_and_in_order(
         broker.start()
     producing.wait_for(50)
     count = producing.end()
-    # Let what is left be found here, and not in the middle of another test.
+    # Report leaked resources here and not in the middle of another test.
     gc.collect()
     for partition, numbers in read(broker, topic).items():
         assert numbers == list(range(partition, count, PARTITIONS))
 
 
 def read(broker: BrokerProcess, topic: str) -> dict[int, list[int]]:
-    """Read partitions from their beginning to their end, however much there is."""
+    """Read all partitions from beginning to end."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,

@@ -1,4 +1,4 @@
-"""The probe behind a broker: it gives way, answers, and tells who had the CPU."""
+"""The speed probe on the broker's CPU: low priority, answers, and CPU accounting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.processes.speed_probe import SpeedProbe
 from experiments.records.machine import Watch
 
 pytestmark = pytest.mark.live
-# Has a CPU to itself for so long, whoever else wants it.
+# CPU time that the busy child uses, at any competition.
 BUSY_S = 0.5
 BUSY = """
 import os, sys, time
@@ -31,7 +31,7 @@ sys.stdin.readline()
 
 
 def nothing() -> None:
-    """Do nothing meanwhile."""
+    """Do nothing."""
 
 
 def busy(at: Path, name: str, cpu: int | None) -> Child:
@@ -50,7 +50,7 @@ def test_the_probe_runs_on_an_idle_cpu_and_reports_its_speed(tmp_path: Path) -> 
             if pinning.broker is not None:
                 assert os.sched_getaffinity(probe.pid) == {pinning.broker}
             times.append(probe.loop_us())
-    # A loop of 300 steps, whatever the machine.
+    # The loop has 300 steps on any machine.
     assert all(1 < loop_us < 10_000 for loop_us in times)
 
 
@@ -59,15 +59,15 @@ def test_the_cpu_is_kept_awake_while_nobody_asks(tmp_path: Path) -> None:
         probe.begin()
         probe.loop_us()
         before_s = process_cpu_s(probe.pid)
-        # CPU time alone ends this: on a busy machine it takes longer.
+        # The loop ends by CPU time; on a busy machine it takes longer.
         while process_cpu_s(probe.pid) < before_s + 0.02:
             time.sleep(0.01)
 
 
 def test_the_probe_answers_on_a_busy_cpu(tmp_path: Path) -> None:
-    """No CPU may be left; the loop is timed when the load is over.
+    """The CPU may be fully used; the loop is timed after the load.
 
-    Who it was is told apart: a broker of the experiment, or somebody else.
+    The report distinguishes a broker of the experiment from other processes.
     """
     pinning = Pinning.here()
     with (
@@ -78,7 +78,7 @@ def test_the_probe_answers_on_a_busy_cpu(tmp_path: Path) -> None:
         told = []
         for child in (broker, other):
             child.line(10.0)
-        # No wait of before goes on: other tests have these CPUs, too.
+        # No earlier wait is included: other tests use these CPUs, too.
         probe.begin()
         probe.loop_us()
         for child in (broker, other):
@@ -91,6 +91,6 @@ def test_the_probe_answers_on_a_busy_cpu(tmp_path: Path) -> None:
     if pinning.broker is None or "others_s" not in told[0]:
         pytest.skip("the kernel does not say who waits for which CPU")
     ours, theirs = told
-    # What the broker had itself is not in it, whoever else runs on this machine.
+    # CPU time of the broker itself is not included.
     assert ours["others_s"] < ours["watched_s"] - 0.8 * BUSY_S
     assert 0.6 * BUSY_S < theirs["others_s"] <= theirs["watched_s"]

@@ -1,8 +1,8 @@
-"""No connection waits long for another one's largest request, in a broker process.
+"""No connection waits long for another connection's largest request.
 
-A wait is measured in CPU time of the broker's thread, from before a small request is
-sent until its answer is here. A busy machine makes a wait longer, but not the work in
-it. The small request is repeated while the large one is served.
+A wait is the CPU time of the broker's thread between sending a small request and
+receiving its response. Other load on the machine makes a wait longer, but not its CPU
+time. The small request is repeated while the large one is served.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.live
 
 ITEMS = 20_000
 WAIT_MAX_MS = 50.0
-# A wait that is longer is measured again: between an answer and the reading of its
-# clock the machine may have taken the CPU from the client, and not from the broker.
+# A longer wait is measured again: the machine may have taken the CPU from the client,
+# but not from the broker, before the client read the clock.
 ATTEMPTS = 3
 ANSWER_S = 5.0
-# Work that is done for a request after its answer.
+# Time for work on a request after its response.
 AFTERWARDS_S = 0.05
 SMALL = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, -1)
 
@@ -44,20 +44,20 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def cpu_ms(broker: BrokerProcess) -> float:
-    """Return the CPU time that the broker's thread has used."""
+    """Return the CPU time of the broker's thread."""
     path = Path(f"/proc/{broker.pid}/task/{broker.pid}/schedstat")
     return int(path.read_text().split()[0]) / 1e6
 
 
 def connect(broker: BrokerProcess) -> socket.socket:
-    """Open a connection that sends what it is given at once."""
+    """Open a connection that sends data at once (TCP_NODELAY)."""
     connection = socket.create_connection(("127.0.0.1", broker.port), ANSWER_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def receive(connection: socket.socket) -> None:
-    """Receive an answer; return without one if the connection is closed."""
+    """Receive a response, or the end of the connection."""
     with connection.makefile("rb") as stream:
         head = stream.read(4)
         if len(head) == 4:
@@ -65,11 +65,11 @@ def receive(connection: socket.socket) -> None:
 
 
 def longest_wait_ms(broker: BrokerProcess, sent: Largest) -> float:
-    """Return the longest wait of a small request beside a large one."""
+    """Return the longest wait of a small request while a large one is served."""
     answered = threading.Event()
 
     def send() -> None:
-        # Some are refused by a closed connection, and some wait for others to join.
+        # The broker closes the connection of some requests; others wait for members.
         with contextlib.suppress(OSError), connect(broker) as large:
             large.sendall(sent.frame)
             receive(large)
@@ -95,12 +95,12 @@ def longest_wait_ms(broker: BrokerProcess, sent: Largest) -> float:
 
 
 def largest_of(key: ApiKey) -> Iterator[Largest]:
-    """Return the largest requests of the newest version of an API."""
+    """Return the largest requests in the newest version of an API."""
     return largest(key, APIS[key].served[-1], ITEMS)
 
 
 def is_within_bound(broker: BrokerProcess, sent: Largest) -> bool:
-    """Return whether no other connection waits too long beside a request."""
+    """Return whether the waits of other connections remain within the bound."""
     return any(
         longest_wait_ms(broker, sent) <= WAIT_MAX_MS for attempt in range(ATTEMPTS)
     )
@@ -122,7 +122,7 @@ def test_no_request_waits_for_a_largest_request(broker: BrokerProcess) -> None:
 
 
 def test_without_time_slices_the_test_finds_a_wait(tmp_path: Path) -> None:
-    """FIFO serves the large request to its end then, as with one handler."""
+    """FIFO then serves the large request to its end, as a single handler would."""
     process = BrokerProcess(tmp_path, doorkeeper_slice_ms="0")
     assert longest_wait_ms(process, next(largest_of(ApiKey.FETCH))) > WAIT_MAX_MS
     process.close()

@@ -1,7 +1,7 @@
-"""An experiment with real processes: what it records, and how it survives a kill.
+"""An experiment with real processes: recorded rows, and resumption after a kill.
 
-The limits on lateness and on a busy machine are lifted: what is tested is that the rows
-are right, not that this machine is quiet.
+The limits on lateness and machine load are lifted: the tests check the rows, not
+whether this machine is idle.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ retries = 0
 
 
 def command(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start ``doorkeeper experiment run``; its children are known by their TMPDIR."""
+    """Start ``doorkeeper experiment run``; TMPDIR identifies its children."""
     config = directory / "small.toml"
     config.write_text(CONFIG.replace("blocks = 1", "blocks = 2"))
     scratch = directory / "scratch"
@@ -135,7 +135,7 @@ def manifest(directory: Path) -> Any:
 
 
 def processes_in(directory: Path) -> list[str]:
-    """Return the command lines that name a path below ``directory``."""
+    """Return the command lines with a path below ``directory``."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -179,7 +179,7 @@ def test_killed_between_blocks_it_goes_on_and_leaves_no_process(tmp_path: Path) 
 
 
 def check_recording(directory: Path, found: Any) -> None:
-    """Hold every row against the trace, the schema and the order of its stamps."""
+    """Check every row with the trace, the schema and the order of its timestamps."""
     traces = {each["block"]: each["sha256"] for each in found["traces"]}
     for run in found["runs"]:
         assert run["valid"], run
@@ -196,13 +196,13 @@ def check_recording(directory: Path, found: Any) -> None:
 
 
 def check_rows(table: pa.Table) -> None:
-    """Hold the order of the stamps; both processes read one monotonic clock."""
+    """Check the order of timestamps; both processes read one monotonic clock."""
     answered = np.array(table["flow"].to_pylist()) != "silent-0000"
     order = ["intended_ns", *STAMPS[:-1]]
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in order}
     assert not any(table[name].null_count for name in order)
     for earlier, later in itertools.pairwise(order):
-        # A broker may have received all bytes before the sender's call returns.
+        # The broker may receive all bytes before the sender's call returns.
         if later != "received_ns":
             assert (columns[earlier] <= columns[later]).all(), (earlier, later)
     done = table["client_done_ns"].to_numpy()
@@ -258,9 +258,9 @@ def test_a_late_generator_is_noticed_and_its_rows_are_kept(tmp_path: Path) -> No
 
 
 def test_refused_requests_are_errors(tmp_path: Path) -> None:
-    # Batches of 1 KB are above this bound: MESSAGE_TOO_LARGE is Kafka's code 10.
+    # Batches of 1 KB exceed this limit: MESSAGE_TOO_LARGE is error code 10.
     built = experiment(broker={"set": {"message.max.bytes": 500}})
-    # The fetched topic is filled by PRODUCE as well, so leave it out.
+    # Preparing the fetched topic uses PRODUCE as well, so leave it out.
     content = built.content()
     content["workload"]["traffic"] = [
         entry
@@ -288,14 +288,14 @@ def test_more_connections_than_the_queue_holds_are_all_served(tmp_path: Path) ->
     result, _ = run_first_trial(parse(content), tmp_path)
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"]
-    # How fast the CPU was meanwhile, and who had it.
+    # The CPU's speed during the trial, and the other users of the CPU.
     assert result.loop_us is not None
     assert result.loop_us > 5
     assert set(result.machine) >= {"watched_s", "load_average"}
 
 
 def test_clients_in_a_closed_loop_share_requests_and_give_up(tmp_path: Path) -> None:
-    """The broker keeps a fetch for 60 ms, and its client waits for 20."""
+    """The broker holds a Fetch for 60 ms, and its client waits for 20 ms."""
     content = experiment(limits={"timeout_ms": 150.0, "drain_s": 2.0}).content()
     content["workload"]["traffic"] = [
         {
@@ -318,7 +318,7 @@ def test_clients_in_a_closed_loop_share_requests_and_give_up(tmp_path: Path) -> 
     rows = pq.read_table(out.requests).to_pylist()
     written = [row for row in rows if row["class"] == "produce"]
     assert {row["outcome"] for row in written} == {"ok"}
-    # A request every 20 ms at most from each connection, for 200 records a second each.
+    # At most a request per 20 ms and connection, for 200 records per second each.
     assert len({(row["flow"], row["sent_ns"]) for row in written}) < len(written) / 2
     given_up = [row for row in rows if row["class"] == "fetch"]
     assert {row["outcome"] for row in given_up} == {"timeout"}

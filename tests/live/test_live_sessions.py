@@ -1,6 +1,6 @@
-"""A session with real processes: every row is there, and in its episode.
+"""A session with real processes: every row is recorded in its episode.
 
-The limit of lateness is lifted: the rows are tested, not the machine.
+The limit on lateness is lifted: the test checks the rows, not the machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The open loop against peers that answer late, never, in bulk, or hang up.
+"""The open loop with peers that answer late, never or in bulk, or close.
 
-Peers are threads on the other end of a socket pair; waits are real, bounds generous,
-because what is tested is the order of things and not the speed of this machine.
+Peers are threads at the other end of a socket pair. Waits are real and bounds are wide:
+the tests check the order of events, not the speed of this machine.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Peer = Callable[[socket.socket], None]
 
 
 def request(number: int, padding: int = 0) -> tuple[bytes, ...]:
-    """A frame whose only field that matters is the correlation id."""
+    """Return a frame; only its correlation id is significant."""
     body = b"\0\0\0\1" + number.to_bytes(4) + bytes(padding)
     frame = len(body).to_bytes(4) + body
     return (frame,) if padding < 2048 else (frame[:12], frame[12:])
 
 
 def read_request(stream: socket.socket) -> int | None:
-    """Return the correlation id of the next whole request, None at the end."""
+    """Return the correlation id of the next complete request, None at the end."""
     size = _exactly(stream, 4)
     if size is None:
         return None
@@ -59,7 +59,7 @@ def answer(stream: socket.socket, number: int) -> None:
 
 @contextmanager
 def peers(*behaviours: Peer) -> Iterator[list[socket.socket]]:
-    """Yield our ends of connections whose other ends behave so."""
+    """Yield our ends of connections whose other ends run the behaviours."""
     pairs = [socket.socketpair() for _ in behaviours]
     threads = [
         threading.Thread(target=behaviour, args=(theirs,))
@@ -89,9 +89,9 @@ def replay(
     read_delay_ms: float = 0,
     descriptor: int = 0,
 ) -> tuple[Observed, int]:
-    """Replay a schedule; return what was observed, and the origin.
+    """Replay a schedule; return the observations and the origin.
 
-    The loop's epoll object has no descriptor below ``descriptor``.
+    The descriptor of the loop's epoll object is at least ``descriptor``.
     """
     schedule = Schedule(
         due_ns=due_ns,
@@ -129,7 +129,7 @@ def test_every_request_is_answered_once_and_stamps_are_in_order() -> None:
 
 
 def test_for_how_long_its_cpu_was_away_says_nothing_of_answers() -> None:
-    """It sleeps while it waits for an instant or for an answer, and is not away."""
+    """Sleeping until a due time or a response is not off-CPU time."""
 
     def slow(stream: socket.socket) -> None:
         while (number := read_request(stream)) is not None:
@@ -151,8 +151,8 @@ def test_for_how_long_its_cpu_was_away_says_nothing_of_answers() -> None:
         at - origin_ns - due_ns
         for at, due_ns in zip(observed.offered_ns, schedule.due_ns, strict=True)
     ]
-    # It wakes up a little before its instant, and asks the clock from then on. After
-    # the last answer it asks no more.
+    # The loop wakes shortly before a due time and then reads the clock repeatedly. It
+    # does not read the clock after the last response.
     done_ns = time.monotonic_ns() - origin_ns - 120 * MS
     assert 0 < loop.off_cpu_ns <= max(*late_ns, done_ns) + MS
     assert observed.answers == [n.to_bytes(4) + b"answer" for n in range(2)]
@@ -176,7 +176,7 @@ def test_time_before_the_warm_up_ends_is_not_off_cpu_time() -> None:
 
 
 def test_a_generator_of_more_descriptors_than_select_takes_sends_on_time() -> None:
-    """Its epoll object comes last, so it is the first to have such a number."""
+    """The epoll object is created last, so that its descriptor is the highest."""
     most = 1_500
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most + 1), hard))
@@ -197,7 +197,7 @@ def test_a_slow_reader_leaves_its_answers_in_the_socket_for_so_long() -> None:
         observed, _ = replay(sockets, due_ns, [0] * 10, read_delay_ms=10)
     for number in range(10):
         assert observed.answers[number] == number.to_bytes(4) + b"answer"
-    # What came meanwhile is read with it; between two reads there is the delay.
+    # A read takes all responses that have arrived; the delay separates two reads.
     reads_ns = [observed.sent_ns[0], *sorted(set(observed.done_ns))]
     for earlier, later in pairwise(reads_ns):
         assert later - earlier >= 10 * MS
@@ -240,7 +240,7 @@ def test_a_peer_that_does_not_read_delays_no_other_connection() -> None:
             answer(stream, number)
         read_now.set()
 
-    # 50 x 100 kB do not fit into the buffers of a socket pair.
+    # 50 frames of 100 kB exceed the buffers of a socket pair.
     due_ns = [number * MS for number in range(100)]
     connection = [number % 2 for number in range(100)]
     with peers(deaf_at_first, last) as sockets:

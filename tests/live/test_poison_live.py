@@ -1,4 +1,4 @@
-"""Batches that would stop consumers are refused, and real consumers read on."""
+"""Batches that would stop consumers are refused, and real consumers continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.live.broker_process import BrokerProcess
 
 pytestmark = [
     pytest.mark.live,
-    # kafka-python reads its schemas in a way that Python 3.11 deprecates.
+    # kafka-python uses a function that Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore:(read|open)_text is dep:DeprecationWarning"),
 ]
 

@@ -1,4 +1,4 @@
-"""Brokers that wait in a session leave the CPU to the one that is played."""
+"""Idle brokers of a session sample rarely, to leave the CPU to the active one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLES = "doorkeeper.record.samples.ms"
 
 
 def properties(stated: dict[str, str], at: Path) -> list[str]:
-    """Return the lines that a session's broker would start with."""
+    """Return the settings file of a session's broker as lines."""
     made = {**copy.deepcopy(CONTENT), "live": {"set": stated}}
     built = parse(made)
     with live_brokers.start(
@@ -38,5 +38,5 @@ def test_queues_are_sampled_rarely_unless_an_experiment_says_how_often(
     assert [line for line in lines if line.startswith(SAMPLES)] == [
         f"{SAMPLES}={expected}"
     ]
-    # An episode is over long before the period that is meant here.
+    # An episode is much shorter than this sampling period.
     assert int(hosts.RARE_SAMPLES[SAMPLES]) > 60_000

@@ -1,4 +1,4 @@
-"""``doorkeeper serve`` as an operator sees it: ready lines, signals, bad settings."""
+"""``doorkeeper serve`` for operators: ready lines, signals and invalid settings."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def serve(tmp_path, *arguments, program=(DOORKEEPER,), before=None, **settings):
 
 
 def ready(process, listeners=1):
-    """Return the port of each listener that has announced itself."""
+    """Return the port of each listener, from its ready line."""
     ports = {}
     for _ in range(listeners):
         words = process.stdout.readline().split()
@@ -58,7 +58,7 @@ def api_versions(client):
 
 
 def ends(process, within_s=2.0):
-    """Return the exit status, and assert that it came soon and without a word."""
+    """Wait for a quick end without output; return the exit status."""
     began_s = time.monotonic()
     out, err = process.communicate(timeout=20)
     assert time.monotonic() - began_s < within_s
@@ -134,7 +134,7 @@ def test_a_second_signal_stops_it_at_once(tmp_path, how, second):
     assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 
-# Sends itself SIGINT when it imports a module.
+# Program that sends SIGINT to itself when it imports a given module.
 _INTERRUPTED = """
 import os, signal, sys
 
@@ -194,7 +194,7 @@ def test_each_scheduler_is_a_flag_away(tmp_path, scheduler):
 
 
 def cpu_s(process):
-    """Return the CPU time that a process has used: unlike a clock, blind to others."""
+    """Return the CPU time of a process, which other load does not affect."""
     stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -274,7 +274,7 @@ def test_a_second_broker_on_its_directory_is_refused_and_disturbs_none(tmp_path)
     assert "Traceback" not in err
     with socket.create_connection(("127.0.0.1", port)) as client:
         api_versions(client)
-    # A kill gives the directory back.
+    # A kill releases the lock on the directory.
     first.kill()
     first.communicate(timeout=20)
     third = serve(tmp_path)
@@ -319,7 +319,7 @@ def test_no_descriptor_is_left_of_connections_that_are_gone(tmp_path):
 
 
 def test_a_signal_during_recovery_ends_the_start_and_changes_nothing(tmp_path):
-    """Half a million batches take a while to look at; a stop does not wait for them."""
+    """Recovery of half a million batches takes a while; a stop does not wait for it."""
     log = tmp_path / "d" / "t-0" / f"{0:020d}.log"
     log.parent.mkdir(parents=True)
     sent = batch([b"x"])[8:]
@@ -332,7 +332,7 @@ def test_a_signal_during_recovery_ends_the_start_and_changes_nothing(tmp_path):
     time.sleep(0.3)
     process.terminate()
     out, err = process.communicate(timeout=20)
-    # Heard only afterwards, it would have met a broker that says where it listens.
+    # A signal handled only after the recovery would have left a ready line.
     assert (process.returncode, out, err) == (0, "", "")
     assert log.read_bytes() == content
     assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()

@@ -1,4 +1,4 @@
-"""Real clients over TLS, brokers among themselves, and stores altered meanwhile."""
+"""Real clients over TLS, TLS between brokers, and replaced key stores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.certificates import (
 
 pytestmark = [
     pytest.mark.live,
-    # kafka-python reads its schemas in a way that Python 3.11 deprecates.
+    # kafka-python uses a function that Python 3.11 deprecates.
     pytest.mark.filterwarnings("ignore:(read|open)_text is dep:DeprecationWarning"),
 ]
 ENCRYPTED = {"listener.security.protocol.map": "PLAINTEXT:SSL"}
@@ -209,7 +209,7 @@ def test_a_context_demands_the_protocol() -> None:
 
 
 def test_sasl_is_served_over_tls(stores: Path) -> None:
-    """The password decides, not the certificate."""
+    """The password determines the principal, not the certificate."""
     config = {
         **server_keys(stores),
         "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
@@ -238,7 +238,7 @@ def test_sasl_is_served_over_tls(stores: Path) -> None:
 
 
 def test_brokers_reach_each_other_over_tls(stores: Path) -> None:
-    """Mutual TLS between brokers: a record with acks=all is on all of them."""
+    """With mutual TLS between brokers, a record with acks=all is on all of them."""
     keys = {**MUTUAL, **server_keys(stores)}
     with cluster(3, config=keys) as running:
         topic = running.create_topic("replicated", replicas=3)
@@ -254,7 +254,7 @@ def test_brokers_reach_each_other_over_tls(stores: Path) -> None:
 
 
 def test_an_altered_key_store_is_used_for_new_connections(stores: Path) -> None:
-    """Connections that exist go on; a store that cannot be loaded is refused."""
+    """Existing connections continue; an invalid store is refused."""
     directory = stores / "altered"
     directory.mkdir()
     second = directory / "second.pem"
@@ -289,7 +289,7 @@ def test_an_altered_key_store_is_used_for_new_connections(stores: Path) -> None:
 
 
 def _common_name(running: Broker) -> str:
-    """Return the name in the certificate that a new connection is shown."""
+    """Return the common name in the certificate of a new connection."""
     context = client_context(ALICE)
     with (
         socket.create_connection(("127.0.0.1", running.port)) as plain,

@@ -1,4 +1,4 @@
-"""Transactional producers of librdkafka and aiokafka, beside consumers of both."""
+"""Transactional producers and read_committed consumers of librdkafka and aiokafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def producer(broker: BrokerProcess, name: str) -> Producer:
 
 
 def committed(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
-    """Return the first ``count`` committed values, and one more if there is one."""
+    """Return the first ``count`` committed values, and one more if it exists."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -72,7 +72,7 @@ def test_librdkafkas_transactions_are_committed_and_aborted(
     first.begin_transaction()
     first.produce(topic, b"open", partition=0)
     assert first.flush(WITHIN_S) == 0
-    # The next producer of the id aborts it, and fences this one.
+    # The next producer of the id aborts the transaction and fences this one.
     second = producer(broker, "orders")
     with pytest.raises(KafkaException) as fenced:
         first.commit_transaction(WITHIN_S)

@@ -1,6 +1,7 @@
-"""ZooKeeper keeps both contracts, and a coordinator over it that of coordinators.
+"""ZooKeeper meets both contracts, and coordinators over it meet theirs.
 
-Java's, and the server in memory as a process; the latter answers as the former does.
+The tests run with Java's server and with our in-memory server as a process. The latter
+must give the same responses as the former.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Start = Callable[..., Child]
 
 @contextmanager
 def running(start: Start, at: Path) -> Iterator[int]:
-    """Run a server; return its port."""
+    """Run a server; yield its port."""
     (port,) = free_ports(1)
     bound = Binding(parent=os.getpid(), cpus=None, nice=0)
     with start(at, port, bound, lambda: None) as server:
@@ -60,20 +61,20 @@ def running(start: Start, at: Path) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Start Java's server for all tests; return its port."""
+    """Run Java's server for all tests; yield its port."""
     with running(start_zookeeper, tmp_path_factory.mktemp("java")) as port:
         yield port
 
 
 @pytest.fixture(scope="module")
 def own_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Start the server in memory for all tests; return its port."""
+    """Run the in-memory server for all tests; yield its port."""
     with running(start_own_zookeeper, tmp_path_factory.mktemp("own")) as port:
         yield port
 
 
 class ServerContract(ZnodesContract, SessionsContract):
-    """Inherited once per server, which is a process."""
+    """Base class of the contracts, for a server process."""
 
     chroots = itertools.count()
     port: int
@@ -96,7 +97,7 @@ class TestOfTheServerInMemory(ServerContract):
 
 
 class OverZooKeeper(contract_coordinator.CoordinatorContract):
-    """The contract of coordinators, inherited once per server."""
+    """Base class of the coordinator contract, for a server process."""
 
     chroots = itertools.count()
     port: int
@@ -121,7 +122,7 @@ class TestCoordinatorOverTheServerInMemory(OverZooKeeper):
         self.port = own_zookeeper
 
 
-# ---- the same requests to both ------------------------------------------------------
+# ---- the same requests to both servers ----------------------------------------------
 
 STEPS = 300
 
@@ -143,7 +144,7 @@ def test_the_server_in_memory_answers_as_zookeeper_does(
 
     with_zoo(in_zoo)
     trio.run(for_real)
-    # Most are refused; what is not must be enough to compare.
+    # Most requests are refused; enough others must remain to compare.
     assert sum(not isinstance(it, Refused) for it in expected[::2]) > STEPS / 4
     for step, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         assert ours == theirs, f"step {step // 2} of seed {seed}"
@@ -155,7 +156,7 @@ class Refused(NamedTuple):
 
 
 async def transcript(chroot: OwnChroot, seed: int) -> list[object]:
-    """Make drawn requests by two sessions; return what came of each, and the events."""
+    """Make random requests in two sessions; return their results and the events."""
     rng = random.Random(seed)
     told: list[object] = []
     async with chroot.open() as one, chroot.open() as two:
@@ -195,7 +196,7 @@ async def _ask(zk: ZooKeeperSession, rng: random.Random) -> object:
 
 
 async def _heard(zk: ZooKeeperSession) -> list[Event]:
-    # Events stand before the answer in the same stream.
+    # In the stream, events precede the response.
     await zk.exists("/")
     return heard(zk)
 
@@ -203,7 +204,7 @@ async def _heard(zk: ZooKeeperSession) -> list[Event]:
 def _comparable(
     answer: object, first_zxid: int, sessions: list[ZooKeeperSession]
 ) -> object:
-    """Count transactions from the first, and sessions; leave times out."""
+    """Replace zxids and session ids by relative numbers, and remove times."""
     if isinstance(answer, Stat):
         owners = [0, *(it.session_id for it in sessions)]
         return answer._replace(

@@ -1,4 +1,4 @@
-"""Settings of librdkafka's clients that verify brokers which go and come back."""
+"""Settings of librdkafka clients that verify a restarting broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 
 class Quiet:
-    """A logger for librdkafka, which tells of each lost connection."""
+    """A logger that discards librdkafka's messages about lost connections."""
 
     def log(self, *_: Any) -> None:
         """Discard the message."""
@@ -14,7 +14,7 @@ class Quiet:
     handle = log
 
 
-# A client that finds its broker gone comes back soon.
+# A client without its broker reconnects quickly.
 PATIENT: Final = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
