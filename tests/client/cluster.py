@@ -1,8 +1,8 @@
-"""A whole broker in virtual time, and how clients of ours reach it, or cease to.
+"""A whole broker in virtual time, with connections for clients that can break.
 
-The broker is the real one, its disk and its network are in memory. `Cluster.connect` is
-what a client is given; connections can be cut after so many bytes, in the middle of a
-request or of an answer.
+The broker is the real one, with an in-memory disk and network. Clients connect through
+`Cluster.connect`. A connection can be cut after a number of bytes, in the middle of a
+request or of a response.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 class CutStream:
-    """A stream that breaks after so many bytes, both directions counted together."""
+    """A stream that breaks after a number of bytes, counted over both directions."""
 
     def __init__(self, stream: MemoryStream, cluster: Cluster, budget: int) -> None:
         self._stream = stream
@@ -47,7 +47,7 @@ class CutStream:
         self._budget = budget
 
     async def send_all(self, data: bytes) -> None:
-        """Send what the budget allows, and break after that."""
+        """Send the bytes within the budget, then break."""
         allowed = data[: max(self._budget, 0)]
         self._budget -= len(data)
         await self._stream.send_all(allowed)
@@ -56,7 +56,7 @@ class CutStream:
             raise trio.BrokenResourceError("cut while sending")
 
     async def receive_some(self) -> bytes:
-        """Receive what the budget allows, and break after that."""
+        """Receive the bytes within the budget, then break."""
         chunk = await self._stream.receive_some()
         self._budget -= len(chunk)
         if chunk and self._budget < 0:
@@ -74,24 +74,25 @@ class CutStream:
 
 
 class Cluster:
-    """One broker of a `World`, seen from its clients."""
+    """One broker of a `World` with its clients."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.rng = random.Random(seed)
         self.cuts = 0
         self.connections: list[MemoryStream] = []
-        # Draws after how many bytes a new connection is cut; None: never.
+        # Draws the number of bytes after which a new connection is cut; None means
+        # never.
         self.draw_budget: Callable[[], int | None] = lambda: None
         self.reachable = True
 
     @property
     def bootstrap(self) -> str:
-        """The address to give to clients."""
+        """Return the bootstrap address for clients."""
         return f"127.0.0.1:{self.world.server.ports['PLAINTEXT']}"
 
     def now_ms(self) -> int:
-        """Return the time that the broker has too."""
+        """Return the broker's wall-clock time."""
         return START_MS + int(self.world.clock.now_ms())
 
     async def connect(self, host: str, port: int) -> Any:
@@ -105,7 +106,7 @@ class Cluster:
         return stream if budget is None else CutStream(stream, self, budget)
 
     def cut_all(self) -> None:
-        """Break all connections of clients."""
+        """Break all client connections."""
         for stream in self.connections:
             self.world.network.cut(stream.connection)
         self.connections.clear()
@@ -121,7 +122,7 @@ class Cluster:
         )
 
     def consumer(self, **settings: Any) -> Any:
-        """Open a consumer, which begins at the beginning unless told otherwise."""
+        """Open a consumer, by default at the beginning."""
         return open_consumer(
             self.bootstrap,
             connect=self.connect,
@@ -130,7 +131,7 @@ class Cluster:
         )
 
     async def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
-        """Ask the broker without a client."""
+        """Send a request without a client and return the response."""
         stream = self.world.connect()
         answered = await ask(stream, key, version, **fields)
         await stream.aclose()
@@ -168,7 +169,7 @@ def in_cluster(
     latency_ns: tuple[int, int] = LATENCY_NS,
     **settings: str,
 ) -> T:
-    """Run ``scenario`` beside a broker in virtual time; settings with underscores."""
+    """Run ``scenario`` with a broker in virtual time; settings use underscores."""
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
 
     async def run(world: World) -> T:

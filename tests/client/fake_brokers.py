@@ -1,9 +1,8 @@
-"""Brokers made of a table of answers, to give the errors that a healthy one does not.
+"""Fake brokers that answer from a table, for errors that a real broker does not give.
 
-Each listens on a port of an imagined host and answers real frames by the codec of the
-wire. Partitions are lists of batches with the checks of sequence numbers that a broker
-makes, written down once more, in ten lines. ``faults`` come first: what a function of
-the partition returns is answered instead.
+Each listens on a port of a fictitious host and exchanges real frames. A partition is a
+list of batches with a second, short implementation of a broker's sequence number
+checks. A function in ``faults`` may return an error code, which takes precedence.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Fault = Callable[[int, BatchHeader], ErrorCode | None]
 
 
 class FakePartition:
-    """A log, with what a leader remembers of producers."""
+    """A log with the leader's producer state."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, BatchHeader]] = []
@@ -45,7 +44,7 @@ class FakePartition:
         self.producers: dict[int, list[BatchHeader]] = {}
 
     def append(self, header: BatchHeader) -> tuple[ErrorCode, int]:
-        """Append a batch as ``ProducerStateManager`` allows it; (code, offset)."""
+        """Append a batch by ``ProducerStateManager`` rules; return (code, offset)."""
         last = self.producers.get(header.producer_id, [])
         for known in last[-5:]:
             if known[9:] == header[9:]:
@@ -66,12 +65,12 @@ class FakePartition:
 
     @property
     def timestamps(self) -> list[int]:
-        """The base timestamps of the batches, by which tests tell them apart."""
+        """Return the base timestamps of the batches, by which tests identify them."""
         return [header.base_timestamp for _, header in self.batches]
 
 
 class FakeCluster:
-    """Some brokers and one topic ``t``; ``leaders`` says who leads which partition."""
+    """Several brokers and one topic ``t``; ``leaders`` has each partition's leader."""
 
     def __init__(self, nursery: trio.Nursery, leaders: list[int]) -> None:
         self._nursery = nursery
@@ -82,10 +81,10 @@ class FakeCluster:
         self.calls: dict[ApiKey, int] = defaultdict(int)
         self.produced: list[tuple[int, int, BatchHeader]] = []
         self.producer_ids = iter(range(1_000, 2_000))
-        # Whatever is to be done with the bytes of an answer before they go out.
+        # Changes the bytes of a response before they are sent.
         self.tamper: Callable[[ApiKey, bytes], bytes] = lambda key, frame: frame
         self.delay_s = 0.001
-        # Answer METADATA with nothing at all.
+        # Answer METADATA with an empty response.
         self.told_nothing = False
 
     async def connect(self, host: str, port: int) -> Any:
@@ -216,7 +215,7 @@ class FakeCluster:
 
 
 def producer(cluster: FakeCluster, **settings: Any) -> Any:
-    """Open a producer that sends every record in a batch of its own."""
+    """Open a producer that sends every record in its own batch."""
     options = {"batch_size": 0, "linger_ms": 0, "retry_backoff_ms": 10, **settings}
     return open_producer(
         "fake:1", connect=cluster.connect, rng=random.Random(7), **options

@@ -1,4 +1,4 @@
-"""Members of groups in virtual time, which count what they see."""
+"""Group members in virtual time that record the values they receive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = {
     "heartbeat_interval_ms": 100,
     "retry_backoff_ms": 20,
 }
-# Members that have the broker divide partitions (KIP-848), whose times are its own.
+# With KIP-848 the broker assigns partitions and determines the intervals.
 KIP_848 = {"group_protocol": "consumer", "retry_backoff_ms": 20}
 STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -28,7 +28,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 class Listener:
-    """Writes down what it is told; commits when asked to let go."""
+    """Records the callbacks; commits when partitions are revoked."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self.consumer = consumer
@@ -52,7 +52,7 @@ class Listener:
 
 
 class Member:
-    """A consumer in a task: polls until told to leave, and counts what it sees."""
+    """A consumer in a task: polls until it has to leave, and records the values."""
 
     def __init__(self, cluster: Cluster, seen: list[tuple[str, int, int]], name: str):
         self.cluster = cluster
@@ -85,7 +85,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def complete(members: list[Member]) -> bool:
-    """Return whether the members have each partition once, and equal shares."""
+    """Return whether the members have every partition once, in equal shares."""
     have = [each.assignment for each in members]
     together = Counter(partition for each in have for partition in each)
     sizes = {len(each) for each in have}

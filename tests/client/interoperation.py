@@ -1,4 +1,4 @@
-"""Writers and readers of an exchange, whichever the other client is."""
+"""Writers and readers of our client, to exchange records with another client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Keyed = tuple[bytes, bytes, Headers]
 
 
 def keyed_records(rng: random.Random) -> list[Keyed]:
-    """Return records of many sizes with keys; some compress and some do not."""
+    """Return keyed records of many sizes, some of them compressible."""
     records: list[Keyed] = []
     for number in range(60):
         key = rng.randbytes(rng.randrange(1, 20))
@@ -43,7 +43,7 @@ def keyed_records(rng: random.Random) -> list[Keyed]:
 async def write_with_ours(
     bootstrap: str, topic: str, codec: str, records: list[Keyed]
 ) -> None:
-    """Produce the records, waiting for every one of them."""
+    """Produce the records, and wait for all acknowledgements."""
     with trio.fail_after(60):
         async with open_producer(bootstrap, compression_type=codec) as producer:
             receipts = [
@@ -72,7 +72,7 @@ async def read_with_ours(
 
 
 def compare_admins(bootstrap: str) -> None:
-    """Ask librdkafka's admin and ours the same of a cluster of one broker."""
+    """Compare the results of librdkafka's admin client and ours on one broker."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic("seen", 2, config={"retention.ms": "777"})
     admin.create_topics([topic])["seen"].result(30)

@@ -1,4 +1,4 @@
-"""The accumulator against a naive one: order, bounds, and when things are due."""
+"""The accumulator compared with a naive one: order, limits and due times."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ partitions = st.sampled_from(PARTITIONS)
 
 
 def numbers_in(batch: ProducerBatch) -> list[int]:
-    # Each record's timestamp is its number.
+    # The timestamp of each record is its number.
     return [*batch.timestamps]
 
 
 class Accumulating(RuleBasedStateMachine):
-    """Records go in, are taken, answered, put back and expire."""
+    """Records are appended, taken, answered, returned, and expire."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Accumulating(RuleBasedStateMachine):
         for partition in PARTITIONS:
             self.accumulator.add_queue(partition, None)
         self.number = 0
-        # What waits, by partition: (number, when it came).
+        # Waiting records by partition, as (number, time of arrival).
         self.waiting: dict[TopicPartition, list[int]] = defaultdict(list)
         self.came_s: dict[int, float] = {}
         self.on_wire: list[tuple[ProducerBatch, list[int]]] = []
@@ -57,8 +57,8 @@ class Accumulating(RuleBasedStateMachine):
         fits = (
             bool(last)
             and not last[0].closed
-            # Seven bytes and the value, all lengths being of one byte; the timestamp
-            # delta takes a second one from 64 on.
+            # A record takes seven bytes and the value, with lengths of one byte; a
+            # timestamp delta of 64 or more takes a second byte.
             and last[0].size + 7 + size + (self.number - last[0].timestamps[0] > 63)
             <= BATCH_SIZE
         )
@@ -96,7 +96,7 @@ class Accumulating(RuleBasedStateMachine):
             return
         batch = self.accumulator.take(queue)
         values = numbers_in(batch)
-        # A batch is the oldest that wait, in order, within its bound.
+        # A batch consists of the oldest waiting records, in order, within its limit.
         assert values == self.waiting[partition][: len(values)]
         assert batch.size <= BATCH_SIZE
         del self.waiting[partition][: len(values)]
@@ -137,7 +137,7 @@ class Accumulating(RuleBasedStateMachine):
             for batch in self.queue(partition).batches
         }
         for key, values in batches.items():
-            # A batch is as old as its first record.
+            # The age of a batch is that of its first record.
             assert (key not in left) == (values[0] in old)
             if key not in left:
                 waiting -= set(values)

@@ -1,4 +1,4 @@
-"""The administration client beside brokers in virtual time, one of which dies."""
+"""The admin client with three brokers in virtual time, one of which dies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def opened(members: Members) -> AbstractAsyncContextManager[KafkaAdmin]:
 
 
 def beside_three(ask: Ask[T]) -> T:
-    """Run ``ask`` beside three brokers and ten records in two partitions."""
+    """Run ``ask`` with three brokers and ten records in two partitions."""
 
     async def scenario(members: Members) -> T:
         await members.create("t", 2, configs=[("retention.ms", "77")])
@@ -229,5 +229,5 @@ async def test_a_change_goes_to_the_next_controller_three_times(
                 assert raised.value.code is ErrorCode.not_controller
         nursery.cancel_scope.cancel()
     assert received == ["t"] * asked
-    # The controller is looked up for each.
+    # The client looks up the controller before each attempt.
     assert kafka.calls.count(ApiKey.METADATA) >= asked

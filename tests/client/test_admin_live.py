@@ -1,4 +1,4 @@
-"""The administration client and librdkafka's, asked the same of one live broker."""
+"""Our admin client and librdkafka's get the same results from a live broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assignors against aiokafka's, and cooperative-sticky against its promises."""
+"""Assignors compared with aiokafka's, and the guarantees of cooperative-sticky."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def partitions(topic: str, *numbers: int) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in numbers]
 
 
-# The examples of the Javadoc of Kafka's RangeAssignor and RoundRobinAssignor.
+# Examples in the Javadoc of Kafka's RangeAssignor and RoundRobinAssignor.
 @pytest.mark.parametrize(
     ("strategy", "counts", "topics", "expected"),
     [
@@ -71,7 +71,7 @@ def test_kafkas_own_examples(
 
 
 class FakeCluster:
-    """As much of a cluster as aiokafka's assignors look at."""
+    """The part of a cluster that aiokafka's assignors use."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self._counts = counts
@@ -139,7 +139,7 @@ members_with_past = st.dictionaries(
 def settled(
     counts: dict[str, int], members: dict[str, Subscription]
 ) -> list[dict[str, list[TopicPartition]]]:
-    """Assign and have the members own what they got, until nothing moves."""
+    """Assign partitions until the assignment no longer changes; return all rounds."""
     rounds = [assign("cooperative-sticky", counts, members)]
     while len(rounds) < 2 or rounds[-1] != rounds[-2]:
         assert len(rounds) < 4, "it does not settle"
@@ -165,7 +165,7 @@ def test_sticky_settles_within_two_rounds_in_balance_with_everything_assigned(
     ]
     for member, mine in final.items():
         assert {each.topic for each in mine} <= set(members[member].topics)
-        # Nobody could take one off somebody who has two more than they.
+        # No member could take a partition from one that has two more.
         for other, theirs in final.items():
             for each in theirs:
                 if each.topic in members[member].topics:

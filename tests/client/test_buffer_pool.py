@@ -1,4 +1,4 @@
-"""The buffer pool against a queue and a number, with waits, time limits and cancels."""
+"""The buffer pool compared with a queue and a number: waits, timeouts, cancellation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ steps = st.lists(
 
 
 class Model:
-    """Holders and waiters of the pool, in lists."""
+    """Lists of the pool's holders and waiters."""
 
     def __init__(self) -> None:
         self.held: dict[int, int] = {}

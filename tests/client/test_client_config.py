@@ -1,4 +1,4 @@
-"""Settings: Kafka's names and defaults, and no mercy with what is wrong."""
+"""Client settings: Kafka's names and defaults, and refusal of invalid values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.client.producer.producer_config import (
 from broker.client.producer.producer_config import KEYS as PRODUCER_KEYS
 from broker.protocol.errors import ConfigError
 
-# What the documentation of Apache Kafka 4.1 gives as defaults.
+# Defaults in the documentation of Apache Kafka 4.1.
 KAFKA_DEFAULTS = {
     "acks": "all",
     "allow.auto.create.topics": True,
@@ -67,7 +67,7 @@ KAFKA_DEFAULTS = {
     "security.protocol": "PLAINTEXT",
     "session.timeout.ms": 45_000,
     "socket.connection.setup.timeout.ms": 10_000,
-    # Kafka has null, which allows the same.
+    # Kafka's default is null, which is equivalent.
     "ssl.cipher.suites": (),
     "ssl.enabled.protocols": ("TLSv1.2", "TLSv1.3"),
     "ssl.endpoint.identification.algorithm": "https",

@@ -1,4 +1,4 @@
-"""Our client and librdkafka at one live broker, each reading what the other wrote."""
+"""Our client and librdkafka with one live broker; each reads the other's records."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_we_read_what_librdkafka_wrote_and_agree_on_partitions(
         {
             "bootstrap.servers": broker.bootstrap,
             "compression.type": codec,
-            # librdkafka's name for Java's partitioner.
+            # In librdkafka, the name of Java's partitioner.
             "partitioner": "murmur2_random",
         }
     )

@@ -1,4 +1,4 @@
-"""Commits of a member whose group goes on without it, against a table of answers."""
+"""Commits of a member while its group moves on, with responses from a table."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ CONFIG = consumer_config(
 
 
 class Coordinator:
-    """Coordinates ``g``; ``codes`` are answered to commits, then what is right.
+    """Coordinator of ``g``; it answers commits with ``codes`` first, then correctly.
 
-    ``before_answer`` runs while a commit is on its way.
+    ``before_answer`` runs while a commit is in flight.
     """
 
     def __init__(self, *codes: ErrorCode) -> None:
@@ -89,7 +89,7 @@ async def test_a_commit_that_is_tried_again_is_still_one_of_its_generation(
         await commits.commit({T0: OffsetAndMetadata(7)})
     except KafkaError as error:
         code = error.code
-    # In generation 2 the partition may be another member's, who is further on.
+    # In generation 2 another member may own the partition and have committed more.
     assert coordinator.commits == [(1, "m", 7), (1, "m", 7)]
     assert code is ErrorCode.illegal_generation
 
@@ -106,7 +106,7 @@ async def test_positions_are_committed_as_of_the_generation_they_were_noted_in(
     auto_commit = AutoCommit(CONFIG, commits, subscriptions)
     auto_commit.polled(0.0)
     auto_commit.polled(1.0)
-    # The task that commits comes to it only when the group has gone on.
+    # The committing task runs only after the group has moved on.
     member.generation = coordinator.generation = 2
     nursery.start_soon(auto_commit.run)
     await wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""Brokers that answer nonsense, nothing, or in words of long ago, and that are away."""
+"""Brokers with invalid, missing or outdated responses, and unreachable brokers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_broker_of_before_is_asked_for_its_versions_in_its_own(
         def tamper(key: ApiKey, frame: bytes) -> bytes:
             if key is ApiKey.API_VERSIONS and not refusals[0]:
                 refusals[0] += 1
-                # Version 0 without any keys: what KIP-511 asks old brokers for.
+                # Version 0 without any API keys, as KIP-511 requires from old brokers.
                 code = ErrorCode.unsupported_version.value
                 return struct.pack(">i", 10) + frame[4:8] + struct.pack(">hi", code, 0)
             return frame
@@ -121,6 +121,6 @@ async def test_attempts_to_reconnect_come_ever_less_often(
             await producer.send("t", b"x")
     gaps = [b - a for a, b in pairwise(attempts)]
     for number, gap in enumerate(gaps[:5]):
-        # KIP-580: doubled each time, a fifth more or less.
+        # KIP-580: the delay doubles each time, with a jitter of 20 %.
         assert 0.8 * 0.1 * 2**number <= gap <= 1.2 * 0.1 * 2**number + 0.01
     assert all(1.6 <= gap <= 2.41 for gap in gaps[6:])

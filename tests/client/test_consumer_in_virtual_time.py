@@ -1,4 +1,4 @@
-"""The consumer in assign mode against the real broker, in virtual time."""
+"""The consumer with manual assignment and the real broker, in virtual time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 async def fill(cluster: Cluster, count: int, partitions: int = 2) -> None:
-    """Produce numbers, a millisecond apart, in batches of four or so."""
+    """Produce numbers a millisecond apart, in batches of about four."""
     await cluster.create("t", partitions)
     async with cluster.producer(batch_size=130) as producer:
         for number in range(count):
@@ -86,7 +86,7 @@ def test_a_poll_waits_for_the_next_record_and_not_longer() -> None:
 
     empty_s, waited_s = in_cluster(scenario)
     assert empty_s == pytest.approx(1.3, abs=1e-6)
-    # Lingering is 5 ms, and the rest is latency.
+    # The linger time is 5 ms; the rest is latency.
     assert 2.005 <= waited_s < 2.01
 
 
@@ -149,7 +149,7 @@ def test_prefetched_bytes_are_bounded() -> None:
             assert len(await take(consumer, 399)) == 399
             return len(fetches)
 
-    # Each answer is at least a batch of about 100 bytes and at most 400.
+    # Each response has at least one batch of about 100 bytes, and at most 400 bytes.
     assert 2 <= in_cluster(scenario) <= 5
 
 

@@ -1,4 +1,4 @@
-"""Members of KIP-848 against the real coordinator, in virtual time."""
+"""Members of KIP-848 groups with the real coordinator, in virtual time."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_positions_move_with_commits() -> None:
 def test_a_forgotten_member_commits_no_offsets_in_a_transaction(
     own: dict[str, object],
 ) -> None:
-    """Java's consumer keeps its metadata, too; without a member all may commit."""
+    """Java's consumer keeps its metadata, too: without a member id all may commit."""
 
     async def scenario(cluster: Cluster) -> ErrorCode:
         await cluster.create("t", 1)
@@ -99,7 +99,7 @@ def test_a_forgotten_member_commits_no_offsets_in_a_transaction(
             before = consumer.group_metadata()
             cluster.reachable = False
             cluster.cut_all()
-            # The session is over, another one might have the partition.
+            # The session has expired; another member could own the partition.
             await trio.sleep(3)
             cluster.reachable = True
             await trio.sleep(3)

@@ -1,4 +1,4 @@
-"""Messages between members, against the bytes of kafka-python and librdkafka."""
+"""Messages between members, compared with bytes of kafka-python and librdkafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer's results from a broker's bytes: transactions, positions, damage."""
+"""Records that a consumer decodes: transactions, positions and damaged bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 def at(offset: int, data: bytes) -> bytes:
-    """Return a batch as it stands in a log."""
+    """Return a batch with an offset, as in a log."""
     return struct.pack(">q", offset) + data[8:]
 
 
@@ -58,7 +58,7 @@ def values(
     return found
 
 
-# Producers 1 and 2 interleave; 1 aborts at first and commits then, 2 commits.
+# Producers 1 and 2 interleave; 1 aborts and then commits, 2 commits.
 TRANSACTIONS = b"".join(
     (
         of_transaction(0, 1, b"a1", b"a2"),
@@ -99,7 +99,7 @@ def test_a_stamped_batch_gives_all_records_the_brokers_time() -> None:
 
 
 def test_offsets_without_records_are_passed_over() -> None:
-    """A compacted batch has gaps, and the last of its offsets may be one."""
+    """A compacted batch has offset gaps, possibly at its last offset."""
     header = parse_header(batch(*[b""] * 10))._replace(base_offset=20)
     body = record_body(None, b"left")
     data = build_batch(header, [(23, START_MS, body)])
@@ -117,7 +117,7 @@ def test_offsets_without_records_are_passed_over() -> None:
 
 
 def test_an_answer_may_begin_with_the_marker_of_an_aborted_transaction() -> None:
-    """Seed 1 of days with transactions: what follows is of the next transaction."""
+    """Seed 1 of transaction days: later records belong to the next transaction."""
     answer = marker(5, 7, commits=False) + of_transaction(6, 7, b"good")
     aborted = [AbortedTransaction(first_offset=3, producer_id=7)]
     assert values(answer, aborted) == [(6, b"good")]
@@ -136,7 +136,7 @@ def test_damage_is_an_error_and_nothing_else(data: st.DataObject) -> None:
     with pytest.raises(KafkaError) as damaged:
         values(bytes(good))
     assert damaged.value.code is ErrorCode.corrupt_message
-    # With a checksum that fits, the records may mean something, or not.
+    # With a valid checksum the records may be readable or not.
     codes = set()
     try:
         values(bytes(seal(good)))

@@ -1,4 +1,4 @@
-"""The programs of ``docs/trio-client.md`` do what the text says."""
+"""The programs of ``docs/trio-client.md`` work as documented."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PRODUCE, CONSUME, TRANSACT, *_ = re.findall(
 
 
 def documented(cluster: Cluster, program: str, **known: Any) -> Any:
-    """Return a program of the page as a function, its one broker being ours."""
+    """Return a program of the page as a function that uses the test's broker."""
     imports, body = program.split("\n\n", 1)
     names: dict[str, Any] = dict(known)
     exec(imports, names)
 
     async def connect(host: str, port: int) -> Any:
-        """Connect to the only broker, whatever port a reader would have."""
+        """Connect to the test's broker, at any port of the page."""
         return await cluster.connect(host, cluster.world.server.ports["PLAINTEXT"])
 
     for name, known_time in (("open_producer", True), ("open_consumer", False)):
@@ -50,7 +50,7 @@ def test_records_of_one_program_are_read_by_the_other() -> None:
         reading = CONSUME.replace("...", "read.append(record); break")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(documented(cluster, reading, read=read))
-            # The reader begins at the end: it has to be there before.
+            # The reader begins at the end and must be ready before the write.
             await trio.sleep(10)
             return (await documented(cluster, PRODUCE)())["written"]
 

@@ -1,10 +1,10 @@
-"""Read, process, write: no loss, no duplicate, no aborted record, whatever is killed.
+"""Read-process-write: no loss, no duplicate and no aborted record after any kill.
 
-Two members of a group copy records from one topic to another, offsets and records in
-one transaction. Processors are killed and started again under their transactional ids,
-connections break at any byte, some transactions are aborted on purpose, and in each
-cycle the broker is killed. At the end a reader of committed records must find each
-record once, those of a partition in order, and none that was aborted.
+Two members of a group copy records from one topic to another, with records and offsets
+in one transaction. Processors are killed and restarted under their transactional ids.
+Connections break at any byte, some transactions are aborted on purpose, and the broker
+is killed in each cycle. At the end a ``read_committed`` consumer must find each record
+once, in order within its partition, and no aborted record.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SOURCE, TARGET, GROUP = "source", "target", "copiers"
 PARTITIONS = 2
 PROCESSORS = ("a", "b")
 RECORDS_PER_CYCLE = 12
-# Calls of the disk, one of which is the last before a kill.
+# The broker is killed at one of this number of disk calls.
 CALLS_PER_CYCLE = 150
 
 
 class Kill(Faults):
-    """Keeps what a kill at the call of a number leaves of a disk.
+    """Keeps the state of the disk at a kill at the given call.
 
-    The broker goes on until the cycle ends, on a disk that nobody will see.
+    The broker continues until the end of the cycle; its later writes are discarded.
     """
 
     def __init__(self, storage: MemoryStorage, at_call: int) -> None:
@@ -54,9 +54,9 @@ class Kill(Faults):
 
 
 class History:
-    """The cycles of one seed: the disk that the last one left, and what it must hold.
+    """All cycles of one seed: the disk after the last kill, and its expected contents.
 
-    ``sent`` has the values of each partition of the source, in order.
+    ``sent`` has the values of each source partition, in order.
     """
 
     def __init__(self, seed: int) -> None:
@@ -68,9 +68,9 @@ class History:
         self.attempts = self.cuts = self.kills = 0
 
     def cycle(self, *, is_last: bool = False) -> list[bytes]:
-        """Start a broker over the disk, let the processors run, and kill it.
+        """Start a broker on the disk, run the processors, and kill the broker.
 
-        The last cycle goes on until all is copied, and returns what was read.
+        The last cycle runs until all records are copied, and returns the copies.
         """
 
         async def run(world: World) -> list[bytes]:
@@ -128,7 +128,7 @@ class History:
         return self.rng.choice((None, self.rng.randrange(600, 6_000)))
 
     async def _supervise(self, cluster: Cluster, name: str, is_last: bool) -> None:
-        """Run a processor; kill it after a while, or let it fail, and start another."""
+        """Run a processor; after a kill or a failure start another one."""
         while True:
             lifetime_s = 1e9 if is_last else self.rng.uniform(0.1, 1.0)
             with trio.move_on_after(lifetime_s):
@@ -188,7 +188,7 @@ class History:
             await producer.commit_transaction()
 
     async def _read(self, cluster: Cluster) -> list[bytes]:
-        """Read all committed records, until none can come any more."""
+        """Read all committed records, and wait for possible duplicates."""
         wanted, found = sum(map(len, self.sent)), []
         async with cluster.consumer(isolation_level="read_committed") as consumer:
             consumer.assign(await consumer.partitions_for(TARGET))
@@ -196,12 +196,12 @@ class History:
                 records = await consumer.poll(timeout_s=500)
                 assert records, (self.seed, len(found), wanted)
                 found += [(each.partition, each.value) for each in records]
-            # A duplicate would follow.
+            # A duplicate would arrive after them.
             found += [(it.partition, it.value) for it in await consumer.poll(5, 5.0)]
         return [b"%d %s" % each for each in found]
 
     def check(self, found: list[bytes]) -> None:
-        """Assert that what was read is what was sent, each record once."""
+        """Check that the read records are the sent ones, each once."""
         copied: list[list[int]] = [[] for _ in range(PARTITIONS)]
         for each in found:
             partition, number, attempt = each.split()

@@ -1,4 +1,4 @@
-"""The fetcher between brokers: a partition's leader changes while an answer is due."""
+"""The fetcher when a partition's leader changes while a response is due."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH: Any = witness
 
 @dataclass
 class Node:
-    """A broker that answers when the test says so."""
+    """A broker that answers at the test's command."""
 
     asked: list[Callable[[Any], None]] = field(default_factory=list)
     throttled_until_s: float = 0.0
@@ -60,7 +60,7 @@ class Node:
 
 
 class Brokers:
-    """Two brokers, as a client and its metadata know them."""
+    """Two brokers, as network client and metadata of a fetcher."""
 
     def __init__(self) -> None:
         self.nodes = {1: Node(), 2: Node()}
@@ -76,16 +76,16 @@ class Brokers:
         return self.nodes[address.port]
 
     def request_update(self) -> None:
-        """There is nothing newer."""
+        """Do nothing: the metadata is current."""
 
 
 def batch(count: int) -> bytes:
-    """Return a batch of so many records, from offset 0 on."""
+    """Return a batch of ``count`` records, from offset 0 on."""
     return cast(bytes, BATCH.batch([b"%d" % number for number in range(count)]))
 
 
 def moved() -> tuple[Brokers, SubscriptionState, list[Any]]:
-    """Return a partition that was asked of one broker, and then of the next leader."""
+    """Return a state with Fetch requests to the former and to the new leader."""
     brokers, subscriptions, strays = Brokers(), SubscriptionState(), []
     fetcher = Fetcher(
         consumer_config({}),
@@ -108,7 +108,7 @@ def moved() -> tuple[Brokers, SubscriptionState, list[Any]]:
 def test_two_brokers_that_are_asked_for_the_same_give_it_once(
     first: int, second: int
 ) -> None:
-    """Seed 11353 of the swarm: a poll returned records 184 to 245, and 184 again."""
+    """Swarm seed 11353: a poll returned records 184 to 245, and then 184 again."""
     brokers, subscriptions, _ = moved()
     brokers.nodes[first].answers(ErrorCode.none, batch(5))
     brokers.nodes[second].answers(ErrorCode.none, batch(3))

@@ -1,4 +1,4 @@
-"""The leader of a group watches the topics that it divided, whenever they change."""
+"""A group leader watches its topics at all times, also during a rebalance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.client.signals import Changes
 
 
 class Known:
-    """Metadata that learns of topics when the test says so."""
+    """Metadata that learns of topics at the test's command."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -30,10 +30,10 @@ class Known:
         return self.counts.get(topic)
 
     def add(self, topics: Iterable[str]) -> None:
-        """Keep topics."""
+        """Do nothing: the topics are known."""
 
     def request_update(self) -> None:
-        """Nobody is asked."""
+        """Do nothing."""
 
     def learn(self, topic: str, count: int) -> None:
         self.counts[topic] = count
@@ -51,7 +51,7 @@ def alone() -> Joined:
 
 
 def test_a_topic_that_comes_in_the_middle_of_a_rebalance_is_not_forgotten() -> None:
-    """Seed 16568 of the swarm: a lone member was left without partitions for ever."""
+    """Swarm seed 16568: a lone member remained without partitions for ever."""
     known, rejoins = Known(), list[dict[str, int]]()
     leader = GroupLeader(cast(Metadata, known), lambda: rejoins.append(known.counts))
 
@@ -61,11 +61,11 @@ def test_a_topic_that_comes_in_the_middle_of_a_rebalance_is_not_forgotten() -> N
             await wait_all_tasks_blocked()
             nursery.start_soon(divide)
             await wait_all_tasks_blocked()
-            # It has asked, and nobody has the topic.
+            # The leader has requested metadata, and the topic does not exist.
             known.changes.notify()
             await wait_all_tasks_blocked()
             assert rejoins == []
-            # The others have not got their parts yet, so this one comes to nothing.
+            # Other members have no assignment yet, so this rejoin has no effect.
             known.learn("t", 2)
             await wait_all_tasks_blocked()
             assert len(rejoins) == 1

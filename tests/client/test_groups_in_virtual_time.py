@@ -1,4 +1,4 @@
-"""Groups of our consumers against the real coordinator, in virtual time."""
+"""Groups of our consumers with the real coordinator, in virtual time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_group_shares_a_topic_while_members_come_and_go_and_records_arrive(
             members[1].leaving = True
             running.remove(members[1])
             await until(lambda: complete(running))
-            # One vanishes without a word: the session's timeout finds out.
+            # This member ends without a LeaveGroup; its session has to expire.
             members[0].scope.cancel()
             running.remove(members[0])
             await until(lambda: complete(running))
@@ -69,8 +69,8 @@ def test_a_group_shares_a_topic_while_members_come_and_go_and_records_arrive(
     seen, produced = in_cluster(scenario)
     counts = Counter(each[1:] for each in seen)
     assert len(counts) == produced > 200
-    # Revocations commit, so that only the one that vanished is repeated, and only
-    # what it had not committed.
+    # Members commit at a revocation. Only the member that ended without one has its
+    # uncommitted records read again.
     repeated = {key for key, count in counts.items() if count > 1}
     assert repeated <= {each[1:] for each in seen if each[0] == "a"}
     for name in "abc":
@@ -94,7 +94,7 @@ def test_a_member_gives_up_only_what_goes_elsewhere(protocol: str) -> None:
         return [(what, len(which)) for what, which in first.listener.events]
 
     events = in_cluster(scenario)
-    # Three go, three stay and are never revoked while the member is there.
+    # Three partitions move to the other member; three are never revoked before the end.
     assert [each for each in events if each[1]] == [
         ("assigned", 6),
         ("revoked", 3),
@@ -185,7 +185,7 @@ def test_a_member_that_does_not_poll_is_out_and_loses_its_partitions(
             other = Member(cluster, [], "b")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(lambda: other.run(**own))
-                # Had the first one still been a member, this would take its poll.
+                # If the first consumer were still a member, this would need its poll.
                 await until(lambda: complete([other]))
                 await consumer.poll(timeout_s=1)
                 await until(lambda: len(other.assignment) == 3)
@@ -214,7 +214,7 @@ def test_positions_are_committed_by_the_clock_and_when_the_block_ends() -> None:
             assert len(await consumer.poll(10)) == 10
             await note(consumer)
             await trio.sleep(0.6)
-            # The ten have been processed only when the user comes back.
+            # The next poll marks the ten records as processed.
             await note(consumer)
             assert len(await consumer.poll(10)) == 10
             await trio.sleep(0.1)
@@ -244,7 +244,7 @@ def test_a_block_that_fails_commits_nothing_of_what_it_worked_on() -> None:
             await fail_at_the_third(cluster.consumer(group_id="g", **QUICK))
         async with cluster.consumer(group_id="g", **QUICK) as consumer:
             consumer.subscribe(["t"])
-            # The failed one has left, so nobody waits for its session to end.
+            # The failed member has left its group, so no session has to expire.
             with trio.fail_after(0.5):
                 (record,) = await consumer.poll(1)
         return int(record.offset)

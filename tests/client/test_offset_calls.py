@@ -1,4 +1,4 @@
-"""Offsets are asked of one leader after the other; the cluster may change meanwhile."""
+"""ListOffsets goes to one leader after the other; the cluster may change meanwhile."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Known:
-    """Metadata of two brokers, each of which leads a partition."""
+    """Metadata of two brokers that lead one partition each."""
 
     def __init__(self) -> None:
         self.addresses = {1: Address("one", 1), 2: Address("two", 2)}
         self.asked = 0
 
     def add(self, topics: Iterable[str]) -> None:
-        """Keep topics."""
+        """Do nothing: the topics are known."""
 
     def request_update(self) -> None:
         self.asked += 1
@@ -65,7 +65,7 @@ class Calls:
 
 
 def test_a_broker_that_goes_while_another_one_answers_is_left_out() -> None:
-    """Seed 721 of the swarm: the member ended with a KeyError."""
+    """Swarm seed 721: the member ended with a KeyError."""
     known = Known()
     calls = OffsetCalls(
         consumer_config({}),

@@ -1,4 +1,4 @@
-"""Partitions of records: Java's hash, and fair shares where there is no key."""
+"""Partitions of records: Java's hash, and equal shares for records without a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.client.producer.partitioner import (
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        # UtilsTest.testMurmur2 of Apache Kafka.
+        # From UtilsTest.testMurmur2 of Apache Kafka.
         (b"21", -973932308),
         (b"foobar", -790332482),
         (b"a-little-bit-long-string", -985981536),
@@ -54,7 +54,7 @@ def test_records_without_a_key_stick_until_a_batch_is_full_and_spread_evenly() -
         partitioner.account(100)
     assert set(sent) == {0, 2}
     assert all(length % 1_000 == 0 for _, length in runs)
-    # 300 choices of a fair coin: three standard deviations are 26 of them.
+    # 300 draws with probability 1/2: three standard deviations are 26 draws.
     assert abs(sent[0] - sent[2]) < 2 * 26 * 1_000
 
 

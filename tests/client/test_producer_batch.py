@@ -1,4 +1,4 @@
-"""Batches: the bytes of kafka-python's builder, halves, and what receipts say."""
+"""Batches: bytes equal to those of kafka-python, splitting, and receipts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_batch_has_the_bytes_that_kafka_python_gives_it(records: list[Any]) ->
     batch.identity = Identity(77, 2, 5)
     ours = batch.to_wire(0)
     assert len(ours) == batch.size
-    # It writes 0 for the leader epoch, of which producers know nothing; Java writes -1.
+    # kafka-python writes a leader epoch of 0, Java -1; a producer does not know it.
     theirs = bytes(builder.build())
     assert (ours[:12], ours[16:]) == (theirs[:12], theirs[16:])
 

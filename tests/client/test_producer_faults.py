@@ -1,4 +1,4 @@
-"""A producer's reaction to each error; order and number of records survive."""
+"""A producer's reaction to each error; order and number of records are preserved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.client.fake_brokers import FakeCluster, Fault, producer, send_all
 
 
 def once(when: Callable[[BatchHeader], bool], code: ErrorCode) -> Fault:
-    """Answer with an error the first time that something is so."""
+    """Return a fault that gives an error once, for the first matching batch."""
     left = [code]
 
     def fault(index: int, header: BatchHeader) -> ErrorCode | None:
@@ -51,7 +51,7 @@ async def test_an_older_answer_about_a_leader_changes_nothing(
             cluster.epochs[0] = 5
             await send_all(opened, 1)
             await trio.sleep(1)
-            # The broker asked next is behind, and believes in a leader of long ago.
+            # The next broker has outdated metadata, with an old leader.
             cluster.leaders[0], cluster.epochs[0] = 2, 4
             await trio.sleep(1)
             cluster.leaders[0] = 1
@@ -63,7 +63,7 @@ async def test_an_older_answer_about_a_leader_changes_nothing(
 async def test_an_answer_without_brokers_changes_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    """So a broker refuses that has no time; whoever answers is one."""
+    """An overloaded broker lists no brokers, although it is one itself."""
     async with trio.open_nursery() as nursery:
         cluster = FakeCluster(nursery, leaders=[1])
         async with producer(cluster, metadata_max_age_ms=100) as opened:
@@ -134,7 +134,7 @@ async def test_a_permanent_error_fails_its_batch_and_no_other(
                 if each is not receipts[2]
             ]
         assert offsets == list(range(9))
-        # Those behind it were numbered as if it were there, and had to be so anew.
+        # Later batches were numbered as if it existed, and were renumbered.
         assert cluster.partitions[0].timestamps == [0, 1, *range(3, 10)]
         assert {h.producer_epoch for _, h in cluster.partitions[0].batches} == {0, 1}
         nursery.cancel_scope.cancel()
@@ -259,7 +259,7 @@ async def test_any_mixture_of_faults_keeps_order_and_writes_nothing_twice(
             return None
 
         cluster.faults = [fault]
-        # Some answers are lost after the broker has done what was asked.
+        # Some responses are lost after the broker has executed the request.
         cluster.tamper = lambda key, frame: (
             b"" if key is ApiKey.PRODUCE and rng.random() < 0.1 else frame
         )
@@ -282,7 +282,7 @@ async def test_any_mixture_of_faults_keeps_order_and_writes_nothing_twice(
         for partition in (0, 1):
             expected = [n for n in range(count) if (partition, n) not in failing]
             log = cluster.partitions[partition].timestamps
-            # What failed by an answer may have been written by an attempt before it.
+            # A failed record may have been written by an earlier attempt.
             assert [n for n in log if (partition, n) not in failing] == expected
             assert len(log) == len(set(log))
             assert log == sorted(log)
@@ -307,7 +307,7 @@ async def test_no_more_requests_are_under_way_than_allowed(
 
 
 class UnreadStream:
-    """A stream to a broker that reads nothing once ``stopped`` is set."""
+    """A stream to a broker that stops reading once ``stopped`` is set."""
 
     def __init__(self, stream: Any, stopped: trio.Event, resumed: trio.Event) -> None:
         self._stream, self._stopped, self._resumed = stream, stopped, resumed
@@ -323,7 +323,7 @@ class UnreadStream:
 async def test_memory_is_bounded_while_a_broker_reads_nothing(
     acks: str, autojump_clock: MockClock
 ) -> None:
-    """Without acknowledgements, too, a record holds memory until it is written."""
+    """A record holds memory until it is written, also without acknowledgements."""
     size, memory = 50_000, 2_000_000
     stopped, resumed = trio.Event(), trio.Event()
     async with trio.open_nursery() as nursery:
@@ -346,7 +346,7 @@ async def test_memory_is_bounded_while_a_broker_reads_nothing(
             resumed.set()
             for each in receipts:
                 await each.wait()
-            # Without acknowledgements the broker has yet to read what is written.
+            # Without acknowledgements the broker still has to read the written bytes.
             await trio.sleep(1)
         produced = sum(batch.record_count for _, _, batch in cluster.produced)
         assert produced == 1 + len(receipts)

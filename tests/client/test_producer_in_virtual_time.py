@@ -1,4 +1,4 @@
-"""The producer against the real broker, in virtual time: what it promises, and when."""
+"""The producer with the real broker, in virtual time: guarantees and timing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_connections_cut_at_any_byte_lose_nothing_and_repeat_nothing(seed: int) 
     async def scenario(cluster: Cluster) -> tuple[list[list[bytes | None]], int]:
         await cluster.create("t", PARTITIONS)
         rng = random.Random(seed)
-        # The handshake alone is some 600 bytes, so that each connection gets on a bit.
+        # A handshake takes about 600 bytes, so each connection makes some progress.
         cluster.draw_budget = lambda: rng.randrange(700, 4_000)
         offsets: dict[bytes, tuple[int, int]] = {}
         async with cluster.producer(
@@ -69,7 +69,7 @@ def test_without_idempotence_a_cut_may_repeat_but_loses_nothing() -> None:
         (found,) = in_cluster(scenario, seed=seed)
         assert set(found) == {b"%d" % n for n in range(count)}
         repeated += len(found) - count
-    # So the test above has shown something.
+    # Duplicates occur here, so the test above is effective.
     assert repeated > 0
 
 
@@ -105,7 +105,7 @@ def test_a_full_batch_goes_at_once() -> None:
             return trio.current_time() - began_s, offsets
 
     waited_s, offsets = in_cluster(scenario)
-    # Eight records of 107 bytes and a header of 61 are a batch; two batches are full.
+    # A batch has eight records of 107 bytes and a header of 61; two batches are full.
     assert offsets == list(range(16))
     assert waited_s < 1
 
@@ -177,7 +177,7 @@ def test_buffer_memory_holds_senders_back_and_is_given_back() -> None:
         return accepted, found
 
     accepted, found = in_cluster(scenario)
-    # Two who get memory at the same instant go on in an order that is Trio's.
+    # Trio decides the order of two senders that get memory at the same instant.
     assert sorted(accepted) == list(range(8))
     assert found[1:] == [b"%d" % number + b"v" * 400 for number in accepted]
 

@@ -1,4 +1,4 @@
-"""The client against a broker with SASL: who gets in, and what the others are told."""
+"""The client and a broker with SASL: accepted logins, and errors of refused ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LOGINS = {
 
 @pytest.fixture(autouse=True)
 def computed_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute salted passwords on this thread: virtual time waits for no other."""
+    """Compute salted passwords on this thread: virtual time ignores other threads."""
 
     async def run_here(compute: Callable[..., bytes], *arguments: object) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -103,7 +103,7 @@ def test_a_token_from_a_file(tmp_path: Path) -> None:
             {
                 "security_protocol": "SASL_PLAINTEXT",
                 "sasl_mechanism": "OAUTHBEARER",
-                # Issued by the clock of this machine, years after the broker's.
+                # Issued by the machine's clock, years after the broker's virtual time.
                 "sasl_jaas_config": "OAuthBearerLoginModule required "
                 'unsecuredLoginStringClaim_sub="carol";',
             },
@@ -141,7 +141,7 @@ def test_a_mechanism_that_the_broker_lacks() -> None:
 
 
 def test_sessions_that_end_cost_no_record() -> None:
-    """Connections are closed every two seconds of use, and are made again."""
+    """The broker closes connections after two seconds; the client reconnects."""
 
     async def scenario(cluster: Cluster) -> None:
         count = 40
@@ -196,7 +196,7 @@ def test_settings_that_authenticate_nobody(settings: dict[str, str], key: str) -
 
 
 class FalseBroker:
-    """A stream to a broker that answers by a table, and does not know the password."""
+    """A stream to a broker with a table of answers, which lacks the password."""
 
     def __init__(self, *tokens: bytes) -> None:
         self._answers = [b"\0\0\0\0\0\x01\0\rSCRAM-SHA-256"]

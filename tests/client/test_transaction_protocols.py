@@ -1,4 +1,4 @@
-"""The producer's two protocols of transactions (KIP-890), by transaction.version."""
+"""The producer's two transaction protocols (KIP-890), by transaction.version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ every_version = pytest.mark.parametrize("version", [0, 1, 2])
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[ApiKey, int]]:
-    """Return a count of the requests that clients send, by API and version."""
+    """Return a count of the clients' requests, by API and version."""
     found: Counter[tuple[ApiKey, int]] = Counter()
     send = Connection._send
 
@@ -43,7 +43,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[ApiKey, int]]:
 
 
 async def finalize(cluster: Cluster, level: int) -> None:
-    """Lower ``transaction.version``, whose newest level a new cluster has."""
+    """Lower ``transaction.version``; a new cluster has its newest level."""
     row = {
         "feature": "transaction.version",
         "max_version_level": level,
@@ -69,7 +69,7 @@ async def epoch(cluster: Cluster) -> int:
 
 
 async def transact(producer: KafkaProducer, *, commits: bool) -> None:
-    """Make a transaction with a record in both partitions, and an offset."""
+    """Run a transaction with a record in both partitions, and an offset."""
     await producer.begin_transaction()
     for partition in range(2):
         await (await producer.send("t", b"x", partition=partition)).wait()
@@ -84,7 +84,7 @@ async def transact(producer: KafkaProducer, *, commits: bool) -> None:
 def test_the_protocol_follows_the_finalized_version(
     version: int, sent: Counter[tuple[ApiKey, int]]
 ) -> None:
-    """Epochs as Kafka's coordinator counts them: by transaction from version 2 on."""
+    """Epochs match Kafka's coordinator: from version 2 on, one per transaction."""
 
     async def scenario(cluster: Cluster) -> int:
         await cluster.create("t", 2)
@@ -161,7 +161,7 @@ def test_what_was_aborted_is_not_read(version: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 @every_version
 def test_a_lost_answer_repeats_nothing(version: int, seed: int) -> None:
-    """Whatever breaks, the coordinator answers a repeated EndTxn as the first one."""
+    """After any break, a repeated EndTxn receives the response of the first one."""
     count = 25
 
     async def scenario(cluster: Cluster) -> tuple[list[bytes], int]:

@@ -1,4 +1,4 @@
-"""The transactional producer against the real broker, in virtual time."""
+"""The transactional producer with the real broker, in virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T0 = TopicPartition("t", 0)
 
 
 async def committed(cluster: Cluster, count: int, topic: str = "t") -> list[bytes]:
-    """Return the first committed values of a topic, in the order of offsets."""
+    """Return the first committed values of a topic, in order of offsets."""
     values: list[bytes] = []
     async with cluster.consumer(isolation_level="read_committed") as consumer:
         consumer.assign(await consumer.partitions_for(topic))
@@ -50,13 +50,13 @@ def test_only_committed_records_are_read() -> None:
                     await producer.abort_transaction()
                 else:
                     await producer.commit_transaction()
-            # Unsent records are given up.
+            # An abort discards unsent records.
             await producer.begin_transaction()
             receipt = await producer.send("t", b"given up")
             await producer.abort_transaction()
             with pytest.raises(KafkaError):
                 await receipt.wait()
-            # A transaction without a record leaves no trace.
+            # A transaction without records leaves no trace.
             async with producer.transaction():
                 pass
             async with producer.transaction():
@@ -100,7 +100,7 @@ def test_offsets_move_with_their_transaction() -> None:
                 else:
                     await producer.abort_transaction()
                 found.append(await positions(cluster, "g"))
-            # A member of an earlier generation is fenced, and the transaction with it.
+            # Offsets of a former generation are fenced, which fails the transaction.
             stale = group._replace(generation=group.generation - 1)
             await producer.begin_transaction()
             with pytest.raises(KafkaError) as fenced:
