@@ -15,6 +15,14 @@ from uuid import UUID
 
 import pytest
 
+from broker.authorization.acls import (
+    AclEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from broker.cluster.cluster_topics import Topic
 from broker.coordination.cluster_state import (
     Change,
@@ -34,6 +42,8 @@ from broker.protocol.buffer import Buffer
 
 ONE, TWO = "/one", "/two"
 KINDS = tuple(ConfigKind)
+PATTERN_TYPES = (PatternType.LITERAL, PatternType.PREFIXED)
+READS = AclEntry("User:ü\n", "*", AclOperation.READ, PermissionType.ALLOW)
 PATH = f"{ONE}/{FILE_NAME}"
 # Three topics with such a config exceed the length at which compaction is due.
 LONG = {"config": "x" * 100_000}
@@ -80,6 +90,8 @@ def seen(state: ClusterState) -> dict[str, Any]:
         "numbers": (state.broker_epoch, state.next_producer_id),
         "topics": dict(state.topics),
         "deleting": dict(state.deleting),
+        "acls": dict(state.acls),
+        "features": dict(state.features),
         **{kind: dict(configs) for kind, configs in state.configs.items()},
     }
 
@@ -92,12 +104,15 @@ def some_changes(rng: random.Random) -> Iterator[Change]:
         deletion = Deletion(topic_id=UUID(int=7), partitions=rng.randint(1, 9))
         configs = rng.choice([{}, {"a": "ü\n"}, LONG])
         kind = rng.choice(KINDS)
+        pattern = ResourcePattern(ResourceType.TOPIC, name, rng.choice(PATTERN_TYPES))
         yield rng.choice(
             [
                 Change(topics={name: topic(name, rng.randint(1, 9), **configs)}),
                 Change(topics={name: None}, deleting={name: deletion}),
                 Change(deleting={name: None}),
                 Change(configs={kind: {rng.choice(["", "a/b"]): configs or None}}),
+                Change(acls={pattern: rng.choice([None, frozenset({READS})])}),
+                Change(features={name: rng.choice([None, 1, 2])}),
                 Change(next_producer_id=rng.randint(0, 2**62)),
                 Change(broker_epoch=rng.randint(0, 2**62)),
             ]
@@ -116,6 +131,8 @@ def after(state: dict[str, Any], change: Change) -> dict[str, Any]:
     changes: Mapping[str, Mapping[str, Any]] = {
         "topics": change.topics,
         "deleting": change.deleting,
+        "acls": change.acls,
+        "features": change.features,
         **{kind: change.configs.get(kind, {}) for kind in KINDS},
     }
     for key, of_key in changes.items():
