@@ -1,17 +1,17 @@
-"""Policies that each break one law, for the counters of laws to catch."""
+"""Policies that each break one law, for tests of the violation counters."""
 
 from schedulers import Fifo, Priority
 
 
 class Backwards(Fifo):
-    """Serves the latest arrival first, and denies it."""
+    """Serves the latest arrival first, but claims FIFO order."""
 
     def pick(self, now_ns):
         return self._new.pop() if self._new else super().pick(now_ns)
 
 
 class Lazy(Fifo):
-    """Gives a free seat nothing, every other time."""
+    """Leaves a free seat idle at every other pick."""
 
     asked = 0
 
@@ -32,7 +32,7 @@ class Forgetful(Fifo):
 
 
 class Pitiless(Priority):
-    """Priority without relief for those passed over."""
+    """Priority without ageing."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -40,6 +40,6 @@ class Pitiless(Priority):
 
 
 class Partial(Pitiless):
-    """Says that it shares by weight, and gives all to the most urgent."""
+    """Claims to share by weight, but serves by strict priority."""
 
     shares_by_weight = True

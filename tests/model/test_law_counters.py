@@ -1,4 +1,4 @@
-"""Counters of broken laws: each broken policy moves its own, good ones none."""
+"""Counters of law violations: a broken policy moves its own, a good policy none."""
 
 import pyarrow.parquet as pq
 import pytest
@@ -28,7 +28,7 @@ def traffic(name, api, rate_per_s, mean_us, connections=50):
 def violations(
     tmp_path, scheduler, *, control_per_s, duration_s=2.0, world="model", **keys
 ):
-    """Run control, metadata and produce of 1 ms each; return what was counted."""
+    """Run control, metadata and produce of 1 ms each; return the violations."""
     experiment = parse(
         {
             "experiment": {

@@ -1,4 +1,4 @@
-"""Admission in the model world: who is served, when, and what the others are told."""
+"""Admission in the model world: served and refused requests, and their times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ REFUSAL_NS = 10_000
 
 
 def overload(admission, policy="fifo", *, load=1.5, connections=400, seed=3):
-    """Offer ``load`` times what one server can do; return all tasks by number."""
+    """Offer ``load`` times the capacity of one server; return all tasks and the plane.
+    """
     rng = np.random.default_rng(seed)
     plane = PlaneCore("data", make(policy, SchedulerConfig()), admission, seats=1)
     site = Site([plane], Overheads())
@@ -56,7 +57,8 @@ def overload(admission, policy="fifo", *, load=1.5, connections=400, seed=3):
 
 
 def test_with_deadlines_what_is_served_is_in_time_and_the_rest_could_not_be():
-    """Known costs, no preemption: the law of the rule, on both sides."""
+    """Known costs, no preemption: a request is served if and only if it can be in time.
+    """
     limit_ns = 20 * MS
     rule = Deadline(capacity=500, limits_ns={"produce": limit_ns}, favoured=frozenset())
     done, plane = overload(rule)
@@ -67,10 +69,10 @@ def test_with_deadlines_what_is_served_is_in_time_and_the_rest_could_not_be():
         it.dequeued_ns + it.cost_ns > it.received_ns + limit_ns for it in refused
     )
     assert all(task.attained_ns == REFUSAL_NS for task in refused)
-    # In order of arrival, and all with the same limit, nothing waits beyond it.
+    # In order of arrival and with one limit for all, no request waits beyond its limit.
     assert plane.held_back == {("produce", "hopeless"): len(refused)}
-    # Of 1.5 times the capacity a third has to go, and no more work than that is lost.
-    # It is lost in few large requests: those are the first that cannot be in time.
+    # A third of 1.5 times the capacity is refused, and no more work than that. The
+    # refused requests are few and large, since large ones miss the limit first.
     refused_ns = sum(task.cost_ns for task in refused)
     offered_ns = sum(task.cost_ns for task in done)
     assert refused_ns / offered_ns == pytest.approx(1 / 3, abs=0.05)
@@ -97,9 +99,9 @@ def test_controlled_delay_bounds_the_wait_of_what_is_served(policy):
     assert limits == {5 * MS, 100 * MS}
     for task in done:
         assert (task.dequeued_ns > task.deadline_ns) == bool(task.refusal)
-    # No work is lost but that of refusing: the server is as busy as it can be.
+    # The server loses only the work of refusals.
     assert sum(it.attained_ns for it in done) / done[-1].response_sent_ns > 0.98
-    # Nobody waits for long to be told.
+    # Refusals are sent soon.
     told = [it.response_sent_ns - it.enqueued_ns for it in done if it.refusal]
     assert max(told) <= 2 * 100 * MS
 

@@ -1,6 +1,6 @@
-"""Locks in the model: inversion, a lock as one server, nothing lost or billed twice.
+"""Locks in the model: bounded priority inversion, a lock as one server, accounting.
 
-The engine and the dispatcher do the same with locks, so the bounds are those of
+The engine and the dispatcher treat locks alike, so the bounds are those of
 ``tests/planes/test_lock.py``.
 """
 
@@ -21,7 +21,7 @@ LOW, MEDIUM, HIGH = 5, 3, 0
 
 
 def serve(requests, *, policy="priority", seats=1, planes=1, inherits=True):
-    """Serve ``(at_us, level, need_us, hold_us)``; return the tasks, by number."""
+    """Serve ``(at_us, level, need_us, hold_us)``; return the tasks by number."""
     lock = TaskLock("shared", inherits=inherits)
     config = SchedulerConfig(seats=seats, quantum_ns=500 * US, ageing_ns=None)
     cores = [
@@ -58,7 +58,8 @@ def serve(requests, *, policy="priority", seats=1, planes=1, inherits=True):
 
 @pytest.mark.parametrize("flood", [1, 10, 100])
 def test_inversion_is_bounded_by_the_section_with_inheritance_only(flood):
-    """Low holds 2 ms from 0; at 0.1 ms medium ones come, 1 ms each, and high."""
+    """Low holds 2 ms from 0; at 0.1 ms medium requests of 1 ms and a high one arrive.
+    """
     requests = [
         (0, LOW, 3000, 2000),
         *[(100, MEDIUM, 1000, 0)] * flood,

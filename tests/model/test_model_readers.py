@@ -1,4 +1,4 @@
-"""Connections and processors of the model: muting, blocking, and who is let in."""
+"""Connections and processors of the model: muting, blocking and admission order."""
 
 import pytest
 
@@ -59,7 +59,8 @@ class Front:
 
 
 def test_a_connection_has_one_request_in_the_broker_at_a_time():
-    """The second request waits in its socket, so a later one of another passes it."""
+    """The second request waits in its socket; a later one of another connection passes.
+    """
     requests = [(0, 0, 4, 10), (1, 0, 4, 10), (2, 1, 4, 10)]
     front = Front([0, 0], requests, capacity=10).run()
     assert front.answers_ms() == {0: 10, 2: 20, 1: 30}
@@ -68,7 +69,7 @@ def test_a_connection_has_one_request_in_the_broker_at_a_time():
 
 
 def test_a_blind_processor_that_is_blocked_reads_no_connection():
-    """S1: the controller's request is not even read while the queue is full."""
+    """Scenario S1: the controller's request is not read while the queue is full."""
     requests = [(0, 0, 4, 10), (0, 1, 4, 10), (0, 2, 4, 10), (1, 3, 0, 1)]
     front = Front([0] * 4, requests, capacity=1).run()
     (control,) = [task for task in front.answered if task.level == 0]
@@ -100,7 +101,7 @@ def test_of_those_put_aside_the_most_urgent_is_let_in_first():
 
 
 def test_a_blocked_processor_sends_no_responses():
-    """As in Kafka, one thread reads and sends: its clients wait for both."""
+    """One thread reads and sends, as in Kafka: a full queue also delays responses."""
     requests = [(0, 0, 4, 10), (1, 1, 4, 10), (2, 2, 4, 10)]
     front = Front([0, 0, 0], requests, capacity=1)
     front.engine.at(5 * MS, lambda now_ns: blocked_at_5.append(front.processors[0]))
@@ -109,7 +110,7 @@ def test_a_blocked_processor_sends_no_responses():
     (processor,) = blocked_at_5
     assert processor.blocked_ns == 8 * MS
     answered = {task.number: task for task in front.answered}
-    # The room that lets the third in is made at 10, when the first is served.
+    # The third request is admitted at 10 ms, when the first has been served.
     assert answered[0].remote_done_ns == answered[0].response_sent_ns == 10 * MS
 
 
@@ -133,21 +134,24 @@ def test_everything_is_answered_in_the_order_of_its_connection(capacity, class_a
 
 
 def test_a_processor_with_room_is_let_in_past_one_without():
-    """Bounds by class: `Dispatcher.put` lets in the broker's blind readers so, too."""
+    """Bounds per class: `Dispatcher.put` admits from blind readers in the same order.
+    """
     bounds = OwnQueue(capacity=1, own_capacity=1, owners=frozenset({"control"}))
     requests = [
-        # One in service until 10 that nothing outranks, then a full queue of each kind.
+        # A control request in service until 10 ms, then one queued of each class: both
+        # queues are full.
         (0, 0, 0, 10),
         (1, 1, 1, 10),
         (2, 2, 0, 1),
-        # Two processors block: one with data, then one with control.
+        # Two processors block: the first with data, the second with control.
         (3, 3, 1, 10),
         (4, 4, 0, 1),
     ]
     front = Front([0, 1, 2, 3, 4], requests, admission=bounds)
     answers_ms = front.run().answers_ms()
-    # At 10 the first control request is taken, and the second finds its place, although
-    # data still has none: both are served before any data. (10 + 1 + 1)
+    # At 10 ms the first control request is taken, and the second enters its queue,
+    # although the data queue is still full. Both are served before any data (10 + 1 +
+    # 1).
     assert (answers_ms[2], answers_ms[4]) == (11, 12)
     assert (answers_ms[1], answers_ms[3]) == (22, 32)
     assert front.processors[4].blocked_ns == 6 * MS

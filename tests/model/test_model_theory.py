@@ -1,6 +1,6 @@
-"""Identities of the model's engine on every path, exact.
+"""Identities of the model's engine that hold exactly on every sample path.
 
-`test_worlds_agree` and `test_policy_oracles` compare its means with theory.
+`test_worlds_agree` and `test_policy_oracles` compare the means with theory.
 """
 
 import random
@@ -33,13 +33,13 @@ def unfinished_work(jobs):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_busy_periods_are_those_of_one_server_that_never_idles(seed):
-    """Under FIFO; `test_policy_oracles` compares the others with it."""
+    """FIFO only; `test_policy_oracles` compares the other policies with FIFO."""
     jobs = busy_trace(seed)
     run = serve([plane("fifo")], jobs)
     ends, pending = [], 0
     events = [(task.received_ns, 1) for task in run.tasks]
     events += [(task.remote_done_ns, -1) for task in run.tasks]
-    # A departure and an arrival in the same instant do not join two busy periods.
+    # A departure and an arrival in the same instant end one busy period.
     for at_ns, change in sorted(events):
         pending += change
         if pending == 0:
@@ -81,7 +81,8 @@ def test_the_urgent_are_late_by_one_segment_at_most(granularity_ms):
         ]
         for those in (jobs, alone)
     )
-    # One segment per busy period of the urgent; they may follow one another closely.
+    # At most one segment per busy period of the urgent class; its busy periods may
+    # follow one another closely.
     late = [a - b for a, b in zip(among, ideal, strict=True)]
     assert min(late) >= 0
     assert max(late) <= segment_ns
@@ -93,7 +94,7 @@ def test_overheads_are_lost_and_billed_to_no_request():
     run = serve([plane("priority")], jobs, preemption_ns=MS // 10, switch_ns=MS // 100)
     (data,) = run.of_level(1)
     assert data.preemptions == 2
-    # Two preemptions and five starts of another task than the one before.
+    # Two preemptions and five context switches.
     assert run.lost_ns == 2 * MS // 10 + 5 * MS // 100
     assert run.end_ns == 12 * MS + run.lost_ns
     assert sum(task.attained_ns for task in run.tasks) == 12 * MS
@@ -108,7 +109,7 @@ def test_one_cpu_serves_planes_in_turn_and_servers_serve_them_at_once():
 
 
 def test_the_engine_drives_the_same_cpu_as_the_broker():
-    """Turn-taking is ``planes.Cpu``'s: two backlogged planes get half each."""
+    """``planes.Cpu`` alternates: two backlogged planes get half of the CPU each."""
     assert Cpu.__module__ == "planes.cpu"
     two = [plane("fifo"), plane("fifo", name="control")]
     jobs = [(0, k % 2, MS) for k in range(200)]

@@ -1,4 +1,4 @@
-"""Threads that a kernel preempts: by hand, against closed forms, and their laws."""
+"""Preemptive threads of the model: cases by hand, invariants, closed forms."""
 
 import random
 
@@ -45,7 +45,7 @@ def serve(jobs, *, data=1, control=0, cpus=1, slice_ns=MS, wakes=True, **overhea
 
 
 def ends_us(found):
-    """When each task ended, by its number."""
+    """Return the end of each task in microseconds, by number."""
     return {task.number: task.remote_done_ns // US for task in found.tasks}
 
 
@@ -81,7 +81,7 @@ def test_a_thread_alone_runs_on_past_its_slices():
 
 
 def test_a_request_keeps_its_thread_and_others_wait_in_the_queue():
-    """One data thread: the second request is not begun, whatever the CPU does."""
+    """One data thread: the second request starts only after the first has ended."""
     jobs = [(0, DATA, 4 * MS), (0, DATA, 4 * MS), (MS, CONTROL, MS)]
     found = serve(jobs, data=1, control=1)
     began = {task.number: task.dequeued_ns // US for task in found.tasks}
@@ -96,7 +96,7 @@ def test_a_thread_that_goes_on_with_the_next_request_is_not_switched_to():
 
 
 def test_preemption_and_switches_cost_what_they_are_said_to():
-    """To the data thread, to control by preemption, and back."""
+    """Three switches: to the data thread, to control by preemption, and back."""
     jobs = [(0, DATA, 10 * MS), (2 * MS, CONTROL, MS)]
     found = serve(jobs, data=1, control=1, switch_ns=10 * US, preemption_ns=5 * US)
     assert found.lost_ns == 3 * 10 * US + 5 * US
@@ -104,13 +104,13 @@ def test_preemption_and_switches_cost_what_they_are_said_to():
 
 
 def test_a_thread_that_wakes_during_a_switch_is_next():
-    """Control comes again while data is switched to: that is finished, for nothing."""
+    """Control arrives during the switch to data: the switch completes first."""
     jobs = [(0, DATA, 4 * MS), (2 * MS, CONTROL, MS), (3_015 * US, CONTROL, MS)]
     found = serve(jobs, data=1, control=1, switch_ns=10 * US, slice_ns=3 * MS)
     assert ends_us(found) == {1: 3_010, 2: 4_030, 0: 6_050}
 
 
-# ---- laws ---------------------------------------------------------------------------
+# ---- invariants ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wakes", [True, False])
@@ -132,7 +132,7 @@ def test_no_work_is_lost_and_no_cpu_idles_while_a_thread_could_run(seed, wakes):
         for task in found.tasks
         for at_ns, step in ((task.dequeued_ns, 1), (task.local_done_ns, -1))
     )
-    # Threads at work, at most as many CPUs of them served, add up to all demand.
+    # The demand is served: min(busy threads, CPUs), integrated over time, equals it.
     busy_ns = at_work = before_ns = 0
     for at_ns, step in changes:
         busy_ns += min(at_work, cpus) * (at_ns - before_ns)
@@ -142,7 +142,7 @@ def test_no_work_is_lost_and_no_cpu_idles_while_a_thread_could_run(seed, wakes):
 
 @pytest.mark.parametrize("data", [1, 4])
 def test_threads_that_never_sleep_get_equal_shares(data):
-    """Control, wanting all of a CPU, gets one part in ``data`` + 1 of it."""
+    """Control, which wants a whole CPU, gets 1 / (``data`` + 1) of it."""
     slice_ns = MS
     jobs = [(0, DATA, 1_000 * MS) for _ in range(data)]
     jobs += [(0, CONTROL, MS // 4)] * 400
@@ -155,7 +155,8 @@ def test_sleep_is_no_credit_beyond_one_slice():
     """After a second asleep, a long control request preempts for two slices at most."""
     jobs = [(0, DATA, 2_000 * MS), (1_000 * MS, CONTROL, 10 * MS)]
     found = serve(jobs, data=1, control=1, slice_ns=MS)
-    # It is a slice behind, so after two it is a slice ahead of data; then turns.
+    # Control begins one slice behind data, so after two slices it is one slice ahead;
+    # from then on the threads alternate.
     assert ends_us(found)[1] // 1_000 in range(1_000 + 10 + 8, 1_000 + 10 + 10)
 
 
@@ -176,7 +177,7 @@ def assert_near(values, expected, *, precision):
 
 
 def test_many_threads_in_fine_slices_share_the_processor():
-    """M/G/1-PS: every size is stretched by 1 / (1 - load), whatever the variance."""
+    """M/G/1-PS: sojourn times are service times / (1 - load), whatever the variance."""
     sizes = {0.2: 0.9, 3.2: 0.1}
 
     def size(rng):
@@ -200,7 +201,7 @@ def test_many_threads_in_fine_slices_share_the_processor():
 
 
 def test_threads_on_fewer_cpus_have_the_mean_of_as_many_servers():
-    """Exponential sizes: who has the CPU does not matter to the mean (M/M/c)."""
+    """Exponential sizes: the mean does not depend on the order of service (M/M/c)."""
     load, cpus = 0.8, 3
     jobs = poisson(6, 60_000, [load * cpus], [exponential(1.0)])
     found = serve(
@@ -234,7 +235,7 @@ def test_a_plane_of_control_that_sleeps_long_preempts_as_priority_does():
 
 @pytest.mark.parametrize(("share", "pays"), [(0.05, False), (0.25, True)])
 def test_the_kernel_is_fair_to_threads_and_not_to_planes(share, pays):
-    """Of nine threads control has one: it gains while it wants less than a ninth."""
+    """One of nine threads is control's: it gains while its load is below a ninth."""
     rates = (0.9 * share / 0.2, 0.9 * (1 - share))
     jobs = list(poisson(8, 20_000, rates, [exponential(0.2), exponential(1.0)]))
 

@@ -1,4 +1,4 @@
-"""The model world as the runner sees it: recordings, determinism, parts of KIP-291."""
+"""The model world under the runner: recordings, determinism, parts of KIP-291."""
 
 from dataclasses import fields
 from itertools import pairwise
@@ -137,7 +137,7 @@ def test_blind_readers_cost_control_what_class_aware_ones_do_not(tmp_path):
 
 
 def test_the_parts_of_kip_291_together_are_its_planes(tmp_path):
-    """With one data worker fewer, as the planes of the preset add theirs."""
+    """One data worker fewer, since the preset planes add a control worker."""
     keys = {"num.io.threads": 8}
     own = {"own": ["reader", "queue", "worker"]}
     model = {"server": "seats"}
@@ -179,7 +179,7 @@ def test_overheads_lengthen_a_run(tmp_path):
 
 
 def test_a_task_of_the_model_begins_as_any_task_does():
-    """Its initialiser is written out, so every field is compared."""
+    """`ModelTask` has a hand-written initialiser, so every field is compared."""
     ours, theirs = ModelTask(3, 5, 7), Task(number=3, received_ns=5, arrived_ns=5)
     for field in fields(Task):
         if field.name in {
@@ -190,10 +190,10 @@ def test_a_task_of_the_model_begins_as_any_task_does():
             "go_on",
             "service_ns",
         }:
-            # What it does not have cannot be taken for what has not come yet.
+            # Fields that a model task never has must not look like unset ones.
             assert not hasattr(ours, field.name)
         elif not field.init:
-            # What a plane sets when it takes a task in, no initialiser sets.
+            # A plane sets these fields when it admits a task; no initialiser does.
             assert not hasattr(ours, field.name)
             assert not hasattr(theirs, field.name)
         else:

@@ -1,7 +1,7 @@
-"""Policies in the model world against their closed forms and path identities.
+"""Policies in the model world against closed forms and sample-path identities.
 
-`test_worlds_agree` has those of FIFO and non-preemptive priority, and of priority
-between preemption points.
+`test_worlds_agree` covers FIFO, non-preemptive priority, and priority with preemption
+points.
 """
 
 import math
@@ -24,7 +24,7 @@ REPLICATIONS, T_999 = 12, 4.437
 
 
 def agree(measure, expected, *, widest):
-    """Assert that theory lies in the interval over seeds, and that it is narrow."""
+    """Assert that the interval over seeds is narrow and contains the closed form."""
     columns = zip(*(measure(seed) for seed in range(REPLICATIONS)), strict=True)
     for values, theory in zip(columns, expected, strict=True):
         mean = statistics.fmean(values)
@@ -63,7 +63,7 @@ def test_ageing_on_set_a():
     ],
 )
 def test_orders_by_size_on_m_m_1(policy, of_size):
-    """Quanta of a 25th of the mean size: ``ps`` and ``las`` are ideals of q = 0."""
+    """Quanta of 1/25 of the mean size: theory of ``ps`` and ``las`` has quantum 0."""
 
     def measure(seed):
         jobs = poisson(seed, 4_000, (0.8,), [exponential(1)])
@@ -85,7 +85,7 @@ def test_slowdown_under_processor_sharing_does_not_depend_on_size():
         assert statistics.fmean(values) == pytest.approx(1 / (1 - 0.7), rel=0.1)
 
 
-# ---- identities of every path -----------------------------------------------------
+# ---- sample-path identities -------------------------------------------------------
 
 
 def busy_trace(seed, count=300):
@@ -103,7 +103,7 @@ NON_PREEMPTIVE = [name for name in WORK_CONSERVING if find(name).preempts == NEV
 
 @pytest.mark.parametrize("seed", range(2))
 def test_nonpreemptive_orders_conserve_waiting_weighted_by_size(seed):
-    """Kleinrock's law on one path: the sum of W S, exactly."""
+    """Kleinrock's conservation law on one path: the sum of W S is equal, exactly."""
     jobs = busy_trace(seed)
     sums = {}
     for policy in NON_PREEMPTIVE:
@@ -152,14 +152,14 @@ def test_srpt_keeps_the_fewest_jobs_in_the_system_at_all_times(rival):
     assert least != others
 
 
-# ---- more than can be done -----------------------------------------------------------
+# ---- overload ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "policy", ["wfq", "scfq", "wf2q+", "wfq-exact", "drr", "eevdf"]
 )
 def test_an_overloaded_server_is_shared_by_weight(policy):
-    """Water-filling: class 0 asks for little and gets it, the others share 3:1."""
+    """Water-filling: class 0 gets its small demand, the others share the rest 3:1."""
     rng = random.Random(1)
     jobs = sorted(
         (round(rng.uniform(0, 1000) * MS), level, round(rng.uniform(0.5, 1.5) * MS))

@@ -1,6 +1,6 @@
-"""Each knob of a sensitivity study has the effect that a closed form or limit gives it.
+"""Each knob of a sensitivity study against its closed form or limit.
 
-Knobs whose effect is tested elsewhere: preemption points and overheads in
+Other knobs are tested elsewhere: preemption points and overheads in
 ``test_model_theory.py`` and ``test_model_world.py``, locks in ``test_model_locks.py``,
 arrivals and service mixes in ``tests/experiments/test_trace.py``, seats in set C of
 ``test_worlds_agree.py``.
@@ -68,7 +68,7 @@ def rows(tmp_path, what, *, block=0, world=None):
 
 
 def wait_ms(found, request_class="produce"):
-    """The mean time in the system without service, from the intended instant."""
+    """Return the mean time in system minus service, from the intended instant."""
     those = found[found["class"] == request_class]
     return (
         float((those.client_done_ns - those.intended_ns - those.service_ns).mean())
@@ -77,7 +77,7 @@ def wait_ms(found, request_class="produce"):
 
 
 def assert_mean(found, expected, *, widest=0.2):
-    """The expectation is within the 99.9 % interval, and the interval is narrow."""
+    """Assert that the 99.9 % interval is narrow and contains the expectation."""
     half = T_999 * statistics.stdev(found) / len(found) ** 0.5
     assert half <= widest * expected
     assert statistics.fmean(found) == pytest.approx(expected, abs=half)
@@ -86,7 +86,7 @@ def assert_mean(found, expected, *, widest=0.2):
 # ---- estimates ----------------------------------------------------------------------
 
 TWO_SIZES = {"kind": "choice", "values_us": [500.0, 5000.0], "weights": [9.0, 1.0]}
-# As two classes by size: 630 and 70 a second, load 0.665.
+# The same load as two classes by size: 630 and 70 per second, load 0.665.
 BY_SIZE = MG1(rates=(0.63, 0.07), means=(0.5, 5.0), squares=(0.25, 25.0))
 
 
@@ -102,7 +102,7 @@ def test_without_noise_spt_is_priority_by_size(tmp_path):
 
 
 def test_with_much_noise_spt_is_an_order_without_sizes(tmp_path):
-    """Any order that does not depend on sizes has the mean of FIFO (Kleinrock 1965)."""
+    """An order independent of sizes has the mean wait of FIFO (Kleinrock 1965)."""
     what = spt(estimate_sigma=30.0)
     found = [wait_ms(rows(tmp_path, what, block=block)) for block in range(BLOCKS)]
     assert_mean(found, BY_SIZE.fifo(), widest=0.3)
@@ -121,7 +121,7 @@ def test_an_order_by_size_does_not_see_a_bias(tmp_path):
 
 
 def test_noise_does_not_change_the_long_run_shares_of_wfq(tmp_path):
-    """Overload: control and produce share by weight, three to one."""
+    """Overload: control and produce share the CPU by weight, three to one."""
     entries = [
         traffic("control", "leader-and-isr", 1200.0, exponential(1000.0)),
         traffic("produce", "produce", 1200.0, exponential(1000.0)),
@@ -144,7 +144,7 @@ def test_noise_does_not_change_the_long_run_shares_of_wfq(tmp_path):
 
 
 def test_misclassified_data_delays_control_as_the_closed_form_says(tmp_path):
-    """Without preemption; loads 0.1 and 0.5; a quarter of the data."""
+    """No preemption, loads 0.1 and 0.5, a quarter of the data misclassified."""
     entries = [
         traffic("control", "leader-and-isr", 100.0, exponential(1000.0)),
         traffic("produce", "produce", 125.0, exponential(4000.0)),
@@ -189,7 +189,7 @@ def test_a_slow_reader_holds_up_its_own_connection_and_no_other(tmp_path):
     ]
     found = rows(tmp_path, experiment(entries, duration_s=10.0))
     slow = found[(found["class"] == "slow") & (found.client_done_ns < 10e9)]
-    # One at a time, 5 ms each: 200 a second, whatever is offered.
+    # One request at a time, 5 ms each: 200 per second, whatever the offered rate.
     assert len(slow) == pytest.approx(2000, rel=0.02)
     sending = slow.response_sent_ns - slow.response_dequeued_ns
     assert (sending == 4_900_000).all()
@@ -198,7 +198,8 @@ def test_a_slow_reader_holds_up_its_own_connection_and_no_other(tmp_path):
 
 
 def test_the_whole_broker_waits_for_a_slow_reader_with_that_connection_alone(tmp_path):
-    """Answers larger than the socket's buffers, left there for 20 ms each time."""
+    """Responses exceed the socket buffers, and the client reads 20 ms late each time.
+    """
     wide = {"api": "fetch", "partition_max_bytes": 180_000}
     entries = [
         {
@@ -222,8 +223,8 @@ def test_the_whole_broker_waits_for_a_slow_reader_with_that_connection_alone(tmp
     sending_ms = (found.response_sent_ns - found.response_dequeued_ns) / 1e6
     total_ms = (found.client_done_ns - found.intended_ns) / 1e6
     is_slow = found["class"] == "slow"
-    # Some 180,000 bytes through buffers of 64 KiB: two waits before the last piece is
-    # sent, and one more until that is read.
+    # 180,000 bytes pass buffers of 64 KiB: the broker waits twice before it sends the
+    # last piece, and the client reads that piece 20 ms later.
     assert np.allclose(sending_ms[is_slow], 40, atol=5)
     assert np.allclose(total_ms[is_slow], 60, atol=5)
     assert total_ms[~is_slow].max() < 5

@@ -1,9 +1,9 @@
-"""The closed forms, against golden values, special cases and one another.
+"""The closed forms against golden values, special cases and one another.
 
-Golden sets: A has two classes of rates .05 and .1875 and exponential services of means
-1 and 4 at one server; B has lognormal data of variation 2; C has eight servers of rate
-.25 and classes of rates .085 and 1.615. Their values were computed elsewhere and held
-in simulations of 500,000 jobs.
+Golden set A has two classes at one server, with rates .05 and .1875 and exponential
+services of means 1 and 4. Set B has lognormal data with squared coefficient of
+variation 2. Set C has eight servers of rate .25 and classes of rates .085 and 1.615.
+The values were computed by other software and confirmed by simulations of 500,000 jobs.
 """
 
 import math
@@ -54,7 +54,7 @@ def test_set_c():
     ("segment", "wait"), [(0.25, 0.1508), (1, 0.4331), (4, 1.3810)]
 )
 def test_set_a_with_preemption_points(segment, wait):
-    """The golden values come from sampled segments, so they hold to a hundredth."""
+    """The golden values come from sampled segments, hence the tolerance of 1 %."""
     squares = [exponential_segments(4, segment)]
     assert A.checkpointed(squares) == approx(wait, rel=0.01)
 

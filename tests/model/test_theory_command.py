@@ -1,4 +1,4 @@
-"""``doorkeeper theory``: the table, its intervals, and what the exit status means."""
+"""``doorkeeper theory``: the table, its intervals and the exit status."""
 
 import json
 import shutil
@@ -74,12 +74,12 @@ def recorded_once(tmp_path_factory):
 
 @pytest.fixture
 def directory(recorded_once, tmp_path):
-    """Return a recording of the config, for one test alone."""
+    """Return a copy of the config's recording for one test."""
     return Path(shutil.copytree(recorded_once, tmp_path / "recorded"))
 
 
 def run(*arguments):
-    # Wide enough that no cell of the table is broken.
+    # Wide enough that no cell of the table wraps.
     runner = CliRunner(env={"COLUMNS": "200"})
     return runner.invoke(main, [str(each) for each in arguments])
 
@@ -93,7 +93,7 @@ def lines_of(result, *words):
 
 
 def test_prediction_appears_with_measurement_in_both_worlds(config):
-    """M/M/1 at load .5 with a mean of 2 ms: it waits 2 ms."""
+    """M/M/1 at load .5 with a mean service time of 2 ms: the mean wait is 2 ms."""
     result = run("theory", config)
     assert result.exit_code == 0, result.output
     for world in ("model", "virtual"):
@@ -210,7 +210,7 @@ def waits(found):
 
 
 def test_agreement_is_an_interval_inside_the_margin(config):
-    """The wait is 2 ms of 4 ms in system; four rows at once: t of 2 degrees is 12.6."""
+    """The wait is 2 ms of 4 ms in system; four simultaneous rows: t(2) is 12.6."""
     tight = [measures(0.00200), measures(0.00201), measures(0.00202)]
     assert waits(compared(config, tight, GOOD))["fifo"].verdict == "agrees"
     narrow = compared(config, tight, GOOD, margin=0.001)
@@ -218,7 +218,7 @@ def test_agreement_is_an_interval_inside_the_margin(config):
 
 
 def test_an_interval_too_wide_to_contradict_shows_no_agreement(config):
-    """0.1 ms either way is 0.9 ms at once for all: a fifth of the time in system."""
+    """Spread 0.1 ms, simultaneous half width 0.9 ms: a fifth of the time in system."""
     assert waits(compared(config, GOOD, GOOD))["fifo"].verdict == "open"
     (one,) = [measures(0.002)]
     assert waits(compared(config, [one], [one]))["fifo"].verdict == "open"
@@ -232,7 +232,7 @@ def test_a_ratio_outside_margin_and_interval_differs(config):
     assert (row.reported, row.verdict) == ("produce", "differs")
     assert row.off == pytest.approx(0.5)
     assert not compared(config, GOOD, GOOD).contradicted
-    # Off by half of the time in system: a margin of that much does not forgive all.
+    # The error is half of the time in system; the interval exceeds a margin of 0.5.
     assert waits(compared(config, bad, GOOD, margin=0.5))["fifo"].verdict == "open"
 
 
@@ -262,7 +262,7 @@ def test_all_intervals_hold_at_once():
 
 
 def test_measures_of_rows_by_hand():
-    """Window 0 to 1 s; one request was early, one failed, one ended after it."""
+    """Window 0 to 1 s; one request early, one timed out, one ended after the window."""
     ms = 1_000_000
     rows = pa.table(
         {

@@ -1,7 +1,8 @@
-"""Theory reads an experiment: the right closed form for each arm, or the reason.
+"""The closed form of each arm of an experiment, or the reason why there is none.
 
-Golden set A (rates .05 and .1875 per ms, means 1 and 4 ms) and C (eight servers, rates
-.085 and 1.615, mean 4 ms); their values were computed elsewhere.
+Golden set A has rates .05 and .1875 per ms and means 1 and 4 ms. Golden set C has eight
+servers, rates .085 and 1.615 per ms and mean 4 ms. The golden values were computed by
+other software.
 """
 
 import math
@@ -96,11 +97,11 @@ OPTIONS = "doorkeeper.scheduler.options"
     [
         ("fifo", (15.25, 15.25), {}),
         ("np-priority", (3.2105, 16.0526), {}),
-        # Golden are times in system, 1.0526 and 20.2632.
+        # The golden values are times in system, 1.0526 and 20.2632.
         ("priority", (0.0526316, 16.2632), {}),
         ("ageing", (4.4712, 15.9686), {"broker": {OPTIONS: "ratio:10"}}),
         ("ageing", (9.3846, 15.6410), {"arm": {"set": {OPTIONS: "ratio:2"}}}),
-        # Of processor sharing, the mean service over 1 - load.
+        # Processor sharing: the mean service time over 1 - load.
         ("ps", (4.0, 16.0), {"broker": {"doorkeeper.quantum.us": 20}}),
     ],
 )
@@ -119,7 +120,7 @@ def test_set_a(scheduler, expected, settings):
     ("segment_us", "expected"), [(250.0, 0.1508), (1000.0, 0.4331), (4000.0, 1.3810)]
 )
 def test_set_a_with_preemption_points(segment_us, expected):
-    """The golden values come from sampled segments, so they hold to a hundredth."""
+    """The golden values come from sampled segments, hence the tolerance of 1 %."""
     found = said(SET_A, "priority", model={"granularity_us": segment_us})
     assert waits_ms(found) == approx((expected,), rel=0.01)
     assert found.silences == ["only the first level's wait is known"]
@@ -170,7 +171,7 @@ def test_under_threads_no_policy_preempts():
 
 
 def test_the_99th_percentile_of_one_exponential_server():
-    """M/M/1: of those who wait, the wait is exponential with rate 1/b - rate."""
+    """M/M/1: the wait of the delayed requests is exponential with rate 1/b - rate."""
     found = said([traffic("produce", 800.0, 1000.0)])
     expected = math.log(0.8 / 0.01) / (1 - 0.8)
     assert waits_ms(found, P99_WAIT) == approx((expected,))
@@ -194,7 +195,8 @@ def test_misclassified_requests_delay_control(share, control_ms):
     found = said(SET_A, "np-priority", model={"misclassified": share})
     control, produce = waits_ms(found)
     assert control == approx(control_ms, rel=2e-3)
-    # Those mistaken wait as control does; all work waits as much as before.
+    # Misclassified produce requests wait as control does. The waits weighted by load
+    # have the same sum as without misclassification.
     assert 0.05 * control + 0.75 * produce == approx(12.2)
 
 
@@ -210,7 +212,7 @@ def test_live_moments_are_measured():
 
 
 def test_parts_of_a_request_are_where_the_whole_broker_preempts():
-    """E[sum of g^2] of sixteen equal parts is a sixteenth of E[S^2]."""
+    """E[sum of g^2] of sixteen equal parts is E[S^2] / 16."""
     parts = {"partitions": 16, "topic_partitions": 16}
     entries = (SET_A[0], {**SET_A[1], "request": {"api": "produce", **parts}})
     found = said(
@@ -218,13 +220,13 @@ def test_parts_of_a_request_are_where_the_whole_broker_preempts():
     )
     residual = 0.05 + 0.1875 * 32 / 16 / 2
     assert waits_ms(found) == approx((residual / (1 - 0.05),))
-    # One slice is one part: then it does not preempt at all.
+    # A request of one part has no preemption point.
     assert waits_ms(said(SET_A, "priority", world="virtual")) == approx(
         (3.2105, 16.0526), rel=GOLDEN
     )
 
 
-# ---- more than can be done ----------------------------------------------------------
+# ---- overload -----------------------------------------------------------------------
 
 
 OVERLOAD = (
@@ -237,7 +239,7 @@ OVERLOAD = (
 @pytest.mark.parametrize(
     ("scheduler", "broker", "expected"),
     [
-        # Connections in turn, 3:1, would give metadata 407 of what control leaves.
+        # Round robin over connections, 3:1, would give metadata 407 of the rest.
         ("fifo", {}, (50.0, 400.0, 137.5)),
         ("priority", {}, (50.0, 400.0, 137.5)),
         ("wfq", {"doorkeeper.wfq.weights": "produce:3"}, (50.0, 237.5, 178.125)),
@@ -250,7 +252,7 @@ def test_shares_of_an_overloaded_server(scheduler, broker, expected):
 
 
 def test_connections_limit_how_hard_a_class_presses_a_fifo():
-    """A tenth of the connections, a tenth of the turns, whatever the rates."""
+    """A tenth of the connections gets a tenth of the turns, whatever the rates."""
     entries = (
         traffic("metadata", 2000.0, 1000.0, connections=10),
         traffic("produce", 2000.0, 1000.0, connections=90),
@@ -259,7 +261,7 @@ def test_connections_limit_how_hard_a_class_presses_a_fifo():
     assert [it.value for it in found.predictions] == approx([100.0, 900.0])
 
 
-# ---- silence, and why ---------------------------------------------------------------
+# ---- arms without a closed form -----------------------------------------------------
 
 
 THREADS = {"server": "threads", "cpus": 8 - 1}
@@ -321,7 +323,7 @@ def test_a_missing_closed_form_is_explained(entries, scheduler, settings, why):
     assert not waits_ms(found)
 
 
-# ---- services -----------------------------------------------------------------------
+# ---- service times ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -334,7 +336,7 @@ def test_a_missing_closed_form_is_explained(entries, scheduler, settings, why):
     ],
 )
 def test_moments_are_those_of_the_density(service):
-    """By the trapezoid rule in the logarithm of size."""
+    """Integrate by the trapezoid rule in the logarithm of size."""
     found, curve = moments(service), density(service)
     count, low = 40_000, 1e-9
     step = math.log(curve.largest / low) / count

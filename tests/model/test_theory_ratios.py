@@ -1,7 +1,7 @@
-"""Ratios of mean latencies: what theory says of planes that preempt, and who agrees.
+"""Ratios of mean latencies of preemptive planes: theory against model and Kafka.
 
-Two threads on one CPU of which one preempts are an M/G/1 queue with preemptive-resume
-priority: the values of golden set A (``test_theory_of_experiments``).
+Two threads on one CPU, of which one preempts the other, are an M/G/1 queue with
+preemptive-resume priority: the values of golden set A (``test_theory_of_experiments``).
 """
 
 import json
@@ -55,7 +55,7 @@ def test_control_that_wants_half_of_the_cpu_does_not_always_preempt():
 
 
 def test_the_model_meets_it(tmp_path):
-    """Four blocks: within a tenth for control, whose ratio is a fifteenth."""
+    """Four blocks: the ratio of control is predicted as 0.065."""
     subject = compared(blocks=4)
     (point,) = planned_points(subject)
     found: dict[str, list[TrialMeasures]] = {}
@@ -87,7 +87,8 @@ def measures(control_s):
 
 
 def test_a_ratio_is_judged_by_its_interval_and_the_margin():
-    """Predicted is 0.0648; blocks of 10 and 11 ms, one ms, and a wide pair."""
+    """The predicted ratio is 0.0648; the three cases agree, differ, and are too wide.
+    """
     base = [measures(0.010), measures(0.011)]
 
     def verdict(*of_planes):
@@ -109,13 +110,13 @@ def test_written_ratios_are_read_by_the_report(tmp_path):
     content = json.loads((tmp_path / "theory.json").read_text())
     assert content["said"] == "so it is"
     (row,) = [it for it in content["ratios"] if it["reported"] == "control"]
-    # One block has no interval.
+    # One block gives no interval.
     assert (row["low"], row["high"], row["verdict"]) == (None, None, "open")
     assert row["measured"] == pytest.approx(0.1)
 
 
 def test_kafka_is_threads_whose_requests_cost_what_was_calibrated():
-    """Twice as fast as nominal: in its own time the waits are half as long."""
+    """Calibrated costs are half of the nominal costs, so the waits are half as long."""
     machine = Calibration(
         source="a test",
         costs={"control": Cost(mean_us=500.0), "produce": Cost(mean_us=2000.0)},
@@ -126,7 +127,7 @@ def test_kafka_is_threads_whose_requests_cost_what_was_calibrated():
     ]
     subject = experiment(fast, broker=ONE_EACH, model=LONG).with_machine(machine)
     found = theory(subject, subject.arms[0], "kafka")
-    # Constant services: M/D/1 of two sizes, rate x mean square / 2 / (1 - load).
+    # Constant services: M/D/1 with two sizes, rate x mean square / 2 / (1 - load).
     square = 100 * 0.5**2 + 375 * 2.0**2
     expected = square / 1000 / 2 / (1 - 0.8)
     assert waits_ms(found) == pytest.approx((expected, expected))

@@ -1,17 +1,19 @@
-"""Four witnesses, one table: theory, the model, the dispatcher, and the whole broker.
+"""Theory, the model, the dispatcher and the whole broker agree on the same traces.
 
-On the same trace the model's engine, the dispatcher under Trio and the broker in
-virtual time (sockets, frames, handlers and log included) serve every request at the
-same moment, to within the resolution of Trio's clock; so what theory says of the one's
-means holds of the others'. Sets A (one server, 80 % busy) and C (eight, 85 %) are the
-golden sets of ``test_theory_of_experiments``.
+The model's engine, the dispatcher under Trio and the broker in virtual time serve every
+request of a trace at the same instant. Agreement is within the resolution of Trio's
+clock. The broker in virtual time includes sockets, frames, handlers and log. Theory
+that holds for the means of the model therefore holds for the means of the others. Sets
+A (one server, load 0.80) and C (eight servers, load 0.85) are the golden sets of
+``test_theory_of_experiments``.
 
-In the dispatcher a handler that comes back from a device is picked again before it can
-answer. Under priority it may so lose its seat to a more urgent request just when it has
-had all its service: its answer is late then, and nobody else's. Such rows compare the
-first class to the moment, and of the others when their service began. Between pieces
-it may also lose its seat to an older request of its own level; with several seats that
-changes who ends when, but no class's mean by more than a hundredth.
+In the dispatcher, a handler that resumes from a device is scheduled again before it can
+answer. Under priority, it can lose its seat to a more urgent request after all of its
+service. Then its response is late, and no other response is. Such rows compare the end
+of service of the first class, and the start of service of the other classes. Between
+pieces, a handler can also lose its seat to an older request of its own level. With
+several seats this changes the order of the ends, but each class's mean by less than
+1 %.
 """
 
 from collections import defaultdict, deque
@@ -36,16 +38,16 @@ from schedulers import SchedulerConfig, make
 from tests.planes.simulation import in_virtual_time
 
 BLOCKS, LEVEL = 12, 0.999
-# With this seed no request of set A comes, in the short run, while another is on its
-# connection. Such a one is read, once that is answered, with all that came in the same
-# slice, in their order; the model has let the others in by then.
+# With this seed, in the short run, no request of set A arrives on a busy connection.
+# The broker would read such a request after that response, in order with all requests
+# of the same slice; the model would have admitted the others by then.
 SEED = 4
-# Trio's clock is a float of seconds, and each slice rounds it.
+# Trio's clock is a float in seconds, and each slice adds a rounding error.
 RESOLUTION_NS = 20_000
 PIECE_US, FINE_PIECE_US = 500.0, 200.0
 # Requests per second and mean service in microseconds, of control and of data.
 SETS = {"A": ((50.0, 187.5), (1000.0, 4000.0)), "C": ((85.0, 1615.0), (4000.0, 4000.0))}
-# Set, scheduler, seats of each plane, whether seats serve at once, pieces.
+# Set, scheduler, seats of each plane, whether each seat has a CPU, piece size.
 TABLE = [
     ("A", "fifo", (1,), False, 0.0),
     ("A", "np-priority", (1,), False, 0.0),
@@ -77,7 +79,7 @@ def experiment(golden, scheduler, seats, at_once, piece_us, duration_s):
     keys = {
         "queued.max.requests": 2_000,
         "num.io.threads": seats[0],
-        # One reader: then requests are read in the order in which they come.
+        # One reader: requests are read in order of arrival.
         "num.network.threads": 1,
         "doorkeeper.priority.ageing.ms": 0,
         # The sockets are polled after every slice.
@@ -102,7 +104,7 @@ def experiment(golden, scheduler, seats, at_once, piece_us, duration_s):
 
 
 def rows_of(world, subject, block, directory):
-    """Run one block; return its trace and its rows."""
+    """Run one block; return its trace and the recorded rows."""
     trace = generate(subject, block)
     files = RunFiles(requests=directory / "requests", samples=directory / "samples")
     trial = MachineTrial(experiment=subject, block=block, arm=subject.arms[0])
@@ -116,7 +118,7 @@ def column(rows, name):
 
 
 def test_a_preemption_costs_the_same_in_the_model_and_in_the_whole_broker(tmp_path):
-    """Requests in slices of a millisecond: each ends when the model says, to 20 us."""
+    """Slices of a millisecond: ends agree with the model within 20 us."""
 
     def served(preemption_us):
         subject = experiment("A", "priority", (1,), False, 0.0, 1.0).content()
@@ -143,7 +145,7 @@ def test_a_preemption_costs_the_same_in_the_model_and_in_the_whole_broker(tmp_pa
 
 
 class OneCpu:
-    """A handler is so much work."""
+    """A handler spends its whole demand in one slice of CPU time."""
 
     def __init__(self, clock):
         self.clock = clock
@@ -171,7 +173,8 @@ class Devices(OneCpu):
 def dispatch(policy, seats, at_once, piece_ns, jobs):
     """Serve the jobs by the broker's dispatcher; return when each began and ended.
 
-    A connection has one request there at a time; its next one waits outside.
+    A connection has one request in the dispatcher at a time; its later ones wait
+    outside.
     """
     began, ended = {}, {}
     busy, outside = set(), defaultdict(deque)
@@ -200,14 +203,14 @@ def dispatch(policy, seats, at_once, piece_ns, jobs):
             busy.add(connection)
             task = Task(number=number, level=level, flow=str(level), done=done)
             task.serve = lambda: broker.handle(demand_ns, piece_ns)
-            # The second plane, where there is one, is control's.
+            # The second plane, if any, is control's.
             core = cores[-1] if level == 0 else cores[0]
             assert dispatcher.offer(core, task)
 
         async with trio.open_nursery() as nursery:
             await nursery.start(dispatcher.run)
             for number, (arrival_ns, *_) in enumerate(jobs):
-                # Whoever is due by now comes now, as a poll of sockets finds them all.
+                # All requests due by now arrive at once, as in a poll of the sockets.
                 if arrival_ns > now_ns():
                     await trio.sleep_until(arrival_ns / 1e9)
                 offer(number)
@@ -227,7 +230,7 @@ def latest(ours_ns, theirs_ns, which):
 
 
 def assert_means(arrived_ns, ours_ns, theirs_ns, control):
-    """Assert that the mean time in system of each class is the same to a hundredth."""
+    """Assert that the mean time in system of each class agrees within 1 %."""
     for urgent in (True, False):
         here = np.array(control) == urgent
         ours, theirs = ((ns - arrived_ns)[here].mean() for ns in (ours_ns, theirs_ns))
@@ -287,7 +290,7 @@ def test_model_dispatcher_and_whole_broker_agree(row, tmp_path):
 
 
 def test_the_whole_broker_preempts_between_the_parts_of_a_request(tmp_path):
-    """Set A on one CPU, sixteen partitions a request: the checkpoint form."""
+    """Set A on one CPU, sixteen partitions per request: the checkpoint form."""
     subject = experiment("A", "priority", (1,), False, 0.0, duration_s=1.0)
     content = subject.content()
     content["workload"]["traffic"][1]["request"].update(
