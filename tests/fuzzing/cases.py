@@ -1,8 +1,8 @@
-"""One case per string of bytes: what a coverage-guided fuzzer plays.
+"""One fuzzing case per byte string, as a coverage-guided fuzzer generates them.
 
-The first number says what is played: requests to a broker's handlers, batches put into
-a log, nonsense in the offsets topic, or a damaged disk. Much faster than
-`tests.fuzzing.onslaught`, which has the network and the planes as well.
+The first number selects the kind of case: requests to a broker's handlers, batches
+appended to a log, malformed records in the offsets topic, or a damaged disk. Cases run
+much faster than `tests.fuzzing.onslaught`, which includes the network and the planes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LATER_MS = 15 * 60_000
 
 
 def play(data: bytes) -> None:
-    """Play one case; raise if the broker does what it must not."""
+    """Play one case; raise if the broker misbehaves."""
     drawn = Drawn(data)
     (_requests, _requests, _batches, _offsets, _disk)[drawn.randrange(5)](drawn)
 

@@ -1,9 +1,9 @@
-"""Functions that make the event loop's thread wait for a device.
+"""Detection of device calls that would block the event loop's thread.
 
-A disk in memory never waits, so which calls would is told by their kind: what syncs,
-cuts a file or removes one may take as long as the device likes. Such a call belongs
-into a job for another thread. Those that are made here all the same are noted by the
-function of the broker that makes them.
+A disk in memory never blocks, so calls are judged by their kind: a call that syncs,
+truncates or removes a file may block for any length of time. Such a call belongs in a
+job for another thread. `NotedCalls` records each one made on the event loop, with the
+broker function that made it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from broker.log.steps import BlockingCall
 from broker.log.upkeep.periodic_task import CallsHere, Done
 
 _MAY_WAIT = ("sync ", "remove ", "rmdir ", "replace ")
-# Other files that are cut are as small as what is written then.
+# Truncated files of other kinds are small.
 _CUT_SHORT = re.compile(r"truncate .*\.log$")
-# Between the disk and who asked for it.
+# Modules between the disk and the calling broker function.
 _BETWEEN = ("broker.disk.", "broker.log.operation", "broker.log.steps")
 
 
 class Elsewhere(CallsHere):
-    """Makes jobs at once, as if in threads of their own."""
+    """Runs jobs immediately, but marks them as running in another thread."""
 
     def __init__(self) -> None:
         self.at_work = False
@@ -48,14 +48,15 @@ class Elsewhere(CallsHere):
         super().run_all([self._as_a_thread(call) for call in calls], threads)
 
     async def blocking(self, call: BlockingCall) -> None:
-        """Make a call that a handler waits for."""
+        """Run a call that a handler waits for."""
         self._as_a_thread(call)()
 
 
 class NotedCalls(Faults):
-    """Fails nothing, and notes who makes a call that may wait, and not ``elsewhere``.
+    """Injects no fault, and records the callers of blocking calls on the event loop.
 
-    Only while ``serving`` says so: a start and a stop keep nobody waiting.
+    Calls are recorded only while ``serving`` returns True: at start and stop, no client
+    waits.
     """
 
     def __init__(self, elsewhere: Elsewhere, serving: Callable[[], bool]) -> None:
@@ -72,7 +73,7 @@ class NotedCalls(Faults):
 
 
 def _asker() -> str:
-    """Return the module and function of the broker's that asked the disk."""
+    """Return the module and name of the broker function that called the disk."""
     frame = sys._getframe(2)
     while frame.f_back is not None:
         module = frame.f_globals["__name__"]

@@ -1,8 +1,8 @@
-"""Data directories that something happened to, and offsets topics full of nonsense.
+"""Damaged data directories, and offsets topics with malformed records.
 
-`written` is what a broker left, in order or killed; `damage` is done to it. Whatever a
-broker then makes of it, it starts and serves, or refuses to start in words; and no log
-that was not touched is gone.
+`written` is a broker's data directory after an orderly stop or a kill; `damage` changes
+it. A broker over a damaged directory must start and serve, or refuse to start with a
+`ConfigError`. No undamaged log may be lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.fuzzing.record_batches import extreme_batch
 HOME = "/data"
 OFFSETS = "__consumer_offsets"
 SOUND_GROUP = "sound"
-# Names that turn up in data directories, of partitions or not.
+# Names that occur in data directories, of partitions or not.
 _FOREIGN = (
     "lost+found",
     "x-0",
@@ -80,7 +80,7 @@ def files(storage: MemoryStorage, directory: str) -> Iterator[str]:
 
 
 def logs(storage: MemoryStorage) -> dict[str, bytes]:
-    """Return the records on a disk: the content of each log's files, by directory."""
+    """Return the content of each log's files, by directory."""
     found: dict[str, bytes] = {}
     for path in files(storage, HOME):
         if path.endswith(".log"):
@@ -90,7 +90,7 @@ def logs(storage: MemoryStorage) -> dict[str, bytes]:
 
 
 def damage(rng: random.Random, storage: MemoryStorage) -> str:
-    """Do something to a file or to a directory, and return which one it was."""
+    """Damage a random file or directory, and return its path."""
     path = rng.choice(list(files(storage, HOME)))
     file = storage.open(path)
     at = rng.randrange(file.size() + 1)
@@ -116,7 +116,7 @@ def damage(rng: random.Random, storage: MemoryStorage) -> str:
 
 
 def _foreign(rng: random.Random, storage: MemoryStorage) -> str:
-    """Put a file or a directory where a broker did not."""
+    """Create a file or a directory that no broker would create."""
     homes = [HOME, join(HOME, "t-0"), join(HOME, f"{OFFSETS}-0")]
     path = join(rng.choice(homes), rng.choice(_FOREIGN))
     if one_in(rng, 2):
@@ -179,7 +179,7 @@ def put_nonsense_into_offsets(rng: random.Random, storage: MemoryStorage) -> Non
     log = recovery.open_log(home, LogConfig(), storage, START_MS)
     for _ in range(rng.randint(1, 12)):
         if one_in(rng, 5):
-            with suppress(Exception):  # What a log would not take is not in a log.
+            with suppress(Exception):  # A log holds no record that it refuses.
                 log.append(extreme_batch(rng), 0, START_MS)
         else:
             records = [(START_MS, _key(rng), _value(rng)) for _ in range(3)]
@@ -189,7 +189,7 @@ def put_nonsense_into_offsets(rng: random.Random, storage: MemoryStorage) -> Non
 
 
 def committed() -> tuple[bytes, bytes | None]:
-    """Return the record of a commit that stands behind all nonsense."""
+    """Return the valid commit that follows the malformed records."""
     commit = OffsetCommit(42, -1, "", START_MS, -1)
     record = offset_record(OffsetKey(SOUND_GROUP, "t", 0), commit)
     return record.key, record.value

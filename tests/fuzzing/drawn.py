@@ -1,8 +1,8 @@
-"""Sources of a generator's choices: a seed, or the bytes that a fuzzer mutates.
+"""Sources of random choices: a seed, or the bytes that a fuzzer mutates.
 
-Everything in this folder draws from a ``random.Random``. `Drawn` is one whose numbers
-are given bytes and then zeros, so that a coverage-guided fuzzer steers what is made by
-structure. The simplest choice stands first everywhere: zeros make the plainest case.
+All modules of this folder draw from a ``random.Random``. `Drawn` reads its numbers from
+given bytes, then returns zeros, so a coverage-guided fuzzer mutates the structure of a
+case. The simplest alternative always comes first: zeros give the simplest case.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Drawn(random.Random):
-    """A generator that reads its numbers from ``data``, and zeros behind its end."""
+    """A generator that reads its numbers from ``data``, and zeros after its end."""
 
     def __new__(cls, data: bytes) -> Drawn:
         return super().__new__(cls, 0)
@@ -41,7 +41,7 @@ class Drawn(random.Random):
 
 
 def one_in(rng: random.Random, n: int) -> bool:
-    """Return True once in ``n`` times; never where numbers are zeros."""
+    """Return True with probability 1 / ``n``, and never if all numbers are zero."""
     return rng.randrange(n) == n - 1
 
 

@@ -1,8 +1,8 @@
-"""Request bodies from the schemas: every field as it usually is, or at its extreme.
+"""Request bodies from the schemas: each field has a usual value or an extreme one.
 
-Bodies are written byte by byte from what kio's classes (and ours, of the controller)
-say of their fields, since an entity cannot hold what a peer may send: lengths that lie,
-null where there is no null, text that is no UTF-8.
+Bodies are written byte by byte from the field metadata of kio's classes and of our
+controller classes. An entity cannot hold all that a peer may send: wrong lengths, null
+in a field that is not nullable, invalid UTF-8.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker.protocol.wire.varint import encode_varint
 from tests.fuzzing.drawn import either, one_in
 from tests.fuzzing.record_batches import extreme_batch
 
-# Bytes of a body after which nothing long is added to it.
+# Size of a body beyond which nothing long is added to it.
 LONG_BODY: Final = 150_000
 _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
 _UNSIGNED: Final = {"B": 8, "H": 16, "I": 32, "Q": 64}
@@ -44,13 +44,13 @@ _STRINGS: Final = (
     b'{"a":',
     b"\r\nx=y",
 )
-# Beyond what a legacy string can be; Kafka refuses these in compact ones.
+# Longer than a legacy string can be; Kafka refuses these lengths in compact strings.
 _COMPACT: Final = (b"x" * 32_768, b"x" * 70_000)
 
 
 @dataclasses.dataclass
 class Words:
-    """Names that mean something to the broker, so that requests get far."""
+    """Names that exist in the broker, so that requests are processed further."""
 
     topics: list[bytes] = dataclasses.field(default_factory=lambda: [b"t", b"c"])
     topic_ids: list[bytes] = dataclasses.field(default_factory=lambda: [bytes(16)])
@@ -74,7 +74,7 @@ class Words:
     )
 
     def of_field(self, name: str) -> list[bytes]:
-        """Return what a field of this name may usually hold."""
+        """Return usual values of a field of this name."""
         if "group" in name or name.startswith(("key", "coordinator")):
             return self.groups
         if "member" in name:
@@ -85,7 +85,7 @@ class Words:
 
 
 class Body:
-    """One body being written; each value is extreme once in ``spice`` times."""
+    """Builder of one body; each value is extreme with probability 1 / ``spice``."""
 
     def __init__(self, rng: random.Random, words: Words, spice: int) -> None:
         self._rng = rng
@@ -100,7 +100,7 @@ class Body:
         return b"".join(self._pieces)
 
     def struct(self, entity: type[Any]) -> None:
-        """Write the fields of a struct, then its tagged ones and some unknown."""
+        """Write the fields of a struct, then known and unknown tagged fields."""
         tagged = []
         for field in dataclasses.fields(entity):
             if "tag" in field.metadata:
@@ -186,22 +186,23 @@ class Body:
 
     def _bytes(self) -> bytes:
         rng = self._rng
-        # A consumer's subscription: version, topics, user data; or nonsense.
+        # A consumer's subscription (version, topics, user data), or random bytes.
         usual = [b"", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"]
         rare = [rng.randbytes(20), b"\0\0\x7f\xff\xff\xff", b"z" * 100_000]
         return either(rng, self._spice, usual, rare)
 
-    # ---- lengths, and what they say -------------------------------------------------
+    # ---- lengths and arrays ---------------------------------------------------------
 
     def _length(self, entity: type[Any], length: int, *, wide: bool) -> None:
-        """Write a length, which is seldom another one than it should be."""
+        """Write a length, which is wrong with a small probability."""
         if one_in(self._rng, self._spice * 6):
             wrong = (length + 1, length - 1, -2, 0, 127, 2**31 - 1, -(2**31))
             length = self._rng.choice(wrong)
         if entity.__flexible__:
             encoded = encode_varint((length + 1) & (2**32 - 1))
             if one_in(self._rng, self._spice * 8):
-                # The same number in more bytes than it needs, or in too many.
+                # The same number in a longer varint than necessary, or in an invalid
+                # one.
                 more = self._rng.choice((1, 4, 9))
                 encoded = encoded[:-1] + bytes([encoded[-1] | 0x80])
                 encoded += b"\x80" * (more - 1) + b"\0"
@@ -229,14 +230,14 @@ class Body:
             else:
                 self._primitive(entity, name, kind.wire_type or "", False)
             if once or (self._size > LONG_BODY and number):
-                # The same again, as often as it was said.
+                # Repeat the item up to the declared count.
                 item = b"".join(self._pieces[start:])
                 room = max(LONG_BODY // (len(item) or 1), 1)
                 self._write(item * min(count - number - 1, room))
                 return
 
     def _tags(self, entity: type[Any], known: list[dataclasses.Field[Any]]) -> None:
-        """Write the tagged fields: some of the known, seldom some unknown ones."""
+        """Write the tagged fields: some of the known, rarely some unknown ones."""
         rng = self._rng
         fields = []
         for field in known:

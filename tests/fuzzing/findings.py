@@ -1,4 +1,4 @@
-"""Findings of a run: a file for each new kind of failure, and how to repeat it."""
+"""Findings of a run: a file for each new kind of failure, with its command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fuzzing.known import Broken, causes, is_known, place
 
 
 def _kind(error: BaseException) -> tuple[str, ...]:
-    """Return what makes failures the same: where they arose, and for which API."""
+    """Return the kind of a failure: the place that raised it, and the API."""
     api = str(error).partition(" v")[0] if isinstance(error, Broken) else ""
     return (*place(error), *re.findall(r"^[A-Z_]+$", api))
 
@@ -23,9 +23,10 @@ class Findings:
         directory.mkdir(parents=True, exist_ok=True)
 
     def note(self, error: BaseException, again: str, data: bytes | None = None) -> bool:
-        """Write a failure down, unless it is known; return True if it was new.
+        """Write a failure to a file; return True if it is new and not a known fault.
 
-        ``again`` is the command that shows it again; ``data`` the case, if it is bytes.
+        ``again`` is the command that reproduces it; ``data`` is the case, if it is
+        bytes.
         """
         if is_known(error):
             return False
@@ -41,6 +42,6 @@ class Findings:
         return True
 
     def told(self) -> list[str]:
-        """Return the names of what has been found so far, and what libFuzzer wrote."""
+        """Return the names of the findings, libFuzzer's own files included."""
         kinds = ("*.txt", "timeout-*", "oom-*", "crash-*", "slow-*")
         return sorted(path.name for kind in kinds for path in self.directory.glob(kind))

@@ -1,4 +1,4 @@
-"""Whole requests of all APIs and versions that are served, seldom of others."""
+"""Whole requests of all served APIs and versions, and rarely of others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from tests.fuzzing.drawn import either, one_in
 from tests.fuzzing.extremes import Body, Words
 
-# What controllers and brokers say to each other. It is believed: a test that wants the
-# next client to find its topics leaves these out.
+# Requests from controllers and brokers. The broker trusts them: a test whose next
+# client must find its topics excludes them.
 COMMANDS = (
     ApiKey.LEADER_AND_ISR,
     ApiKey.STOP_REPLICA,
@@ -28,7 +28,7 @@ _CLIENT_IDS = (None, b"", b"\xff", b"c" * 32_740, b"c" * 32_767)
 
 
 class Sent(NamedTuple):
-    """One request: ``frame`` is all its bytes, the size in front included."""
+    """One request: ``frame`` holds all its bytes, including the size."""
 
     key: int
     version: int
@@ -53,7 +53,7 @@ def request(
 def request_of(
     rng: random.Random, words: Words, api: tuple[int, int], correlation_id: int
 ) -> Sent:
-    """Return a request of this API and version, which it seldom says to be another."""
+    """Return a request of this API and version; its header rarely names another."""
     key, version = api
     served = APIS[key].served
     spice = rng.choice(_SPICES)
@@ -85,7 +85,7 @@ def _header(
 
 
 def _damaged(rng: random.Random, content: bytes, start: int) -> bytes:
-    """Return a request as it was made, or cut off, or with bytes changed."""
+    """Return a request unchanged, truncated, extended, or with bytes changed."""
     if not one_in(rng, 12) or len(content) <= start:
         return content
     changed = bytearray(content)

@@ -1,7 +1,7 @@
-"""The process that libFuzzer runs in: our packages instrumented, a case per call.
+"""The libFuzzer process: our packages are instrumented, and each call plays a case.
 
-Started by `tests.fuzzing.guided`: the findings' directory, then libFuzzer's own
-arguments. A failure is written down and the run goes on.
+`tests.fuzzing.guided` starts it with the findings' directory and libFuzzer's own
+arguments. A failure is written to a file, and the run continues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ AGAIN = "python -m tests.fuzzing.guided {}"
 
 def main() -> None:
     """Hand over to libFuzzer, which ends the process."""
-    # Not at the top: only `make fuzz` has atheris, and tests import every module here.
+    # Not at module level: only `make fuzz` has atheris, and tests import every module
+    # here.
     import atheris
 
     with atheris.instrument_imports(include=["broker", "planes", "schedulers"]):

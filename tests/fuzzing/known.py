@@ -1,7 +1,7 @@
-"""Faults that are known and not mended yet: a run that meets one is left out.
+"""Known faults that are not fixed yet: a run that meets one is discarded.
 
-Each is what was raised, the last function of ours that it passed, and why it is still
-here. The list is to be empty.
+Each entry has the exception, the last of our functions in its traceback, and the reason
+why it is not fixed. The goal is an empty list.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ KNOWN: dict[tuple[str, str], str] = {}
 
 
 class Broken(AssertionError):
-    """The broker did what it must not; the message says after which request."""
+    """The broker misbehaved; the message names the request before."""
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions in groups of groups of them."""
+    """Yield the exceptions in nested exception groups."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from leaves(each)
@@ -26,7 +26,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def place(error: BaseException) -> tuple[str, str]:
-    """Return an exception's name, and the last function of ours that it passed."""
+    """Return an exception's name and the last of our functions in its traceback."""
     ours = [
         each
         for each in traceback.extract_tb(error.__traceback__)
@@ -37,7 +37,7 @@ def place(error: BaseException) -> tuple[str, str]:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return what a failure came from: not what only followed from a broker's end."""
+    """Return the causes of a failure, without the consequences of a broker's end."""
     found = list(leaves(error))
     first = [
         each for each in found if not isinstance(each, ConnectionRefusedError | Broken)
@@ -46,5 +46,5 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def is_known(error: BaseException) -> bool:
-    """Return whether a failure has known causes only."""
+    """Return whether all causes of a failure are known."""
     return all(place(each) in KNOWN for each in causes(error))

@@ -1,8 +1,8 @@
 """The largest legal requests of an API and version, one for each of its arrays.
 
-All arrays but one, and those around it, have one item; that one has as many as asked
-for, all alike or each of its own. So every loop over what a client sends runs as long
-as it can.
+One array has the requested number of items, either all equal or all distinct. Every
+other array has one item. Thus each loop over a request's items runs as long as
+possible.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NUMBERS = {
 
 
 class Largest(NamedTuple):
-    """A request: the array that is long, whether its items differ, and its frame."""
+    """A request: the path of its long array, whether items differ, and its frame."""
 
     key: int
     version: int
@@ -51,11 +51,11 @@ class Largest(NamedTuple):
 
 
 def largest(key: int, version: int, items: int) -> Iterator[Largest]:
-    """Yield the requests whose arrays have so many items."""
+    """Yield a request of ``items`` items for each array, distinct and equal."""
     entity = request_type(key, version)
     for path in _arrays(entity):
         for distinct in (True, False):
-            # The other arrays have an item each, which count, too.
+            # The other arrays have one item each, which also count.
             count = items // (2 if _holds_arrays(entity, path) else 1) - 8
             body = _Filler(path, count, distinct=distinct).struct(entity, ())
             frame = encode_request(key, version, 7, "largest", body)
@@ -89,7 +89,7 @@ class _Filler:
         self._path = path
         self._count = count
         self._distinct = distinct
-        # The number of the item of the long array that is being made.
+        # The index of the current item of the long array.
         self._number = 0
 
     def struct(self, entity: type[Any], above: Path) -> Row:
@@ -135,6 +135,6 @@ class _Filler:
         return _NUMBERS.get(name, 0)
 
     def _string(self, name: str) -> str:
-        # The first one is there.
+        # The first name exists.
         stem = "g" if "group" in name or "key" in name else "t"
         return f"{stem}{self._number}" if self._number else stem

@@ -1,10 +1,10 @@
-"""A whole broker in virtual time under peers that send whatever they like.
+"""A whole broker in virtual time under peers that send arbitrary requests.
 
-Each peer sends a request of `tests.fuzzing.frames`, and behind it one that is surely
-answered: so it knows whether the first one was answered, was none to be answered, or
-had its connection closed. A peer that waits a minute hangs up. At the end all
-deadlines pass, nothing may be held by anybody any more, a plain client is served, and
-another broker opens what is on the disk, and reads every log to its end.
+Each peer sends a request of `tests.fuzzing.frames`, followed by a request that is
+always answered. The peer can thus distinguish an answer, a request without answer and a
+closed connection. After a minute without an answer, it disconnects. At the end, all
+deadlines expire and the broker must hold no resources. A plain client is served, and
+another broker opens the disk and reads every log to its end.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ SETTINGS = {
     "queued.max.requests": "4",
     "num.network.threads": "1",
     "connections.max.idle.ms": "-1",
-    # Upkeep is a matter of other tests, and all deadlines are waited out here.
+    # Upkeep is disabled: other tests cover it, and this one waits for all deadlines.
     "log.retention.check.interval.ms": _FOREVER,
     "log.cleaner.backoff.ms": _FOREVER,
-    # As often would leaders look for followers that lag.
+    # Leaders would check for lagging followers at this interval.
     "replica.lag.time.max.ms": _FOREVER,
     "log.flush.offset.checkpoint.interval.ms": str(2**31 - 1),
     "offsets.retention.check.interval.ms": _FOREVER,
 }
 PEERS = 3
 PATIENCE_S = 60
-# Beyond every deadline that a request can name.
+# Longer than any deadline that a request can name.
 ALL_DEADLINES_S = 2**31 // 1000 + 60
 SENTINEL = 0x5E4713
 _MS = 1_000_000
@@ -86,7 +86,7 @@ class Outcome:
     waited: int = 0
 
     def add(self, other: Outcome) -> None:
-        """Count another run in."""
+        """Add the outcomes of another run."""
         self.answered += other.answered
         self.unanswered += other.unanswered
         self.closed += other.closed
@@ -94,7 +94,7 @@ class Outcome:
 
 
 class Onslaught(Hosting):
-    """One broker, its disk, its network, and what was last sent to it."""
+    """One broker, its disk, its network, and the last requests."""
 
     def __init__(self, clock: VirtualClock, seed: int, **settings: str) -> None:
         super().__init__(clock, seed)
@@ -108,7 +108,7 @@ class Onslaught(Hosting):
         self.server = self.add(self.config, KafkaApis(self.broker), seed=seed)
 
     def another_broker(self, storage: MemoryStorage) -> Broker:
-        """Return a broker over a disk; it is not open yet."""
+        """Return a broker over a disk, not opened yet."""
         rng = random.Random(5)
         return assemble(
             self.config,
@@ -126,7 +126,7 @@ class Onslaught(Hosting):
     async def fire(
         self, rng: random.Random, words: Words, keys: Sequence[ApiKey], count: int
     ) -> None:
-        """Be one peer that sends ``count`` requests."""
+        """Send ``count`` requests as one peer."""
         stream = None
         for number in range(count):
             sent = request(rng, words, keys, number)
@@ -140,7 +140,7 @@ class Onslaught(Hosting):
             await stream.aclose()
 
     async def _exchange(self, stream: MemoryStream, sent: Sent) -> bool:
-        """Send a request; say whether the connection may be used further."""
+        """Send a request; return whether the connection may be used further."""
         sentinel = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, SENTINEL, -1)
         with trio.move_on_after(PATIENCE_S):
             try:
@@ -180,10 +180,10 @@ class Onslaught(Hosting):
         if "unknown_server_error" in repr(answer):
             raise Broken(f"{sent} was answered with UNKNOWN_SERVER_ERROR")
 
-    # ---- what must hold afterwards --------------------------------------------------
+    # ---- invariants at the end ------------------------------------------------------
 
     def at_rest(self) -> list[str]:
-        """Return what is still held, now that no request is there any more."""
+        """Return the resources still held when no request is in progress."""
         held = {
             "connections": self.server.quotas.total
             + sum(each.connections for each in self.server.socket_server.processors),
@@ -200,17 +200,17 @@ class Onslaught(Hosting):
         return [f"{count} {what}" for what, count in held.items() if count]
 
     def living_tasks(self) -> int:
-        """Count Trio's tasks, but for processors, whose number may be altered."""
+        """Return the number of Trio tasks without processors, which can be resized."""
         living = trio.lowlevel.current_statistics().tasks_living
         return living - len(self.server.socket_server.processors)
 
     def stop_following(self) -> None:
-        """Revoke what controllers have said of leaders elsewhere."""
+        """Stop the fetchers that controller commands have started."""
         for key in self.broker.replicas.partitions:
             self.broker.replication.fetchers.stop(key)
 
     async def plain_client(self, name: str) -> None:
-        """Create a topic, produce to it and read it back, as anybody may."""
+        """Create a topic, produce to it and fetch from it."""
         stream = self.connect()
         fields = {"topics": [new_topic(name, 1)], "timeout": SECONDS_30}
         await ask(stream, ApiKey.CREATE_TOPICS, 5, **fields)
@@ -227,7 +227,7 @@ class Onslaught(Hosting):
         await stream.aclose()
 
     def opens_again(self) -> None:
-        """Open the disk as it is after a kill, read and clean it up, and stop."""
+        """Open the disk as after a kill, read every log, clean the logs, and stop."""
         broker = self.another_broker(self.storage.after_kill())
         broker.open(self.config.advertised)
         broker.check()
@@ -242,7 +242,7 @@ class Onslaught(Hosting):
 
 
 def _everything(_: TopicPartition) -> int:
-    """Release all records, as if every replica had them."""
+    """Allow retention of all records, as if every replica had them."""
     return 2**62
 
 
@@ -277,7 +277,7 @@ async def _besiege(
             for _ in range(PEERS):
                 own = random.Random(rng.getrandbits(64))
                 peers.start_soon(world.fire, own, words, keys, count // PEERS)
-        # A controller's word may have made followers; they fetch until it is revoked.
+        # Controller commands may have made followers, which fetch until stopped.
         world.stop_following()
         await trio.sleep(ALL_DEADLINES_S)
         held = world.at_rest()
@@ -291,7 +291,7 @@ async def _besiege(
 
 
 async def _prepared(world: Onslaught) -> Words:
-    """Create what the requests name."""
+    """Create the topics and records that the requests name."""
     words = Words()
     stream = world.connect()
     topics = [

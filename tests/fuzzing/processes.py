@@ -1,4 +1,4 @@
-"""Work done by processes that are replaced before they have grown large."""
+"""Work in processes that are replaced before they use much memory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def in_fresh_processes(
     each: int = RUNS_OF_A_PROCESS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[R]:
-    """Yield the results of ``work``, by ``jobs`` processes at a time.
+    """Yield the results of ``work`` from ``jobs`` concurrent processes.
 
-    They are replaced after ``each * jobs`` items: memory that is not given back is no
-    finding. From ``ends_s`` on, by ``clock``, nothing more is begun. The executor's own
-    option for the first, ``max_tasks_per_child``, has Python 3.11 wait for ever now and
-    then: nothing takes the place of a process that has ended.
+    Processes are replaced after ``each * jobs`` items, since memory growth is no
+    finding. No item begins after ``ends_s`` by ``clock``. The executor's own
+    ``max_tasks_per_child`` sometimes hangs on Python 3.11, which does not replace an
+    ended process.
     """
     while clock() < ends_s:
         share = list(islice(items, each * jobs))

@@ -1,4 +1,4 @@
-"""Logs as consumers read them: one poison batch would stop them all."""
+"""Readability of logs by consumers: one malformed batch would stop them all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fuzzing.known import Broken
 
 
 def check_readable(log: Log) -> None:
-    """Raise unless consumers can read a log to its end: aiokafka's reader, and ours."""
+    """Raise unless aiokafka's reader and ours can read a log to its end."""
     content = everything(log)
     theirs = [each[:2] for each in decoded(content)]
     ours = [

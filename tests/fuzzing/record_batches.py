@@ -1,4 +1,4 @@
-"""Record batches that no producer would write: right CRCs around extreme contents."""
+"""Record batches of extreme contents with correct CRCs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fuzzing.drawn import either, one_in
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 TIMES = (LONG_MAX, LONG_MIN, LONG_MAX - 1, -2, 2**62, 0, 2**53, 253_402_300_800_000)
 DELTAS = (LONG_MAX, LONG_MIN, -1, 2**31, 2**31 - 1, -(2**31), 1 << 40)
-# A record of nothing: its length, attributes, two deltas, two nulls, no header.
+# An empty record: length, attributes, two deltas, null key and value, no header.
 _SMALLEST = b"\x0c\0\0\0\1\1\0"
 BOMB_RECORDS = 50_000
 
@@ -25,7 +25,7 @@ def zigzag(number: int) -> bytes:
 
 
 def record(rng: random.Random, number: int, spice: int) -> bytes:
-    """Return a record; each part of it is extreme once in ``spice`` times."""
+    """Return a record; each part is extreme with probability 1 / ``spice``."""
 
     def text(usual: bytes | None) -> bytes:
         value = either(rng, spice, [usual], [None, b"", b"k" * 40_000])
@@ -36,7 +36,8 @@ def record(rng: random.Random, number: int, spice: int) -> bytes:
     headers = either(rng, spice, [0], [1, 50, -1, 2**31 - 1])
     content = b"".join(
         (
-            # From 128 on kafka-python and aiokafka misread it, and Kafka stores it.
+            # Kafka stores values from 128 on, but kafka-python and aiokafka misread
+            # them.
             bytes([either(rng, spice, [0], [127])]),
             zigzag(either(rng, spice, [number], DELTAS)),
             zigzag(either(rng, spice, [number], DELTAS)),
@@ -51,7 +52,7 @@ def record(rng: random.Random, number: int, spice: int) -> bytes:
 
 
 def extreme_batch(rng: random.Random) -> bytes:
-    """Return the bytes of a ``records`` field: a batch, several, or none at all."""
+    """Return the bytes of a ``records`` field: one batch, several, or none."""
     if not one_in(rng, 4):
         return batch(b"plain")
     if one_in(rng, 12):
@@ -69,7 +70,8 @@ def _batch(rng: random.Random) -> bytes:
     records = b"".join(record(rng, number, spice) for number in range(count))
     codec = rng.choice((0, 0, 1, 2, 3, 4))
     if one_in(rng, 40):
-        # A bomb: some kilobytes that unpack to many records, or to one large one.
+        # A decompression bomb: some kilobytes that expand to many records, or a large
+        # one.
         codec, count = 4, rng.choice((1, BOMB_RECORDS))
         records = _SMALLEST * BOMB_RECORDS
     packed = compress(codec, records)

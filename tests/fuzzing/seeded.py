@@ -1,7 +1,7 @@
-"""`make fuzz`, its other half: whole brokers in virtual time, a seed for each.
+"""The seeded half of `make fuzz`: whole brokers in virtual time, one per seed.
 
-Every tenth is told by controllers as well as by clients. A failing seed shows the same
-failure again: ``python -m tests.fuzzing.seeded --seed SEED --count 1``.
+Every tenth run includes requests of controllers. A failing seed reproduces its failure:
+``python -m tests.fuzzing.seeded --seed SEED --count 1``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.fuzzing.onslaught import Outcome, onslaught
 from tests.fuzzing.processes import in_fresh_processes
 
 FRAMES = 300
-# A request that makes the broker take more is a finding, and not the machine's end.
+# Limits a broker's memory, so that exhaustion is a finding and spares the machine.
 _MEMORY_BYTES = 3 << 30
 AGAIN = "python -m tests.fuzzing.seeded --seed {} --count 1"
 
 
 class Run(NamedTuple):
-    """Result of a seed: no outcome if it failed, and whether the failure was known."""
+    """Result of a seed: the outcome, or None and whether the failure is known."""
 
     seed: int
     outcome: Outcome | None
@@ -51,7 +51,7 @@ def one_run(seed: int, findings: Path) -> Run:
 
 
 def main() -> None:
-    """Run seeds one after the other until time or count is up, and print a table."""
+    """Run seeds until the time or count is reached, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--count", type=int, help="how many seeds")

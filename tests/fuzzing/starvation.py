@@ -1,11 +1,10 @@
-"""Work of the broker between two moments at which others may run.
+"""Amount of the broker's work between two points at which other tasks can run.
 
-Work is counted, and the same on every machine: calls of the broker's functions and of
-those that they call in C; if asked, items, which are the lines that its loops run
-through, and bytes, the most that a stretch had allocated at once. The CPU time of this
-thread is measured, too, which depends on the machine. What disk and network
-in memory do is no work; calls that change or sync something on the disk are counted by
-themselves. What is not seen: loops within C over what is there already.
+The counts are the same on every machine. Calls are those of the broker's functions,
+including their calls of C functions. Items are executed lines, and bytes are the peak
+allocation of a stretch; both are optional. Calls that change or sync files on disk are
+counted separately. Disk and network in memory count as no work. The measured CPU time
+of the thread depends on the machine. Loops within C are not counted.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ def _is_ours(module: str) -> bool:
 class StarvationProbe(trio.abc.Instrument):
     """Counts calls within each slice of a request and each step of a Trio task.
 
-    ``most_calls`` is the most that was seen of each: of an API's slices by its name, of
-    the broker's own tasks by theirs; so are the others. A slice ends at a preemption
-    point. ``device_calls`` says how many there have been.
+    ``most_calls`` is the maximum per API for slices of requests, and per task name for
+    the broker's own tasks. The other counters have the same keys. A slice ends at a
+    preemption point. ``device_calls`` returns the number of device calls so far.
     """
 
     def __init__(self, device_calls: Callable[[], int] = lambda: 0) -> None:
@@ -60,7 +59,7 @@ class StarvationProbe(trio.abc.Instrument):
         self._began_cpu_ns = time.thread_time_ns()
 
     def end(self, what: str) -> None:
-        """Note that a stretch of work is over, and begin another one."""
+        """Record the counts of the stretch that ends, and begin another one."""
         cpu_ns = time.thread_time_ns() - self._began_cpu_ns
         _, peak = tracemalloc.get_traced_memory()
         for most, count in (
@@ -94,7 +93,7 @@ class StarvationProbe(trio.abc.Instrument):
         return ends
 
     def uncounted(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Return a call that has a thread of its own outside of tests."""
+        """Return an uncounted call, for work that has its own thread in production."""
 
         def made() -> None:
             counts = self._calls, self._items
@@ -107,7 +106,7 @@ class StarvationProbe(trio.abc.Instrument):
 
     @contextlib.contextmanager
     def counting(self, *, items: bool = False, octets: bool = False) -> Iterator[None]:
-        """Count calls in this thread meanwhile; items and bytes make it slow."""
+        """Count calls in this thread; items and bytes make it slow."""
         counted: dict[CodeType, bool] = {}
 
         def is_counted(frame: FrameType) -> bool:

@@ -1,4 +1,4 @@
-"""No slice grows with the partitions of a controller's request, nor is half of it seen.
+"""Bounded slices for large controller requests, which are applied atomically.
 
 Calls and lines are counted as in `test_largest_requests`.
 """
@@ -27,14 +27,14 @@ from tests.fuzzing.starvation import StarvationProbe
 
 probe = test_largest_requests.probe
 PARTITIONS = 3_000
-# Their logs are in memory; to create them takes a while.
+# Partitions with logs: even in memory, creating them is slow.
 HELD = 500
 TOPIC_ID = UUID(int=1)
 Command = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
 def enlarged(command: Any, count: int, topics: int) -> Any:
-    """Return a command of one partition for so many, divided among topics."""
+    """Return a command of one partition extended to ``count``, divided among topics."""
     (topic,) = command.topic_states
     (state,) = topic.partition_states
     id_too = topic.topic_id is not None if hasattr(topic, "topic_id") else False
@@ -56,7 +56,7 @@ def enlarged(command: Any, count: int, topics: int) -> Any:
 
 
 def commands(epoch: int, count: int, topics: int) -> dict[ApiKey, Command]:
-    """Return a command of each API under a leader epoch."""
+    """Return a command of each API with a leader epoch."""
     t = ("t", 0)
     made = {
         ApiKey.LEADER_AND_ISR: requests.leader_and_isr(
@@ -73,7 +73,7 @@ def commands(epoch: int, count: int, topics: int) -> dict[ApiKey, Command]:
 async def send(
     world: Onslaught, key: ApiKey, version: int, command: Command
 ) -> ErrorCode:
-    """Send a command; return the code of the whole answer."""
+    """Send a command; return the response's top-level error code."""
     stream = world.connect()
     frame = encode_request(key, version, 7, "controller", command.to_wire(version))
     await stream.send_all(frame)
@@ -100,14 +100,14 @@ async def send(
 def test_no_slice_of_a_controllers_request_is_long(
     probe: StarvationProbe, key: ApiKey, version: int, topics: int
 ) -> None:
-    """The first command brings new partitions, the second one changes them."""
+    """The first command creates the partitions, the second one changes them."""
 
     async def main(clock: VirtualClock) -> None:
         world = Onslaught(clock, 1, **test_largest_requests.SETTINGS)
         async with world.serving():
             count = HELD if key is ApiKey.LEADER_AND_ISR else PARTITIONS
             for epoch in (1, 2):
-                # StopReplica finds none of its partitions either time.
+                # StopReplica finds none of its partitions in either epoch.
                 with probe.counting(items=True):
                     command = commands(epoch, count, topics)[key]
                     assert await send(world, key, version, command) == ErrorCode.none
@@ -137,7 +137,7 @@ def test_a_reader_amid_an_update_sees_all_of_it_or_nothing() -> None:
                         for state in topic.partitions.values()
                     }
                     seen.append(tuple(sorted(epochs)))
-            # A topic forgotten amid an update that does not name it stays so.
+            # A topic forgotten during an update that does not name it stays forgotten.
             other = cache.topic("t3")
             assert other is not None
             steps = world.broker.updating_metadata(commands(3, 300, 3)[key])
@@ -146,7 +146,7 @@ def test_a_reader_amid_an_update_sees_all_of_it_or_nothing() -> None:
             for _ in steps:
                 assert cache.topic("t3") is None
             assert cache.topic("t3") is None
-            # An update that is given up leaves nothing.
+            # A cancelled update changes nothing.
             steps = world.broker.updating_metadata(commands(4, 300, 3)[key])
             next(steps)
             steps.close()
@@ -165,7 +165,7 @@ def test_a_reader_amid_an_update_sees_all_of_it_or_nothing() -> None:
 def test_no_slice_of_a_leader_and_isr_for_others_is_long(
     probe: StarvationProbe, version: int
 ) -> None:
-    """No log is made: the broker is no replica of these partitions."""
+    """The broker is no replica of these partitions, so it creates no log."""
 
     async def main(clock: VirtualClock) -> None:
         world = Onslaught(clock, 1, **test_largest_requests.SETTINGS)

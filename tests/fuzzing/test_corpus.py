@@ -1,4 +1,4 @@
-"""The fuzzer's corpus, played without the fuzzer, and what it writes of a failure."""
+"""The fuzzer's corpus without the fuzzer, and the files written for a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker on a disk that something happened to: it serves, or says why it cannot."""
+"""A broker over a damaged disk: it serves, or refuses to start with a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS = 20
 
 
 def started(storage: MemoryStorage) -> World | None:
-    """Return a broker on this disk, or None if it refused to start, in words."""
+    """Return a broker on this disk, or None if it refused to start."""
     try:
         return World(storage=storage)
     except ConfigError:
@@ -27,7 +27,7 @@ def started(storage: MemoryStorage) -> World | None:
 
 
 def raises_nothing_new(play: Callable[[random.Random], None]) -> None:
-    """Play with one seed after the other; what is known may be raised."""
+    """Play all seeds; raise any failure that is not known."""
     for seed in range(SEEDS):
         try:
             play(random.Random(seed))
@@ -41,11 +41,11 @@ def goes_on(world: World) -> None:
     world.create("fresh")
     assert world.produce("fresh", b"x").error_code is NONE
     assert values_of(world.fetch("fresh").records) == [(0, b"x")]
-    # Neither the logs' nor the groups': what an orderly stop left is believed, and a
-    # group in another's partition is loaded all the same, as in Kafka.
+    # Logs and groups are not checked: the broker trusts the files of an orderly stop,
+    # and loads a group from another group's partition, as Kafka does.
     world.broker.replicas.check()
     world.broker.metadata_cache.check()
-    # Retention, compaction, checkpoints, sessions of groups that were loaded.
+    # Run retention, compaction, checkpoints, and session expiry of loaded groups.
     world.pass_ms(3_600_000)
     world.broker.close()
 
@@ -63,7 +63,7 @@ def test_a_damaged_disk_is_served_or_refused_and_untouched_logs_stay(
         touched = [disks.damage(rng, storage) for _ in range(several)]
         world = started(storage)
         if not any("log-start-offset" in path for path in touched):
-            # Wherever it is now: set aside is not gone.
+            # A log may have moved: renamed directories are not lost.
             left = disks.logs(storage).values()
             for home, content in before.items():
                 if not any(path.startswith(home) for path in touched):

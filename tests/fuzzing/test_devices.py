@@ -1,4 +1,4 @@
-"""No call that may wait for a device is made on the event loop while it serves."""
+"""No call that may block on a device is made on the event loop while it serves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OFTEN: Final = {
 
 
 class Noted(Onslaught):
-    """A broker whose jobs are made elsewhere; ``calls`` are those that are not."""
+    """A broker whose jobs run elsewhere; ``calls`` are blocking calls outside jobs."""
 
     def __init__(self, clock: VirtualClock, seed: int, **settings: str) -> None:
         self.is_serving = False

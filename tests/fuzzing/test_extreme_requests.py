@@ -1,4 +1,4 @@
-"""Every API and version with every field at its extremes: answered, or cut off."""
+"""Every API and version with extreme fields: answered, or the connection closed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.fuzzing.onslaught import onslaught
 def answered(
     seeds: range, keys: Sequence[ApiKey], count: int
 ) -> Counter[tuple[int, int]]:
-    """Return which APIs and versions were answered, over runs of these seeds."""
+    """Count the answers by API and version, over runs of these seeds."""
     found: Counter[tuple[int, int]] = Counter()
     for seed in seeds:
         try:

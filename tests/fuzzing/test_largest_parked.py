@@ -1,8 +1,8 @@
-"""No slice of a large parked request is long, nor of its end.
+"""Bounded slices for large parked requests, also when they complete.
 
-A Produce with acks=all and a Fetch park over 2,000 partitions. Then all of these change
-at once, or the deadline comes. The partitions are led here; their follower fetches only
-where the test has it do so. Members of a group park until all have joined.
+A Produce with acks=all and a Fetch park over 2,000 partitions. Then all partitions
+change at once, or the deadline expires. The partitions are led here; their follower
+fetches only when the test makes it. Members of a group park until all have joined.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Scene = Callable[[Onslaught], Awaitable[None]]
 
 
 def longest(probe: StarvationProbe, scene: Scene) -> dict[str, int]:
-    """Play a scene; return the slices that were longer than the budget allows."""
+    """Play a scene; return the slices that exceed the budget."""
 
     async def main(clock: VirtualClock) -> None:
         world = Onslaught(clock, 1, **test_largest_requests.SETTINGS)
@@ -129,7 +129,7 @@ async def produced_and_followed(world: Onslaught) -> None:
 
 @pytest.mark.parametrize("ends", ["assigned", "expired", "hung up"])
 def test_members_that_wait_for_each_other(probe: StarvationProbe, ends: str) -> None:
-    """All join at once; then one assigns them, or their sessions or connections end."""
+    """All join; then the leader assigns, sessions expire or connections close."""
     protocols = [{"name": "range", "metadata": bytes(100)}]
     joined: list[Any] = []
     synced: list[Any] = []

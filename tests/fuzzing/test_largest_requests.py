@@ -1,11 +1,11 @@
-"""No slice grows far with the items of a request, whatever the API and version.
+"""Bounded slices for requests with many items, in every API and version.
 
-Calls and lines are counted, so that the outcome is the same on every machine. The
-budget is that of a request's first slices, which may make its codec.
+Calls and lines are counted, so the outcome is the same on every machine. The budget
+covers the first slices of a request, which may build its codec.
 
 The slow tests play requests of 20,000 items, the most that clients may send, and of
-equal items. To count lines would take too long there; the bytes that a slice allocates
-are counted instead.
+equal items. They count the bytes that a slice allocates instead of lines, since
+counting lines would take too long.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ SETTINGS = {
     "queued_max_request_bytes": "-1",
 }
 ITEMS = 2_400
-# A loop without steps that runs through thirteen lines for each item has more.
+# A loop without preemption points that executes 13 lines per item exceeds this.
 LINES_MAX = 30_000
 CALLS_MAX = 8_000
-# At most: a table of all items (of 20,000, 1.3 MB), and its copy as it grows.
+# The largest table of all items (1.3 MB for 20,000), and its copy as it grows.
 BYTES_MAX = 4 << 20
 
 
 @pytest.fixture
 def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
-    """Return a probe that watches every broker that an onslaught is made for."""
+    """Return a probe that watches every broker of an onslaught."""
     probe = StarvationProbe()
 
     def watched(clock: VirtualClock, costs: CostPerClass) -> Callable[[Task], None]:
@@ -71,7 +71,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
 
 
 async def prepared(world: Onslaught, partitions: int) -> None:
-    """Announce the topic ``t`` with so many partitions."""
+    """Announce the topic ``t`` with ``partitions`` partitions."""
     stream = world.connect()
     topics = [new_topic("t", 1)]
     await ask(stream, ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=SECONDS_30)
@@ -87,14 +87,14 @@ async def prepared(world: Onslaught, partitions: int) -> None:
 
 
 async def exchange(world: Onslaught, sent: Largest) -> None:
-    """Send a request; wait for its answer, but not for what waits itself."""
+    """Send a request; wait up to 5 s for its response."""
     stream = world.connect()
-    # Some are refused by a closed connection: JoinGroup has a bound of its own.
+    # Some requests are refused by a closed connection: JoinGroup has its own bound.
     with contextlib.suppress(EOFError, trio.BrokenResourceError), trio.move_on_after(5):
         await stream.send_all(sent.frame)
         await receive_frame(stream)
     await stream.aclose()
-    # What is done later because of it counts too.
+    # Count the deferred work of the request, too.
     await trio.sleep(1)
 
 
@@ -106,10 +106,7 @@ def beyond(
     *,
     counted: str = "lines",
 ) -> list[str]:
-    """Return the slices that were longer than the budget allows.
-
-    Calls are counted in any case, and what ``counted`` says.
-    """
+    """Return the slices that exceed the budget of calls or of ``counted``."""
     found = []
 
     async def main(clock: VirtualClock) -> None:
@@ -164,7 +161,7 @@ def test_no_slice_of_a_largest_request_is_long(
 
 
 def held_up_everybody(count: int) -> dict[ApiKey, tuple[int, dict[str, Any]]]:
-    """Return requests that once held the loop for half a second and more."""
+    """Return requests that once blocked the event loop for half a second or more."""
     names = [{"name": f"unknown-{number}"} for number in range(count)]
     partitions = [
         {"partition_index": index, "committed_offset": 1, "committed_metadata": ""}

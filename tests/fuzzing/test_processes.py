@@ -1,4 +1,4 @@
-"""`make fuzz` plays to the end, or until its time is over."""
+"""Work in replaced processes completes, or stops at its time limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def process_of(_: int) -> int:
 
 
 def test_all_work_is_done_though_processes_end_on_the_way() -> None:
-    """With the executor's own option the last ones were waited for, for ever."""
+    """With ``max_tasks_per_child``, the executor waited forever for the last items."""
     assert sorted(
         in_fresh_processes(abs, iter(range(7)), 2, time.monotonic() + SOON_S, each=2)
     ) == list(range(7))

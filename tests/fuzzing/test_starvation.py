@@ -1,4 +1,4 @@
-"""No slice, timer step or reader round does more than so much, whatever is asked."""
+"""Bounded slices, timer steps and reader rounds, whatever the request."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from tests.fuzzing.starvation import StarvationProbe
 from tests.virtual import hosting
 from tests.virtual.kafka import ask
 
-# The first request of a kind makes its codec as well: some 10,000 calls, once.
+# The first request of a kind also builds its codec: some 10,000 calls, once.
 BUDGET_CALLS = 20_000
-# Lines of loops: some five milliseconds.
+# Lines of loops: about five milliseconds.
 BUDGET_ITEMS = 60_000
-# A frame of a megabyte, unpacked and packed again.
+# A frame of a megabyte, decoded and encoded again.
 BUDGET_BYTES = 8 << 20
-# A partition that begins or ends makes some ten files.
+# Creating or deleting a partition touches about ten files.
 BUDGET_DEVICE_CALLS = 100
 PARTITIONS = 1_000
 
 
 @pytest.fixture
 def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
-    """Return a probe that watches every broker that an onslaught is made for."""
+    """Return a probe that watches every broker of an onslaught."""
     probe = StarvationProbe()
 
     def watched(clock: VirtualClock, costs: CostPerClass) -> Callable[[Task], None]:
@@ -55,7 +55,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
 
 
 def beyond_the_budget(probe: StarvationProbe) -> dict[str, int]:
-    """Return what was more than allowed, and by what it was done."""
+    """Return each excess over the budget, by API or task."""
     return {
         f"{kind} of {what}": count
         for kind, most, budget in (
@@ -96,7 +96,7 @@ def test_no_request_about_many_partitions_keeps_the_others_waiting(
             with probe.counting():
                 for key, version, fields in about_all_partitions():
                     await ask(stream, key, version, **fields)
-                    # What is done later because of it counts too.
+                    # Count the deferred work of the request, too.
                     await trio.sleep(1)
                 await trio.sleep(120)
 
@@ -109,9 +109,9 @@ def test_no_request_about_many_partitions_keeps_the_others_waiting(
 def test_no_frame_of_a_hundred_megabytes_keeps_the_others_waiting(
     probe: StarvationProbe,
 ) -> None:
-    """As large as ``socket.request.max.bytes`` allows by default.
+    """The largest frame that ``socket.request.max.bytes`` allows by default.
 
-    Its memory is taken at once, and its records are copied out of it once.
+    Its memory is allocated at once, and its records are copied once.
     """
 
     async def main(clock: VirtualClock) -> None:
@@ -139,7 +139,7 @@ def test_no_frame_of_a_hundred_megabytes_keeps_the_others_waiting(
 
 
 def of_a_hundred_megabytes() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
-    """Yield a request of many large batches, and one of a batch that is too large."""
+    """Yield a request of many large batches, and one with an oversized batch."""
     megabyte = batch(bytes(1_000_000))
     each = {("big", index): megabyte for index in range(100)}
     yield ApiKey.PRODUCE, 8, produce_fields(each)
@@ -147,7 +147,7 @@ def of_a_hundred_megabytes() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
 
 
 def about_all_partitions() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
-    """Yield a life of a topic, each step in one request for all of its partitions."""
+    """Yield the life cycle of a topic, each step one request for all its partitions."""
     name, indexes = "big", range(PARTITIONS)
 
     def each(**fields: Any) -> list[dict[str, Any]]:
