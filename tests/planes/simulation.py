@@ -1,7 +1,7 @@
-"""Planes under Trio in virtual time: the world that the tests of the dispatcher share.
+"""Planes under Trio in virtual time, for the tests of the dispatcher.
 
-A slice costs what its handler says (``world.work``), a device wait is a ``trio.sleep``,
-and the clock jumps when nothing is left to run.
+A slice takes the time that its handler declares (``world.work``), a device wait is a
+``trio.sleep``, and the clock jumps when no task is runnable.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ QUANTUM_NS = 500 * US
 
 
 class World:
-    """A dispatcher in virtual time, and the order in which things happened."""
+    """A dispatcher in virtual time, with a log of completions."""
 
     def __init__(
         self, clock, *policies, seats=4, capacity=100, admission=None, upkeep=None
@@ -57,7 +57,7 @@ class World:
         self.clock.jump(cost_ns)
 
     def work(self, cost_ns):
-        """Use CPU; the clock moves at the end of the slice."""
+        """Use CPU time; the clock moves at the end of the slice."""
         self.cost_ns += cost_ns
 
     async def slices(self, count, each_ns=100 * US):
@@ -96,7 +96,7 @@ class World:
             await wait_all_tasks_blocked()
 
     async def settle(self):
-        """Wait until nothing waits or runs any more."""
+        """Wait until no task is queued or seated."""
         while any(  # noqa: ASYNC110 - there is no event for it, and time is virtual
             len(plane.scheduler) or plane.seated or plane.away for plane in self.planes
         ):
@@ -106,7 +106,7 @@ class World:
 
 
 def in_virtual_time(main):
-    """Run ``main(clock)``; Trio's own coin falls the same way each time."""
+    """Run ``main(clock)`` with a fixed order of Trio's runnable tasks."""
     return run_virtual(main, seed=0)
 
 
@@ -131,7 +131,7 @@ def simulated(*policies, **settings):
 
 
 def crash(*serves):
-    """End the dispatcher by an error of handlers, made of a world; return the error."""
+    """End the dispatcher by errors of handlers; return the error."""
 
     async def main(clock):
         world = World(clock, "fifo")

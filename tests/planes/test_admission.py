@@ -1,7 +1,8 @@
-"""Admission to a full queue, and rejection when a request's turn comes.
+"""Admission to a full queue, and rejection at the start of service.
 
-Token buckets are held against a bucket of fractions, the controlled delay against a
-trace written out by hand from the published algorithm, deadlines against the clock.
+Token buckets are compared with a naive bucket of fractions, and deadlines with the
+clock. Controlled delay is compared with a trace worked out by hand from the published
+algorithm.
 """
 
 from fractions import Fraction
@@ -67,7 +68,7 @@ def plane(rule, policy="fifo"):
 
 
 class NaiveBucket:
-    """Tokens as fractions, filled up to the burst and taken one by one (KIP-599)."""
+    """Fractional tokens, filled up to the burst and taken one by one (KIP-599)."""
 
     def __init__(self, rate):
         self.rate, self.tokens, self.at_ns = rate, Fraction(rate.burst), 0
@@ -115,7 +116,7 @@ def test_a_token_bucket_is_a_bucket_of_tokens(rate, requests):
 def test_no_more_than_burst_and_rate_and_one_per_connection_are_served(
     rate, connections, thinking_ns, service_ns
 ):
-    """Each connection asks again some time after it has been heard of last."""
+    """A connection sends again only after its response and its throttle time."""
     rule = TokenBucket(capacity=9, rates={"data": rate})
     free_ns = dict.fromkeys(range(connections), 0)
     served_ns = []
@@ -147,8 +148,8 @@ def test_a_class_without_a_rate_is_not_limited():
 def test_controlled_delay_follows_the_published_algorithm():
     """``if (queue.lastEmptyTime() < now - N) timeout = M else timeout = N``.
 
-    M = 5 ms, N = 100 ms. Columns: when a request comes, how many wait before it, and
-    how long it may wait, worked out by hand.
+    M = 5 ms, N = 100 ms. Columns: arrival of a request, requests queued before it, and
+    its allowed wait, worked out by hand.
     """
     rule = CoDel(
         capacity=9, target_ns=5 * MS, interval_ns=100 * MS, favoured=frozenset()

@@ -1,4 +1,4 @@
-"""Billing of a task: all work done for it, in its turns and around them."""
+"""Billing of a task: its turns, and the work for it before and after them."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from tests.planes.simulation import US, simulated
 
 
 def answered_in(world, task, cost_ns):
-    """Use ``cost_ns`` of CPU for the handling of a task's answer."""
+    """Use ``cost_ns`` of CPU for handling a task's response."""
     done = task.done
 
     def slowly(task, result):
@@ -25,7 +25,7 @@ def answered_in(world, task, cost_ns):
 
 
 async def nothing():
-    """Answer without doing anything."""
+    """Return without doing anything."""
 
 
 @simulated("wfq")
@@ -40,7 +40,7 @@ async def test_handling_of_an_answer_is_billed_to_the_turn(world):
     began_ns = world.now_ns()
     assert world.dispatcher.offer(plane, sent)
     await world.settle()
-    # Its own stamps and service are those of its handler; its flow pays for all.
+    # The task's stamps and service time cover its handler; its flow pays for all work.
     assert told == [(200 * US, began_ns + 200 * US)]
     assert sent.attained_ns == plane.attained_ns == 500 * US
     assert sent.service_ns == 200 * US
@@ -87,7 +87,7 @@ async def test_intake_of_a_task_is_billed_at_its_end(world):
 
 
 def dear_to_pick(config):
-    """Return a fifo whose picks take time."""
+    """Return a FIFO policy whose picks take time."""
     policy = make("fifo", config)
     pick = policy.pick
 
@@ -132,7 +132,7 @@ async def test_a_loop_that_reports_its_waits_leaves_no_unbilled_time(
     ledger.spans, ledger.until_ns = True, world.now_ns()
     began_ns = world.now_ns()
     task = world.offer(partial(world.slices, 1))
-    world.clock.jump(40 * US)  # the loop, on its way to the task
+    world.clock.jump(40 * US)  # the event loop, before the task runs
     await world.settle()
     assert task.attained_ns == 140 * US
     world.clock.jump(60 * US)

@@ -1,4 +1,4 @@
-"""One plane: its bound, its seats, its stamps, against a naive account of each task."""
+"""One plane: its bound, seats and stamps, against a naive account of each task."""
 
 import random
 
@@ -117,7 +117,7 @@ def test_purgatory_time_is_remote_and_not_suspended_time():
 
 @pytest.mark.parametrize("scheduler", POLICIES)
 def test_the_last_slice_may_be_billed_before_the_task_goes_or_as_it_goes(scheduler):
-    """Whatever the policy learns of it, and where."""
+    """The order of service and the accounts are equal, under every policy."""
     cores = plane(scheduler, capacity=40), plane(scheduler, capacity=40)
     orders = [], []
     for whole, (core, order) in enumerate(zip(cores, orders, strict=True)):
@@ -169,10 +169,10 @@ def test_phases_of_an_unfinished_request_are_not_to_be_had():
 
 
 class PlaneContract(RuleBasedStateMachine):
-    """Any history of a plane, beside a dictionary of where each task is and since when.
+    """Random histories of a plane, against a dictionary of each task's place and time.
 
-    Local time is what is spent seated before the first park; what is spent waiting
-    after a preemption or a device, before the first park, is suspended.
+    Local time is time seated before the first park. Suspended time is time spent
+    waiting after a preemption or for a device, before the first park.
     """
 
     def __init__(self, scheduler):
@@ -190,7 +190,7 @@ class PlaneContract(RuleBasedStateMachine):
         self.core = plane(self.scheduler, seats=seats, capacity=capacity)
 
     def move(self, it, place):
-        """Account for the time in the old place, then put the task in the new one."""
+        """Account for the time in the old place, then move the task to the new one."""
         spent_ns = self.now_ns - self.since.get(it, self.now_ns)
         if it not in self.parked_once:
             if self.where.get(it) in ("seated", "blocked"):
@@ -267,7 +267,7 @@ class PlaneContract(RuleBasedStateMachine):
     def resize(self, seats):
         before = self.core.seated
         self.core.resize(seats, self.now_ns)
-        # Who has a seat keeps it.
+        # Seated tasks keep their seats.
         assert self.core.seated == before
 
     @rule(wait_ns=st.integers(0, 50))

@@ -1,4 +1,4 @@
-"""Turn-taking of planes at one CPU: the bounds it promises."""
+"""Alternation of planes on one CPU, and its bounds."""
 
 import random
 
@@ -47,7 +47,7 @@ class OneCpu:
         self.cpu.wake(task.plane)
 
     def ready(self, core):
-        """A plane is ready if it runs or could."""
+        """Return whether the plane runs or could run."""
         return core.can_pick() or (self.running and self.running.plane is core)
 
     def step(self, block=0.0):
@@ -84,7 +84,7 @@ class OneCpu:
 def test_planes_that_are_ready_throughout_receive_the_same_within_the_bound(
     seed, count
 ):
-    """Whatever went before; see the docstring of ``planes.cpu``."""
+    """The bound of the docstring of ``planes.cpu``, after any history."""
     rng = random.Random(f"{count}/{seed}")
     cores = planes(count)
     world = OneCpu(cores, rng)
@@ -146,7 +146,7 @@ def idle_beside_a_busy_plane(idler, other, world):
 
 def idle_while_all_idle(idler, other, world):
     idle_beside_a_busy_plane(idler, other, world)
-    # The idler wakes first, alone: it must not find the other far ahead of it.
+    # The idler wakes first, alone: the other plane must not be far ahead of it.
     world.arrive(idler, 500)
 
 
@@ -181,7 +181,7 @@ def test_of_two_planes_that_wake_the_one_that_had_less_goes_first():
 
 
 def test_a_plane_that_time_alone_set_going_is_one_of_those_that_run():
-    """A plane at its ceiling wakes by the clock, and no task has come meanwhile."""
+    """A plane at its ceiling wakes by the clock, without an arrival."""
     limits = SchedulerConfig(options={"limit.data": 0.5})
     capped = PlaneCore("capped", make("mclock", limits), Block(capacity=9), seats=1)
     (other,) = planes(1)
@@ -197,7 +197,7 @@ def test_a_plane_that_time_alone_set_going_is_one_of_those_that_run():
     world.now_ns = world.cpu.next_event_ns(world.now_ns)
     world.step()
     world.arrive(other, 10)
-    # It is a quantum behind what runs, so the turn is its own as soon as that is asked.
+    # The other plane is a quantum behind the running one, so it gets the turn.
     assert world.cpu.must_yield(world.running, world.now_ns)
 
 

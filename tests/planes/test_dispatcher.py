@@ -1,4 +1,4 @@
-"""Planes under Trio: running, preemption, devices, purgatory, and time alone."""
+"""Planes under Trio: running, preemption, devices, purgatory and timed wake-ups."""
 
 from functools import partial
 from itertools import pairwise
@@ -58,7 +58,7 @@ async def test_a_long_task_is_preempted_at_any_depth_and_resumes_intact(world):
     await world.settle()
     assert [name for name, _ in world.log] == ["control", "produce"]
     assert world.results["produce"] == [7, 6, 5, 4, 3, 2, 1]
-    # Found at the next poll of the sockets, at most a quantum away.
+    # The request is found at the next poll of the sockets, at most a quantum away.
     assert control.dequeued_ns - control.received_ns <= QUANTUM_NS + 100 * US
     assert (produce.preemptions, produce.suspended_ns) == (1, 200 * US)
     assert produce.attained_ns == 100 * 100 * US
@@ -100,7 +100,7 @@ async def test_two_planes_share_the_cpu_and_the_idle_one_loses_nothing(world):
     await world.settle()
     assert [name for name, _ in world.log] == ["control", "data"]
     assert data.preemptions >= 2
-    # Half of the CPU each, and the quantum that a plane gets for waking.
+    # Half of the CPU each, and one quantum for the plane that wakes.
     spent_ns = control.local_done_ns - control.received_ns
     assert 40 * 100 * US < spent_ns <= 2 * 40 * 100 * US + 2 * QUANTUM_NS
 
@@ -134,7 +134,7 @@ async def test_no_third_is_served_while_two_seats_wait_for_devices(world):
 
 @simulated("priority")
 async def test_a_task_back_from_a_device_waits_for_its_turn(world):
-    """Its level is lower than what runs, so the scheduler lets it wait."""
+    """Its level is lower than the running task's, so it must wait."""
 
     async def read_disk():
         await trio.sleep(0.0012)
@@ -149,7 +149,7 @@ async def test_a_task_back_from_a_device_waits_for_its_turn(world):
 
 @simulated("fifo", "fifo")
 async def test_time_at_a_device_is_no_credit_against_another_plane(world):
-    """Both planes have work from 50 ms on, so ten milliseconds of it take twenty."""
+    """Both planes have work from 50 ms on, so 10 ms of work take 20 ms."""
 
     async def away():
         await trio.sleep(0.05)
@@ -235,11 +235,11 @@ async def test_a_task_asleep_until_another_ends_frees_its_seat(world):
     world.offer(second, name="second")
     await world.settle()
     assert [name for name, _ in world.log] == ["second", "first"]
-    # It was amid its work, unlike one in purgatory.
+    # The task was in the middle of its work, unlike a task in purgatory.
     assert (task.local_done_ns, task.suspended_ns) == (300 * US, 200 * US)
 
 
-# ---- time alone ---------------------------------------------------------------------
+# ---- timed wake-ups -----------------------------------------------------------------
 
 
 class Late(Fifo):

@@ -1,4 +1,4 @@
-"""Tasks that need no coroutine, and work that is looked for where planes run empty."""
+"""Tasks without a coroutine, and polls for work when planes run empty."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from tests.planes.simulation import QUANTUM_NS, US, World, in_virtual_time, simu
 
 
 def at_once(world, cost_ns=100 * US, result=None):
-    """Return a ``serve`` that is done when it returns."""
+    """Return a ``serve`` that has finished when it returns."""
 
     def serve():
         world.work(cost_ns)
@@ -20,7 +20,7 @@ def at_once(world, cost_ns=100 * US, result=None):
 
 
 async def longest_ns_without_trio(world, seconds):
-    """Return the longest time in which Trio gave a task that never sleeps no turn."""
+    """Return the longest time in which Trio did not run a task that never sleeps."""
     turns_ns = []
 
     async def tick():
@@ -87,7 +87,7 @@ def test_a_fault_in_a_task_that_is_served_at_once_ends_the_dispatcher():
 
 
 class Source:
-    """Has tasks, two at a time, for whoever looks."""
+    """Offers up to two tasks at each poll for work."""
 
     def __init__(self, world, count):
         self._world = world
@@ -111,7 +111,7 @@ async def test_more_is_looked_for_when_several_were_served_until_there_is_no_mor
         world.offer(at_once(world))
     await wait_all_tasks_blocked()
     assert [at_us for _, at_us in world.log] == [100, 200, 300, 400, 500, 600]
-    # Empty after two tasks each time, at last for good.
+    # The plane runs empty after two tasks each time, until the source is empty.
     assert (source.looks, source.left) == ([200, 400, 600], 0)
 
 

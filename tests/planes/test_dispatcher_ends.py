@@ -1,4 +1,4 @@
-"""Planes under Trio: what a handler may not do, crashes, and shutdown."""
+"""Planes under Trio: forbidden awaits of handlers, crashes and shutdown."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ from tests.planes.simulation import (
     simulated,
 )
 
-# ---- the rule of the preemption point -----------------------------------------------
+# ---- awaits at preemption points only -----------------------------------------------
 
 
 @pytest.mark.parametrize("trap", [preempt, lambda: parked(lambda wake: True)])
@@ -53,7 +53,7 @@ async def test_a_cancel_scope_between_preemption_points_is_fine(world):
     assert world.results == {0: True}
 
 
-# ---- the end ------------------------------------------------------------------------
+# ---- crashes and shutdown -----------------------------------------------------------
 
 
 def test_an_exception_of_a_handler_ends_the_dispatcher():
@@ -106,7 +106,7 @@ def test_shutdown_closes_every_unfinished_handler_wherever_it_is():
 
 
 def test_a_handler_back_from_its_device_at_shutdown_is_not_forgotten():
-    """It waits for the token, which a busy worker will never hand over again."""
+    """The handler waits for the token, which the busy worker will not pass on."""
 
     async def main(clock):
         world = World(clock, "priority")
@@ -134,7 +134,7 @@ def test_a_handler_back_from_its_device_at_shutdown_is_not_forgotten():
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_task_back_from_a_device_after_the_end_is_not_billed(policy, seed):
-    """The scheduler has let go of it: ``simulate --seed 51967``, under eevdf."""
+    """The scheduler has released the task: ``simulate --seed 51967``, under eevdf."""
     bills = []
 
     async def main(clock):

@@ -1,4 +1,4 @@
-"""A finished task leaves nothing behind for the garbage collector."""
+"""Finished tasks are freed without the cyclic garbage collector."""
 
 import gc
 import weakref
@@ -8,7 +8,7 @@ from tests.planes.simulation import simulated
 
 
 class Payload:
-    """Stands for the bytes of a request."""
+    """Placeholder for the bytes of a request."""
 
 
 @simulated("fifo")

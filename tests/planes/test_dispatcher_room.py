@@ -1,4 +1,4 @@
-"""Planes under Trio: who enters a full queue, in which order, and who hears of room."""
+"""Planes under Trio: the order of admission to a full queue, and its callbacks."""
 
 import trio
 from trio.testing import wait_all_tasks_blocked

@@ -1,4 +1,4 @@
-"""Any handlers at any time, under Trio: nothing is lost, idle or unaccounted for."""
+"""Arbitrary handlers and arrivals under Trio: no lost task, idle CPU or lost time."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ PROGRAMS = st.lists(PROGRAM, min_size=1, max_size=25)
 
 
 class Load:
-    """Runs programs in a world; counts CPU time and the moments without any."""
+    """Runs programs in a world; records CPU time and idle periods."""
 
     def __init__(self, world, programs):
         self.world = world
@@ -131,7 +131,7 @@ def test_the_same_seed_gives_the_same_history(policies, programs, seats, capacit
 
 
 def lone_cpu_ends_us(programs):
-    """When one CPU that never idles while work waits has done all of it."""
+    """Return the time at which one work-conserving CPU has completed all work."""
     now_us = 0
     for arrival_us, *_, steps in sorted(programs, key=lambda program: program[0]):
         now_us = max(now_us, arrival_us) + sum(us for _, us in steps)
@@ -153,6 +153,6 @@ WORK_ONLY = st.lists(
 
 @given(POLICIES, WORK_ONLY, st.integers(1, 3))
 def test_the_cpu_never_idles_while_work_waits(policies, programs, seats):
-    """Its busy periods do not depend on the policy: the last one ends as reckoned."""
+    """Busy periods do not depend on the policy: the last one ends as computed."""
     load = play(policies, programs, seats=seats, capacity=100)
     assert max(end_us for _, end_us in load.world.log) == lone_cpu_ends_us(programs)

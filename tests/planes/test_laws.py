@@ -1,6 +1,6 @@
-"""Counters of broken laws at their bounds: what just keeps a law, and what breaks it.
+"""Counters of law violations at their bounds: the largest legal value, and one more.
 
-``tests/model/test_law_counters.py`` shows them over whole runs.
+``tests/model/test_law_counters.py`` tests them over whole runs.
 """
 
 import pytest
@@ -42,7 +42,7 @@ def waiting(flow):
 
 
 def counts(laws, now_ns=0):
-    """Return the laws that were broken, and how often."""
+    """Return the violated laws and their counts."""
     return {law: count for law, count in laws.totals(now_ns).items() if count}
 
 
@@ -76,7 +76,7 @@ def test_a_starving_task_counts_from_its_own_stamp():
     plane.suspend(suspended, 500)
     plane.park(parked, 700)
     plane.resume(parked, 900)
-    # One waits since 100, one since 500, one, whose local work was done, since 700.
+    # The three tasks wait since 100, since 500, and, after its local work, since 700.
     for now_ns, starving in [
         (1_100, 0),
         (1_101, 1),
@@ -93,7 +93,7 @@ def test_a_starving_task_counts_from_its_own_stamp():
 @pytest.mark.parametrize(
     ("starts", "broken"),
     [
-        # Told in order of their ends: (came, started).
+        # (arrival, start), in order of their ends.
         ([(10, 20), (11, 20)], 0),
         ([(11, 20), (10, 20)], 0),
         ([(10, 20), (10, 19)], 0),
@@ -108,12 +108,12 @@ def test_a_starving_task_counts_from_its_own_stamp():
 def test_of_one_flow_the_earlier_starts_first(policy, starts, broken):
     laws = laws_of(policy)
     for number, (came_ns, started_ns) in enumerate(starts):
-        # Every one on a connection of its own.
+        # Each task has its own connection.
         laws.finished(task(number, came_ns, started_ns), number, 30)
     # Other flows have orders of their own.
     laws.finished(task(9, 1, 99, flow="b"), 9, 100)
     if policy == "srpt":
-        broken = 0  # It does not say that it keeps the order.
+        broken = 0  # srpt does not declare that it keeps the order of a flow.
     assert counts(laws) == ({ORDER: broken} if broken else {})
 
 
@@ -131,7 +131,7 @@ def test_a_connection_is_answered_in_order(numbers, broken):
 
 @pytest.mark.parametrize(("others", "remembered"), [(9_000, True), (11_000, False)])
 def test_about_so_many_flows_and_connections_are_remembered(others, remembered):
-    """Else a broker that runs for long would keep one entry for each that ever was."""
+    """Entries are bounded, so a long-running broker does not keep one per past flow."""
     laws = laws_of()
     laws.finished(task(5), 0, 0)
     for number in range(others):
@@ -184,7 +184,7 @@ def test_a_plane_is_looked_at_once_per_window():
 
 
 def ahead(excess_ns, *, late="a", came_ns=0, seats=1, quantum_costs=True):
-    """Serve one flow while the other waits, up to the bound and ``excess_ns`` more."""
+    """Serve one flow while the other waits, up to the bound plus ``excess_ns``."""
     laws = laws_of("wfq", seats)
     first = "b" if late == "a" else "a"
     assert laws.plane.offer(waiting(late), came_ns)
@@ -192,7 +192,7 @@ def ahead(excess_ns, *, late="a", came_ns=0, seats=1, quantum_costs=True):
     dear_ns = QUANTUM_NS if quantum_costs else 700
     slack = QUANTUM_NS / WEIGHTS[late] + dear_ns / WEIGHTS[first]
     allowed_ns = round((2 * seats + 1) * slack * WEIGHTS[first]) + excess_ns
-    # What the other had itself it is not behind by.
+    # The service of the waiting flow reduces its lag.
     laws.finished(task(1, 1, 1, flow=late, attained_ns=80), 1, 1)
     allowed_ns += round(80 / WEIGHTS[late] * WEIGHTS[first])
     number = 2
@@ -203,7 +203,7 @@ def ahead(excess_ns, *, late="a", came_ns=0, seats=1, quantum_costs=True):
         )
         allowed_ns -= cost_ns
         number += 1
-    # What a task is billed is known when the next one is finished.
+    # The bill of a task is counted when the next task finishes.
     laws.finished(task(number, number, number, flow=first), 1, 1)
     laws.finished(task(number + 1, number + 1, number + 1, flow=first), 1, WINDOW_NS)
     return counts(laws)
@@ -229,7 +229,7 @@ def test_each_window_begins_anew():
     laws = laws_of("wfq")
     assert laws.plane.offer(waiting("a"), 0)
     for number in range(60):
-        # Far beyond the bound over all windows, and far below it in each.
+        # Far beyond the bound over all windows, far below it in each window.
         served = task(number, number, number, flow="b", attained_ns=QUANTUM_NS)
         laws.finished(served, 1, number * WINDOW_NS)
     assert counts(laws) == {}
@@ -244,7 +244,7 @@ def test_a_policy_that_does_not_share_is_not_held_to_shares():
     assert counts(laws) == {}
 
 
-# ---- all together -------------------------------------------------------------------
+# ---- sums over planes ---------------------------------------------------------------
 
 
 def test_several_planes_are_summed():
@@ -253,7 +253,7 @@ def test_several_planes_are_summed():
         laws.finished(task(0, 0, PATIENCE_NS + 1), 1, 9_999)
     both[1].plane.idled = 3
     lazy = laws_of("mclock")
-    lazy.plane.idled = 5  # It says of itself that it may idle.
+    lazy.plane.idled = 5  # mclock declares that it may idle.
     found = total([*both, lazy], 9_999)
     assert found == {
         **dict.fromkeys(LAWS, 0),
@@ -262,17 +262,17 @@ def test_several_planes_are_summed():
     }
 
 
-# ---- other limits -------------------------------------------------------------------
+# ---- reconfiguration ----------------------------------------------------------------
 
 
 def test_fairness_is_judged_by_new_weights_once_the_plane_was_empty():
-    """Flow b waits while a, once as heavy as b and then a quarter, gets its service."""
+    """Flow b waits while a is served, first with equal weight, then with a quarter."""
     laws = laws_of("wfq", seats=1)
     plane = laws.plane
     even = SchedulerConfig(weights={"a": 1.0, "b": 1.0}, quantum_ns=QUANTUM_NS)
 
     def window(start_ns):
-        """A window in which a gets a hundred quanta, and b waits."""
+        """Serve a hundred quanta of a while b waits, for one window."""
         assert plane.offer(waiting("b"), start_ns)
         for number in range(100):
             served = task(number, start_ns, start_ns, attained_ns=QUANTUM_NS)

@@ -1,7 +1,7 @@
-"""Planes that lend idle seats: who may sit down, and who has to get up again.
+"""Planes that lend idle seats: use of idle seats, and their return.
 
-The laws are put to any history, with a plain account of who sits where: each plane has
-its own seats, what is beyond them is borrowed.
+The laws are checked on random histories, against a plain account of the seats. Each
+plane owns its seats; a plane that uses more seats has borrowed them.
 """
 
 from functools import partial
@@ -43,7 +43,7 @@ def two_planes(*seats, policy="fifo"):
 
 
 class Pool(RuleBasedStateMachine):
-    """Two planes in front of one pool, served by an eager shell."""
+    """Two planes over one pool of seats, which are always filled."""
 
     @initialize(
         seats=st.tuples(st.integers(1, 3), st.integers(1, 3)),
@@ -90,7 +90,7 @@ class Pool(RuleBasedStateMachine):
             self.seated[task.plane].remove(task)
             task.plane.suspend(task, 0)
             self.fill()
-            # Nobody gives way in vain: the owner of the seat sits down on it.
+            # The owner takes the returned seat.
             assert len(owner.scheduler) == waited - 1
 
     @invariant()
@@ -104,14 +104,15 @@ class Pool(RuleBasedStateMachine):
             plane.check()
             mine, theirs = len(self.seated[plane]), len(self.seated[other])
             waits = len(plane.scheduler) > 0
-            # Only idle seats of others are used, and only where that is allowed.
+            # A plane uses only idle seats of others, and only if it may borrow.
             assert mine <= plane.seats or self.borrows[plane]
             # Work conservation.
             if waits and self.borrows[plane]:
                 assert taken == self.lending.seats
             if waits and not self.borrows[plane]:
                 assert mine >= plane.seats or taken == self.lending.seats
-            # Restraint: who waits below its own number is about to be given way.
+            # Restraint: a plane that waits below its own number of seats gets one back
+            # soon.
             if waits and mine < plane.seats:
                 assert theirs > other.seats
                 assert all(
@@ -136,7 +137,7 @@ def test_lending_keeps_its_laws_whatever_happens():
 
 
 def control_behind_a_device(lending):
-    """Two control requests that wait for a disk; data handlers idle meanwhile."""
+    """Two control requests wait for a disk while data handlers are idle."""
     answered_us = []
 
     @simulated("fifo", "fifo", seats=1)
@@ -159,7 +160,7 @@ def test_control_uses_an_idle_data_handler():
 
 @simulated("fifo", "fifo", seats=1)
 async def test_a_borrowed_handler_is_given_back_at_the_next_preemption_point(world):
-    """Data holds both seats: one at a disk for long, one computing in slices."""
+    """Data holds both seats: one waits for a disk, the other computes in slices."""
     Lending(world.planes, world.planes)
     world.offer(partial(trio.sleep, 0.1), name="disk")
     world.offer(partial(world.slices, 20), name="slices")
@@ -169,7 +170,7 @@ async def test_a_borrowed_handler_is_given_back_at_the_next_preemption_point(wor
     world.offer(partial(world.slices, 1), plane=1, name="control")
     await world.settle()
     assert [name for name, _ in world.log] == ["control", "slices", "disk"]
-    # At most the slice that is running, and its own.
+    # At most the running slice and the request's own.
     assert dict(world.log)["control"] <= offered_us + 2 * 100
 
 
@@ -207,7 +208,7 @@ DATA, CONTROL = 0, 1
 
 
 def test_at_saturation_the_control_handler_works_too():
-    """It is free from 1 on, and serves data until 11; without lending it idles."""
+    """The control handler is free from 1 ms and serves data until 11 ms if it lends."""
     jobs = [(0, DATA, 10), (0, CONTROL, 1), (1, DATA, 10), (2, DATA, 10)]
     assert served(two_planes(1, 1), None, jobs) == {0: 10, 1: 1, 2: 20, 3: 30}
     planes = two_planes(1, 1)

@@ -1,7 +1,8 @@
 """Locks over preemption points: inversion with and without inheritance, chains, misuse.
 
-The bounds are those of Sha, Rajkumar and Lehoczky (1990): with inheritance an urgent
-task waits for the rest of one critical section per lock, whatever is in between.
+The bounds are those of Sha, Rajkumar and Lehoczky (1990). With inheritance, an urgent
+task waits for the rest of one critical section per lock, whatever the load of medium
+priority.
 """
 
 import pytest
@@ -19,9 +20,9 @@ LOW, MEDIUM, HIGH = 5, 3, 0
 
 
 def pathfinder(*, inherits, flood, planes=1):
-    """Low holds a lock, ``flood`` medium tasks of 1 ms each come, high wants the lock.
+    """A high task needs the lock of a low one while ``flood`` medium tasks arrive.
 
-    Returns how long high took, the tasks by name, and the order of their ends.
+    Return the latency of the high task, the tasks by name, and the order of their ends.
     """
 
     async def main(clock):
@@ -58,7 +59,7 @@ def pathfinder(*, inherits, flood, planes=1):
 @pytest.mark.parametrize("flood", [0, 1, 10, 100])
 def test_with_inheritance_an_urgent_task_waits_for_one_critical_section(flood):
     took_ns, _, log = pathfinder(inherits=True, flood=flood)
-    # Its own slice, the rest of the section, and a poll of the sockets before it.
+    # The task's own slice, the rest of the section, and one poll of the sockets.
     assert took_ns <= (SECTION_SLICES + 1) * SLICE_NS + QUANTUM_NS
     assert [name for name, _ in log] == ["high", *range(flood), "low"]
 
@@ -72,7 +73,7 @@ def test_without_inheritance_it_waits_for_all_that_outranks_the_holder(flood):
 
 def test_the_holder_is_back_at_its_own_rank_when_it_releases():
     _, tasks, log = pathfinder(inherits=True, flood=3)
-    # Five slices of low are left after its section: the medium ones go before them.
+    # Low has five slices left after its section: the medium tasks run before them.
     assert log[-1][0] == "low"
     assert tasks["low"].service_ns == (SECTION_SLICES + 5) * SLICE_NS
     assert tasks["high"].service_ns == 1 * SLICE_NS
@@ -87,9 +88,9 @@ def test_turns_are_billed_to_the_waiter_and_nothing_is_billed_twice():
 
 
 def test_a_holder_in_another_plane_runs_in_the_turn_of_the_waiter():
-    """As a controller's request in its own plane, when data holds the lock."""
+    """Data holds a lock that a controller's request in its own plane needs."""
     took_ns, _, _ = pathfinder(inherits=True, flood=100, planes=2)
-    # The planes share the CPU, so half of it is the medium tasks'.
+    # The planes share the CPU, so the medium tasks get half of it.
     assert took_ns <= 2 * (SECTION_SLICES + 1) * SLICE_NS + 3 * QUANTUM_NS
     unbounded_ns, _, _ = pathfinder(inherits=False, flood=100, planes=2)
     assert unbounded_ns >= 100 * 10 * SLICE_NS
@@ -98,7 +99,7 @@ def test_a_holder_in_another_plane_runs_in_the_turn_of_the_waiter():
 @pytest.mark.parametrize("inherits", [True, False])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_serves_all_tasks_that_share_locks(policy, inherits):
-    """No more than one holds a lock at a time, and each task does all its work."""
+    """One task at a time holds a lock, and each task completes its work."""
     inside = {"a": 0, "b": 0}
 
     async def main(clock):
@@ -185,7 +186,7 @@ async def test_of_several_waiters_the_policy_chooses(world):
     for level in (3, 1, 2):
         world.offer(hold, name=level, level=level)
     await world.settle()
-    # To release is a preemption point: the first gives way on its way out.
+    # Releasing is a preemption point: the first task is preempted there.
     assert [name for name, _ in world.log] == [1, 2, 3, "first"]
 
 
@@ -206,7 +207,7 @@ async def test_a_circle_of_waiters_is_an_error_where_it_would_close(world):
             except LockError as error:
                 caught.append(str(error))
 
-    # The second is let in at a poll amid the section of the first.
+    # The second task is admitted by a poll during the section of the first.
     world.offer(lambda: take(a, b), level=4)
     await trio.sleep(0.00005)
     world.offer(lambda: take(b, a), level=0)

@@ -1,4 +1,4 @@
-"""Seats that come and go while requests are served: nothing is lost, none leaks."""
+"""Seats added and removed while requests are served: no task and no seat is lost."""
 
 import random
 from functools import partial
@@ -17,7 +17,7 @@ CLASSES = ("control", "produce", "fetch")
 
 
 def reserving(config):
-    """Half of the seats for controllers, as far as there are so many."""
+    """Two seats for controllers and one for fetch, if the plane has as many."""
     options = {"seats.control": 2, "seats.fetch": 1}
     return make("reserved", SchedulerConfig(seats=4, options=options))
 
@@ -57,7 +57,7 @@ def test_seats_come_and_go_under_load(policy, seed):
         (plane,) = world.planes
 
         async def serve(number):
-            # It has begun, so there was a seat.
+            # A task that starts has a seat.
             assert plane.seated <= plane.seats
             await world.slices(rng.randrange(1, 4))
             await trio.sleep(rng.uniform(0, 0.002))
@@ -79,7 +79,7 @@ def test_seats_come_and_go_under_load(policy, seed):
             await world.settle()
         assert world.results == {number: number for number in range(80)}
         assert (plane.seated, plane.seats_in_use) == (0, plane.seats)
-        # All of them are to be had.
+        # All seats can be used.
         world.dispatcher.resize(plane, 3)
         for _ in range(3):
             world.offer(partial(trio.sleep, 1), request_class="produce")

@@ -31,7 +31,7 @@ def plane(scheduler="fifo", seats=4, slice_ns=SLICE_NS):
 
 
 def serve(core, demands, arrivals, *, until_ns=10**9):
-    """Serve tasks as one CPU does; return when each one began and ended."""
+    """Serve tasks on one CPU; return when each one began and ended."""
     now_ns, began, ended, due = (
         0,
         {},
@@ -82,14 +82,14 @@ def test_without_slices_it_waits_for_all_of_it():
     demands, arrivals = {0: 100_000, 1: STEP_NS}, {0: 0, 1: 50}
     began, _ = serve(plane(slice_ns=None), demands, arrivals)
     assert began[1] == 100_000
-    # One seat has nothing to share the CPU with.
+    # A single seat has no other seat to share the CPU with.
     began, _ = serve(plane(seats=1), demands, arrivals)
     assert began[1] == 100_000
 
 
 @pytest.mark.parametrize("seats", [2, 4, 8])
 def test_each_seat_has_its_part_of_the_cpu_under_a_backlog(seats):
-    """The large request ends when it has had a ``seats``-th of the time."""
+    """The large request gets 1 / ``seats`` of the CPU time."""
     core = plane(seats=seats)
     large_ns = 20 * SLICE_NS
     count = 2 * large_ns * seats // STEP_NS
@@ -101,7 +101,7 @@ def test_each_seat_has_its_part_of_the_cpu_under_a_backlog(seats):
 
 @pytest.mark.parametrize("large", [2, 3, 4])
 def test_large_requests_take_turns(large):
-    """As many as have seats; one more waits until one of them ends."""
+    """Seated requests alternate; a request without a seat waits until one ends."""
     core = plane(seats=3)
     demands = dict.fromkeys(range(large), 10 * SLICE_NS)
     began, ended = serve(core, demands, dict.fromkeys(demands, 0))
@@ -115,7 +115,7 @@ def test_large_requests_take_turns(large):
 
 @pytest.mark.parametrize("scheduler", NON_PREEMPTIVE)
 def test_short_requests_are_served_as_without_slices(scheduler):
-    """Whatever the policy; none of them is set aside."""
+    """Requests of at most one slice run to completion, under every policy."""
     orders = []
     for slice_ns in (SLICE_NS, None):
         rng = random.Random(7)
@@ -220,7 +220,7 @@ def test_handlers_share_the_cpu_by_slices():
             nursery.cancel_scope.cancel()
         return world.log
 
-    # A slice of the large one, one of the middle one, the small one, and so on.
+    # One slice of the large request, one of the middle one, the small one, and so on.
     assert in_virtual_time(main) == [
         ("small", 2_100),
         ("middle", 3_600),
@@ -252,7 +252,7 @@ def test_a_holder_of_a_lock_that_is_aside_goes_on_in_the_turn_of_a_waiter():
         return dict(world.log)
 
     done = in_virtual_time(main)
-    # It lends its turns for the rest of the section, and is served then.
+    # The waiter lends its turns for the rest of the section, then runs.
     assert done["waiter"] <= 4_100
     assert done["holder"] == 6_100
 

@@ -1,4 +1,4 @@
-"""Upkeep: below every request, under every policy, and never starved."""
+"""Upkeep: less urgent than every request, under every policy, and never starved."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ STEP_NS, PATIENCE_NS = 200 * US, 3_000 * US
 
 
 class Chores:
-    """So many steps, each of the same length, all due at once."""
+    """A number of steps of equal length, all due at once."""
 
     def __init__(self, world, count):
         self.world = world
@@ -37,7 +37,7 @@ class Chores:
 
 
 def with_chores(scenario, *policies, count, **settings):
-    """Run ``scenario(world, chores)`` with steps that have come due."""
+    """Run ``scenario(world, chores)`` with steps that are due."""
 
     async def main(clock):
         made = []
@@ -95,7 +95,7 @@ def test_under_endless_requests_a_step_runs_whenever_it_is_overdue(policy):
             world.offer(partial(world.slices, 1), level=number % 3)
         world.dispatcher.begin_upkeep()
         await world.settle()
-        # Requests of 100 us for 60 ms: a task may be in the way of each step.
+        # Requests of 100 us for 60 ms: one of them may delay each step.
         served_ns = 600 * 100 * US
         begun = [at_ns for at_ns in chores.began_ns if at_ns < served_ns]
         assert served_ns // (PATIENCE_NS + STEP_NS + 100 * US) <= len(begun)
