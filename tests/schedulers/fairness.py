@@ -1,4 +1,4 @@
-"""Servers in parallel, and the widest gap between two flows' weighted services."""
+"""Parallel servers, and the widest gap between two flows' weighted services."""
 
 import heapq
 from fractions import Fraction
@@ -10,7 +10,7 @@ WEIGHTS = {"a": 1.0, "b": 2.0, "c": 4.0}
 
 
 def serve_in_parallel(policy, jobs, seats, observe):
-    """Serve ``(arrival_ns, job, true_ns)`` on equal servers; tell each change."""
+    """Serve ``(arrival_ns, job, true_ns)`` on equal servers; report each change."""
     arrivals = sorted(jobs, key=lambda it: (it[0], it[1].number), reverse=True)
     true_ns = {job.number: size_ns for _, job, size_ns in jobs}
     ends, waiting = [], {}
@@ -35,10 +35,10 @@ def serve_in_parallel(policy, jobs, seats, observe):
 
 
 def widest_gaps(policy, jobs, seats):
-    """Measure, for each pair of flows, the widest gap of weighted service.
+    """Measure the widest gap of weighted service for each pair of flows.
 
-    Over every interval in which both flows have jobs waiting throughout; service is
-    counted when a job ends.
+    Gaps are taken over every interval in which jobs of both flows wait throughout.
+    Service counts when a job ends.
     """
     service = dict.fromkeys(WEIGHTS, Fraction(0))
     running = dict.fromkeys(combinations(WEIGHTS, 2))
@@ -63,7 +63,7 @@ def widest_gaps(policy, jobs, seats):
 
 
 def random_jobs(rng, guess):
-    """Three flows of different sizes, in bursts, more than the servers can do."""
+    """Draw bursts of three flows of different sizes, beyond the servers' capacity."""
     largest = {flow: rng.choice((10, 100, 1_000)) for flow in WEIGHTS}
     jobs, now_ns = [], 0
     for number in range(400):

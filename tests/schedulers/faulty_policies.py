@@ -1,4 +1,4 @@
-"""Policies that break the contract, a class each: the source of a user's module."""
+"""Policies that break the contract, one per class, as the source of a user's module."""
 
 SOURCE = '''
 from schedulers import Fifo, Scheduler
@@ -100,7 +100,7 @@ class IsNoScheduler:
 class Works(Fifo):
     """A policy that breaks nothing."""
 '''
-# By class: the law that it breaks once it serves jobs.
+# The law that each class breaks in service.
 IN_USE = {
     "NeverPicks": "work conservation",
     "WaitsForNoEvent": "next event",
@@ -116,7 +116,7 @@ IN_USE = {
     "RaisesInLeave": "no exception",
     "OutranksNothing": "outranks is true",
 }
-# By class: what is said of one that cannot be made.
+# The message for each class that cannot be instantiated.
 WHEN_MADE = {
     "RaisesWhenMade": "cannot be made: LookupError: no such job",
     "TakesNoConfig": "cannot be made: TypeError",

@@ -1,4 +1,4 @@
-"""Adaptive LIFO, against a list that is searched, and a history that is looked up."""
+"""Adaptive LIFO against a naive list and its full history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schedulers import Job, SchedulerConfig, make
 INTERVAL_NS = 100_000_000
 steps = st.lists(
     st.tuples(
-        # More come than go, so that the queue stands for longer than the interval.
+        # Arrivals outnumber picks, so the queue stands for longer than the interval.
         st.sampled_from(("arrive", "arrive", "arrive", "pick", "pick and resume")),
         st.integers(0, 60_000_000) | st.sampled_from((INTERVAL_NS, INTERVAL_NS + 1)),
         st.none() | st.integers(1, 150_000_000),

@@ -1,4 +1,4 @@
-"""``doorkeeper schedulers check module:factory``, as a researcher meets it."""
+"""``doorkeeper schedulers check module:factory`` on a user's policy."""
 
 import random
 import sys
@@ -84,7 +84,7 @@ def test_an_unknown_name_says_what_was_expected():
 
 @pytest.mark.parametrize("thorough", [True, False])
 def test_a_policy_is_asked_for_all_that_waits_where_the_witness_is_thorough(thorough):
-    """It costs O(waiting), which a long backlog has no time for at every step."""
+    """A full check costs O(waiting), too much for each step of a long backlog."""
     asked = []
 
     class Asked(Fifo):

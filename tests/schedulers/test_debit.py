@@ -13,7 +13,7 @@ FLOWS = ("late", "all in turn")
 def served_of_each(name, *, in_turn_ns, afterwards_ns):
     """Keep two flows backlogged at one server; count the turns of each.
 
-    Flow i uses ``in_turn_ns[i]`` in its turns, ``afterwards_ns[i]`` when they are over.
+    Flow i uses ``in_turn_ns[i]`` in each turn and ``afterwards_ns[i]`` after it.
     """
     policy = make(name, SchedulerConfig(quantum_ns=1_000))
     served, now_ns, number = [0, 0], 0, 0
@@ -61,7 +61,7 @@ def test_a_flow_that_is_idle_comes_back_with_its_debt(name):
     first = job_of(0, 0, 100)
     policy.arrive(first, 0)
     assert policy.pick(0) is first
-    # Were all else equal, the lowest number would go first.
+    # Without the debit, the lowest number would go first.
     for number in (11, 12, 13):
         policy.arrive(job_of(number, 1, 100), 0)
     first.attained_ns = 100
@@ -106,7 +106,7 @@ def test_a_debit_sends_a_flow_to_a_later_queue_where_cost_counts(by_count, order
     for job in jobs:
         job.attained_ns = 1_000
         policy.leave(job, 0, done=True)
-    # A tenth of all costs so far, and nearly all of them afterwards.
+    # The late flow has a tenth of all costs before the debit, and most of them after.
     late = next(job for job in jobs if job.flow == "late")
     policy.debit(late, 1_000_000, 0)
     policy.check()
@@ -118,7 +118,7 @@ def test_a_debit_sends_a_flow_to_a_later_queue_where_cost_counts(by_count, order
 def order_of_a_life(name, seed, *, told):
     """Add, run, park and resume random jobs; return the numbers picked.
 
-    ``told``: before each event the policy hears, at that moment, of a debit of nothing.
+    ``told`` sends the policy a debit of 0 ns before each event.
     """
     rng = random.Random(seed)
     policy = make(name, settings(seats=2))
@@ -152,6 +152,6 @@ def order_of_a_life(name, seed, *, told):
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_debit_of_nothing_changes_nothing(name, seed):
-    """So a policy whose time goes on by events has looked at the clock in each."""
+    """A debit advances the clock of a policy, which must not change its order."""
     plain = order_of_a_life(name, seed, told=False)
     assert order_of_a_life(name, seed, told=True) == plain

@@ -1,4 +1,4 @@
-"""The policy in ``docs/writing-a-policy.md`` does what the text says."""
+"""The example policies in ``docs/writing-a-policy.md`` behave as the page states."""
 
 import re
 from pathlib import Path

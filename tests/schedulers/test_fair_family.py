@@ -1,4 +1,4 @@
-"""The own laws of the fair queueing policies, against bounds and a fluid reference."""
+"""Laws of each fair queueing policy, against bounds and a fluid reference."""
 
 import random
 from collections import deque
@@ -19,7 +19,7 @@ from tests.schedulers.fairness import (
 
 @pytest.mark.parametrize("seed", range(25))
 def test_two_backlogged_flows_stay_within_the_bound_of_scfq(seed):
-    """Service counts when a job ends: one more job of each at either end."""
+    """Service counts when a job ends, which adds one job of each flow at either end."""
     jobs = random_jobs(random.Random(seed), lambda true_ns: true_ns)
     config = SchedulerConfig(weights=WEIGHTS)
     largest = largest_costs(jobs)
@@ -56,9 +56,9 @@ def test_wf2q_keeps_every_backlogged_flow_within_a_job_of_its_fluid_share(seed):
 @pytest.mark.parametrize("guess", ["true", "none"])
 @pytest.mark.parametrize("seed", range(25))
 def test_deficit_round_robin_stays_within_its_bound(guess, seed):
-    """Shreedhar and Varghese 1996: the least quantum, and twice the largest cost.
+    """Shreedhar and Varghese (1996): the smallest quantum plus twice the largest cost.
 
-    Services over weights, so the quantum is that of weight 1.
+    Services are divided by weights, so the quantum is that of weight 1.
     """
     guesses = {"true": lambda true_ns: true_ns, "none": lambda true_ns: 0}
     jobs = random_jobs(random.Random(f"{guess}/{seed}"), guesses[guess])
@@ -102,7 +102,7 @@ def fluid_finishes(jobs, weights):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_job_ends_later_than_in_the_fluid_by_more_than_one_largest_job(seed):
-    """Parekh and Gallager's bound, and it is nearly reached."""
+    """Parekh and Gallager's bound holds, and is nearly reached."""
     jobs = random_jobs(random.Random(seed), lambda true_ns: true_ns)
     ends = {}
 
@@ -110,7 +110,7 @@ def test_no_job_ends_later_than_in_the_fluid_by_more_than_one_largest_job(seed):
         pass
 
     class Watched:
-        """Notes when each job leaves."""
+        """Records the end of each job."""
 
         def __init__(self, policy):
             self._policy = policy
@@ -127,13 +127,13 @@ def test_no_job_ends_later_than_in_the_fluid_by_more_than_one_largest_job(seed):
     fluid = fluid_finishes(jobs, WEIGHTS)
     largest = max(need for _, _, need in jobs)
     late = [ends[number] - fluid[number] for number in fluid]
-    # Virtual time is rounded to a part of a nanosecond at each event.
+    # Virtual time is rounded to a fraction of a nanosecond at each event.
     assert max(late) <= largest + 1
     assert max(late) > 0
 
 
 def runs_of_a(policy):
-    """Serve a flow of half the weight among ten others; return its longest run."""
+    """Serve a flow of half of the weight among ten others; return its longest run."""
     config = SchedulerConfig(weights={"half": 10.0})
     scheduler = make(policy, config)
     for number in range(11):
@@ -214,7 +214,7 @@ def eevdf_with_one_flow_away(had_ns):
 
 
 def serve_a_quantum(policy):
-    """Serve whoever is next for 100 ns; it stays. Return its flow."""
+    """Serve the next job for 100 ns and return it to the queue; return its flow."""
     job = policy.pick(0)
     job.attained_ns += 100
     policy.ran(job, 100, 0)
@@ -226,7 +226,7 @@ def serve_a_quantum(policy):
 @pytest.mark.parametrize("had_ns", [100, 1_000])
 def test_a_flow_that_was_parked_comes_back_with_a_slice_of_credit(had_ns):
     policy, parked = eevdf_with_one_flow_away(had_ns)
-    # The number says who goes first among equals: here it would be the last.
+    # Ties are served by number: with 9 the job would be last among equals.
     parked.number = 9
     policy.resume(parked, 0)
     assert [serve_a_quantum(policy) for _ in range(4)] == ["a", "b", "c", "a"]
@@ -240,7 +240,7 @@ def test_a_flow_that_arrives_has_no_credit():
 
 
 def test_a_short_slice_is_served_sooner_and_not_more():
-    """Latency and share are two settings, which no weight alone can be."""
+    """Slices set latency and weights set shares, independently."""
 
     def waits_and_shares(slice_ns):
         options = {"slice_ns.control": slice_ns}
@@ -263,9 +263,9 @@ def test_a_short_slice_is_served_sooner_and_not_more():
 
 
 def test_a_flow_that_comes_amid_a_long_job_begins_at_that_moment_under_2dfq():
-    """Virtual time has gone on to 100, so the k-th job of b starts at 10 + 90 k.
+    """Virtual time has advanced to 100, so the k-th job of b starts at 10 + 90 k.
 
-    Up to the start of a's second, 1,000, there are 11 of them, and they end sooner.
+    Eleven jobs of b start before the second job of a at 1,000, and they end sooner.
     """
     policy = make("2dfq", SchedulerConfig(seats=1))
     for number in range(2):
@@ -287,7 +287,7 @@ def test_a_flow_that_comes_amid_a_long_job_begins_at_that_moment_under_2dfq():
 
 @pytest.mark.parametrize("name", ["wfq", "wf2q+", "scfq", "drr", "2dfq"])
 def test_a_plane_may_borrow_more_seats_than_it_has(name):
-    """``planes.lending``: three jobs in service at a policy of one seat."""
+    """``planes.lending``: three jobs in service under a policy of one seat."""
     policy = make(name, SchedulerConfig(seats=1))
     for number in range(6):
         policy.arrive(Job(number=number, flow="ab"[number % 2], cost_ns=10), 0)

@@ -1,4 +1,4 @@
-"""The own laws of ``fifo`` and ``priority``: exact order, strictness, relief."""
+"""Laws of ``fifo`` and ``priority``: exact order, strict priority, ageing."""
 
 import random
 from itertools import pairwise
@@ -12,7 +12,7 @@ RNG_SEEDS = range(12)
 
 
 def play(harness, rng, steps, choose, *, levels=4, load=1.2):
-    """One seat, random sizes; before each pick ``choose`` says what must come next."""
+    """Serve random sizes on one seat; ``choose`` predicts each pick."""
     for _ in range(steps):
         while rng.random() < load / (1 + load):
             number = len(harness.true_ns)
@@ -38,7 +38,7 @@ def play(harness, rng, steps, choose, *, levels=4, load=1.2):
 
 
 class Recorder(PolicyHarness):
-    """Remembers which jobs were served before, and since when each level was not."""
+    """Records the jobs served before, and the jobs that wait again."""
 
     def __init__(self, name, config):
         super().__init__(find(name), lambda: config)
@@ -162,7 +162,7 @@ def test_a_relieved_job_is_not_preempted():
 
 
 def test_a_long_service_of_its_own_is_not_held_to_be_starvation_of_a_level():
-    """A job that was preempted after ten bounds must not preempt in its turn."""
+    """A job preempted after ten ageing bounds must not preempt in turn."""
     policy = make("priority", SchedulerConfig(ageing_ns=100))
     policy.arrive(Job(number=0, level=3), 0)
     running = policy.pick(0)

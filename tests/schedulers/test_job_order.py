@@ -1,4 +1,4 @@
-"""The order behind the policies that rank all jobs, against a sorted list."""
+"""`JobOrder`, which the ranking policies share, against a sorted list."""
 
 import random
 
@@ -10,7 +10,7 @@ from schedulers import Job
 from schedulers.orders import job_order
 from schedulers.orders.job_order import JobOrder
 
-# Few keys make ties at the bounds of buckets; None is a pop.
+# Few distinct keys cause ties at bucket boundaries; None is a pop.
 MOVES = st.lists(st.one_of(st.none(), st.integers(-3, 12)), max_size=300)
 
 
@@ -36,7 +36,7 @@ def test_the_job_order_agrees_with_a_sorted_list(load, moves):
 
 @given(st.lists(st.integers(0, 3), max_size=60))
 def test_jobs_may_come_back_with_numbers_from_before(keys):
-    """A preempted job waits again, where its number belongs among equals."""
+    """A preempted job returns to its place by number among equal keys."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job_order, "_LOAD", 2)
         order = JobOrder()
@@ -48,7 +48,7 @@ def test_jobs_may_come_back_with_numbers_from_before(keys):
 
 
 def test_a_push_never_has_more_than_a_bucket_to_sort():
-    """Equal keys whose numbers go down all come before what stands behind."""
+    """Equal keys with descending numbers are all inserted at the front."""
     order = JobOrder()
     for number in range(5_000):
         order.push(7, Job(number=-number))

@@ -1,4 +1,4 @@
-"""The exact order of the policies that rank each job by itself."""
+"""The exact order of the policies that rank each job independently."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Policies by name, and a researcher's own by ``module:factory``."""
+"""Policies by name, and a user's own policies by ``module:factory``."""
 
 import pytest
 
@@ -51,14 +51,14 @@ def test_an_unknown_name_is_refused_with_what_was_expected(name, complaint):
 
 
 class Unfinished(Scheduler):
-    """Says what it does with jobs, but not which it serves."""
+    """Accepts jobs, but has no ``pick``."""
 
     def arrive(self, job, now_ns):
         raise NotImplementedError
 
 
 class Stranger:
-    """Made by somebody who has not read what a policy is."""
+    """A class that is no `Scheduler`."""
 
     def __init__(self, config):
         self.config = config

@@ -1,5 +1,8 @@
-"""The laws of a policy, for every policy: hypothesis drives, and shrinks, what
-``schedulers.contract.conformance.check`` plays at random."""
+"""The laws of the scheduler contract, for every policy.
+
+Hypothesis generates and shrinks the histories that
+``schedulers.contract.conformance.check`` draws at random.
+"""
 
 import hashlib
 import os
@@ -32,7 +35,7 @@ from schedulers.policies.las import Las
 
 
 class SchedulerContract(RuleBasedStateMachine):
-    """Any life of any jobs: arrive, pick, run, preempt, park, resume, finish."""
+    """Random lives of jobs: arrive, pick, run, preempt, park, resume, finish."""
 
     def __init__(self, name):
         super().__init__()
@@ -131,7 +134,7 @@ def test_policy_passes_the_conformance_check(name):
 
 
 class Forgetful(Fifo):
-    """Forgets what comes back from purgatory, every fifth time."""
+    """Loses every fifth job that returns from purgatory."""
 
     returns = 0
 
@@ -142,7 +145,7 @@ class Forgetful(Fifo):
 
 
 class Pitiless(Priority):
-    """Strict priority that ignores its bound and does not say so."""
+    """Strict priority that ignores its ageing bound without declaring it."""
 
     def __init__(self, config):
         super().__init__(
@@ -151,21 +154,21 @@ class Pitiless(Priority):
 
 
 class LastInFirstOut(Fifo):
-    """Overtakes within a flow and does not say so."""
+    """Reorders jobs of a flow without declaring it."""
 
     def pick(self, now_ns):
         return self._new.pop() if self._new else super().pick(now_ns)
 
 
 class Restless(Priority):
-    """Preempts for the sake of it."""
+    """Preempts for jobs that do not outrank the running one."""
 
     def outranks(self, running, now_ns):
         return len(self) > 0
 
 
 class Meddler(Fifo):
-    """Changes the order whenever it is asked a question."""
+    """Changes the order at each call of ``outranks``."""
 
     keeps_flow_order = False
 
@@ -178,14 +181,14 @@ class Meddler(Fifo):
 
 
 class Impulsive(Fifo):
-    """Preempts for older jobs, though it says that it never does."""
+    """Preempts for waiting jobs, though it declares that it never does."""
 
     def outranks(self, running, now_ns):
         return len(self) > 0
 
 
 class Calm(Las):
-    """Says that a job may run for two quanta more than it may."""
+    """Predicts preemption two quanta too late."""
 
     def outranked_at_ns(self, running):
         at_ns = super().outranked_at_ns(running)
@@ -193,26 +196,26 @@ class Calm(Las):
 
 
 class Hasty(Las):
-    """Promises a turn of a quantum, though jobs that had less may come at any time."""
+    """Promises a turn of a quantum, which a job with less service may cut short."""
 
     least_turn_ns = UNIT_NS
 
 
 class Deaf(Eevdf, Foresight):
-    """Says that it need not be told of last slices, and then does not know them."""
+    """Declares that it needs no report of last slices, but depends on them."""
 
     leave_suffices = True
 
 
 class Lazy(Fifo):
-    """Leaves jobs waiting with nothing to wait for."""
+    """Leaves two jobs waiting although a seat is free."""
 
     def pick(self, now_ns):
         return super().pick(now_ns) if len(self) != 2 else None
 
 
 class Absent(Fifo):
-    """Knows nobody from when it is told of a turn until it is asked about it."""
+    """Hides its waiting jobs from ``ran`` until the next ``outranks``."""
 
     told = False
 
@@ -250,7 +253,7 @@ def test_a_broken_policy_is_caught_by_name(factory, law):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_that_starves_a_job_says_that_it_may(name):
-    """Two jobs of a millisecond come in each, before and after the one of old."""
+    """Two jobs of a millisecond arrive in each millisecond, around the old one."""
     policy = POLICIES[name](settings(1))
     ms_ns = 1_000_000
     numbers = iter(range(10_000))

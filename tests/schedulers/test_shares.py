@@ -1,4 +1,4 @@
-"""The own laws of the policies that promise seats, floors, ceilings or turns."""
+"""Laws of the policies that promise seats, floors, ceilings or turns."""
 
 import random
 from itertools import pairwise
@@ -12,7 +12,7 @@ from tests.model.simulation import MS, make_task, plane, serve
 
 
 def flood(seed, *, levels=(0, 1), each_ms=1.0, until_ms=2_000, rate=1.5):
-    """Each class alone offers ``rate`` times what the server can do."""
+    """Offer ``rate`` times the server's capacity in each class."""
     rng = random.Random(seed)
     jobs = []
     for level in levels:
@@ -58,7 +58,7 @@ def test_between_floor_and_ceiling_the_weights_decide():
 
 
 def test_wrong_estimates_do_not_change_a_ceiling():
-    """Clocks are settled by true cost."""
+    """Clocks are corrected by the true cost."""
     core = mclock(limit_class_0=0.4)
     jobs = flood(4, levels=(0,))
 
@@ -120,9 +120,9 @@ def test_a_reserved_seat_is_free_for_the_next_of_its_class():
 
 
 def longest_gap_ms(policy):
-    """Serve four cheap and four dear backlogged flows on four seats.
+    """Serve four cheap and four expensive backlogged flows on four seats.
 
-    Returns the longest time in which some cheap flow was not served.
+    Return the longest time in which some cheap flow was not served.
     """
     jobs = [(0, level, MS) for level in range(4) for _ in range(900)]
     jobs += [(0, level, 60 * MS) for level in range(4, 8) for _ in range(16)]
@@ -168,13 +168,13 @@ def test_past_service_is_halved():
     for number in range(64, 80):
         policy.arrive(Job(number=number, flow="steady"), 550)
     policy.arrive(Job(number=80, flow="once"), 550)
-    # 64 has become 2; beside 16 that is a ninth: below an eighth, the first queue.
+    # 64 has decayed to 2, a ninth of 2 + 16: below an eighth, hence the first queue.
     assert policy._queues[0][-1].number == 80
 
 
 def test_queues_are_served_eight_to_four_to_two_to_one():
     policy = call_queue()
-    # Not through arrivals, whose queue depends on history: fill each queue directly.
+    # Fill each queue directly, since the queue of an arrival depends on history.
     for index, queue in enumerate(policy._queues):
         queue.extend(Job(number=100 * index + n, flow=str(index)) for n in range(30))
     order = [policy.pick(0).flow for _ in range(30)]

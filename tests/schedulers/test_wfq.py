@@ -1,4 +1,4 @@
-"""The own laws of ``wfq``: the SFQ(D) bound, weights, correction, forgetting."""
+"""Laws of ``wfq``: the SFQ(D) bound, weights, cost correction, idle flows."""
 
 import random
 from fractions import Fraction
@@ -12,7 +12,7 @@ from tests.schedulers.fairness import WEIGHTS, largest_costs, random_jobs, wides
 @pytest.mark.parametrize("seats", [1, 2, 4, 8])
 @pytest.mark.parametrize("guess", ["true", "none", "wild"])
 def test_two_backlogged_flows_stay_within_the_bound_of_sfq_d(seats, guess):
-    """(D + 1)(L_i/w_i + L_j/w_j), L being the largest cost or estimate of a flow."""
+    """(D + 1)(L_i/w_i + L_j/w_j), where L is a flow's largest cost or estimate."""
     for seed in range(15):
         rng = random.Random(f"{guess}/{seats}/{seed}")
         guesses = {
@@ -61,7 +61,7 @@ def test_service_is_shared_in_proportion_to_weight():
 
 
 def test_shares_follow_the_true_cost_however_wrong_the_estimates_are():
-    """Flow c claims to be 50 times cheaper than it is, flow a 10 times dearer."""
+    """Flow c is estimated 50 times too cheap, flow a 10 times too expensive."""
     policy = make("wfq", SchedulerConfig())
     number = 0
     for _ in range(3_000):
@@ -100,7 +100,7 @@ def test_a_job_is_preempted_after_a_quantum_once_another_flow_is_behind():
 
 
 def test_an_overrun_delays_the_next_job_of_its_flow_at_once():
-    """A job that claimed to cost nothing is still in service; its flow has paid."""
+    """A job with an estimate of 0 is still in service; its flow has paid."""
     policy = make("wfq", SchedulerConfig(seats=2, quantum_ns=10))
     for number, flow in enumerate("aab"):
         policy.arrive(Job(number=number, flow=flow, cost_ns=0), 0)
@@ -135,7 +135,7 @@ def test_nothing_of_a_busy_period_is_remembered_after_it():
 
 
 def test_a_flow_that_is_moved_again_and_again_leaves_nothing_behind():
-    """Each debit moves the waiting flow; what it left surfaces or is swept away."""
+    """Each debit moves the waiting flow; its old heap entries are removed later."""
     policy = make("wfq", SchedulerConfig(seats=2))
     backlog(policy, "ab", 2)
     first, second = policy.pick(0), policy.pick(0)
@@ -146,15 +146,15 @@ def test_a_flow_that_is_moved_again_and_again_leaves_nothing_behind():
         longest = max(longest, len(policy._order))
         policy.check()
     assert 10 < longest <= 70
-    # The flow that owes 100,000 goes behind the one that owes nothing.
+    # The flow that owes 100,000 goes after the flow that owes nothing.
     assert [policy.pick(0).flow for _ in range(2)] == ["b", "a"]
 
 
-# ---- other weights ------------------------------------------------------------------
+# ---- changed weights ----------------------------------------------------------------
 
 
 def test_new_weights_share_the_service_from_then_on():
-    """Gaps stay within the bounds of the old and the new weights together."""
+    """Gaps stay within the sum of the bounds of the old and the new weights."""
     old, new = {"a": 1.0, "b": 2.0, "c": 4.0}, {"a": 4.0, "b": 1.0, "c": 1.0}
     policy = Wfq(SchedulerConfig(weights=old))
     backlog(policy, "abc", 3_000)
