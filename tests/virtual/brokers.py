@@ -1,4 +1,4 @@
-"""Several real brokers on one memory network, and the test as their controller."""
+"""Several real brokers on one memory network, with the test as their controller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.virtual.kafka import answer, ask
 T = TypeVar("T")
 KEY = ("t", 0)
 TOPIC_ID = UUID(int=7)
-# Of the commands; no broker has been registered so often.
+# Larger than any broker's epoch, so commands are accepted.
 BROKER_EPOCH = 2**62
 SETTINGS = {
     "doorkeeper.controller.listeners": "PLAINTEXT",
@@ -49,7 +49,7 @@ SETTINGS = {
 
 
 class Brokers(Hosting):
-    """Running brokers 0, 1, ...; `word` is what their controller says."""
+    """Running brokers 0, 1, ...; `word` sends one a LeaderAndIsr."""
 
     def __init__(
         self, clock: VirtualClock, count: int, seed: int, settings: Mapping[str, str]
@@ -116,7 +116,7 @@ class Brokers(Hosting):
         elsewhere: Mapping[int, int] = {},
         hosts: Mapping[int, str] = {},
     ) -> None:
-        """Announce the others' addresses to one broker; some may be wrong."""
+        """Announce the brokers' addresses to one broker; some may be wrong."""
         command = update_metadata(
             ("elsewhere", 0),
             leader=0,
@@ -159,7 +159,7 @@ class Brokers(Hosting):
     async def produce(
         self, to: int, *values: bytes, acks: int = -1, timeout_ms: int = 30_000
     ) -> tuple[ErrorCode, int]:
-        """Return the error code and the base offset of a batch that was sent."""
+        """Send a batch; return its error code and base offset."""
         stream = self.connect(to)
         fields = produce_fields({KEY: batch(*values)}, acks, timeout_ms)
         answered = await ask(stream, ApiKey.PRODUCE, 8, **fields)
@@ -168,14 +168,14 @@ class Brokers(Hosting):
         return row.error_code, row.base_offset
 
     async def fetch(self, of: int, offset: int = 0) -> Any:
-        """Return what a consumer finds at one broker, which may be a follower."""
+        """Fetch from a leader or a follower as a consumer does."""
         stream = self.connect(of)
         answered = await ask(stream, ApiKey.FETCH, 11, **fetch_fields({KEY: offset}))
         await stream.aclose()
         return answered.responses[0].partitions[0]
 
     def stored(self, broker: int) -> bytes:
-        """Return all that stands in a broker's log."""
+        """Return the content of a broker's log."""
         log = self.partition(broker).log
         content, offset = b"", log.log_start_offset
         while offset < log.log_end_offset:
@@ -192,9 +192,9 @@ class Brokers(Hosting):
         return content
 
     async def until(self, condition: Callable[[], bool], within_s: float = 20) -> None:
-        """Wait for something to become true."""
+        """Wait until a condition is true."""
         with trio.fail_after(within_s):
-            # Nothing tells a test that a log has grown; virtual time is free.
+            # No event signals that a log has grown; polling is free in virtual time.
             while not condition():  # noqa: ASYNC110 see above
                 await trio.sleep(0.001)
 

@@ -1,4 +1,4 @@
-"""A controller that accepts what is proposed for ISRs, but for what a test refuses."""
+"""A controller that accepts all proposals for ISRs except those that a test refuses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CONTROLLER, PORT = 9, 9099
 
 
 class FakeController:
-    """Accepts what is proposed; ``refusals`` are answered first."""
+    """Accepts ISR proposals after answering with each of ``refusals``."""
 
     def __init__(self) -> None:
         self.proposed: list[tuple[int, ...]] = []
         self.epochs: set[int] = set()
         self.refusals: list[ErrorCode] = []
         self.partition_epoch = 1000
-        # The newest one that anybody was told.
+        # The newest announced leader epoch.
         self.leader_epoch = 0
 
     async def run(self, network: MemoryNetwork) -> None:

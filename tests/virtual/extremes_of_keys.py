@@ -1,7 +1,7 @@
-"""Values at the ends of what a key takes, and one beyond, found by asking the key.
+"""Values at the ends of a key's range, and one beyond, from the key's own errors.
 
-A key says of what it refuses what it would have taken: between which numbers, or which
-words. From that come the ends; texts that break parsers are tried on every key.
+A key's error message for an invalid value names the valid range or words. These give
+the extreme values. Strings that often break parsers are tried on every key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WHOLE: Final = re.compile(r"a whole number from (-?\d+) to (-?\d+)")
 _REAL: Final = re.compile(r"a number from (\S+) to (\S+)")
 _WORDS: Final = re.compile(r"(?:one|a list) of ([^:]+)$")
 _ODD: Final = ("", " ", ",", "a,,b", ":", "a:0", "a:1", f"a:{INT_MAX}", "x", "é", "0x1")
-# Values of keys whose form no sentence tells.
+# Values of keys whose error message names no form.
 _OWN: Final = {
     "advertised.listeners": (
         "PLAINTEXT://h:0",
@@ -47,9 +47,9 @@ _OWN: Final = {
 
 
 def values_for(key: Key[Any]) -> list[str]:
-    """Return what to try as the value of a key, each once."""
+    """Return the distinct values to try for a key."""
     expected = {str(fault.expected) for fault in _refusals(key)}
-    # Of texts that mean nothing to a key one that it takes says as much as all.
+    # Two of the accepted odd strings represent all of them.
     taken = [value for value in _ODD if is_taken(key, value)][:2]
     refused = [value for value in _ODD if not is_taken(key, value)]
     found = [*refused, *taken, *_OWN.get(key.name, ())]
@@ -59,7 +59,7 @@ def values_for(key: Key[Any]) -> list[str]:
 
 
 def is_taken(key: Key[Any], value: str) -> bool:
-    """Return whether a key takes a value, whatever other keys say of it."""
+    """Return whether a key accepts a value, regardless of other keys."""
     try:
         key.read(value)
     except ConfigError:

@@ -1,10 +1,10 @@
-"""Raises faults in the tasks of brokers, once at each point where a task waits.
+"""Fault injection in the tasks of brokers, once at each await point.
 
-An *await point* is the line of each of the broker's coroutines on a waiting task's
-stack, under the name of the task. The injector takes the place of a task's coroutine
-when Trio spawns the task. Where the coroutine comes to wait at a point that has not
-failed yet, the wait is abandoned as a cancellation abandons it, and the fault is
-raised there. A run of a busy cluster so visits every point that its load reaches.
+An *await point* is the task's name and the line of each of the broker's coroutines on a
+waiting task's stack. The injector replaces a task's coroutine when Trio spawns the
+task. At each new await point, the wait is aborted as by a cancellation, and the fault
+is raised there. A run of a busy cluster thus covers every await point that its load
+reaches.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ KINDS: tuple[Callable[[], Exception], ...] = (
     lambda: MemoryError(MARK),
     lambda: KeyError(MARK),
 )
-# Inside of it Trio rests on rules of its own, and only `trio.Cancelled` comes.
+# Within `Nursery.start`, Trio expects no exception but `trio.Cancelled`.
 IN_TRIO = "Nursery.start"
-# The same holds at its end, once all of its tasks have ended.
+# The same holds at a nursery's end, after all of its tasks have ended.
 AT_END = "Nursery._nested_child_finished"
-# What planes run ("worker", "alarm") is a request's.
+# Tasks of planes ("worker", "alarm") run requests, and are excluded.
 VICTIMS = ("broker.", "throttle")
-# They do nothing but wait for their children.
+# Tasks that only wait for their children.
 NOT_VICTIMS = ("broker.network.socket_server.SocketServer.run",)
 
 Point = tuple[str, ...]
@@ -42,7 +42,7 @@ Point = tuple[str, ...]
 class FaultInjector(trio.abc.Instrument):
     """Faults in tasks below those named ``roots``, while `armed`.
 
-    They are up to ``pause_s`` apart.
+    The pause between two faults is at most ``pause_s``.
     """
 
     def __init__(self, seed: int, *, roots: tuple[str, ...], pause_s: float) -> None:
@@ -54,7 +54,7 @@ class FaultInjector(trio.abc.Instrument):
         self._not_before_s = 0.0
 
     def task_spawned(self, task: Task) -> None:
-        """Take the place of a victim's coroutine."""
+        """Replace a victim's coroutine."""
         is_victim = task.name.startswith(VICTIMS) and task.name not in NOT_VICTIMS
         if is_victim and self._is_below_root(task):
             task.coro = _Injected(task.coro, task.name, self)
@@ -68,7 +68,7 @@ class FaultInjector(trio.abc.Instrument):
         return False
 
     def fault(self, point: Point) -> Exception | None:
-        """Return what is to be raised at a point; None: nothing."""
+        """Return the fault to raise at a point, or None."""
         if (
             not self.armed
             or point in self.raised
@@ -78,14 +78,14 @@ class FaultInjector(trio.abc.Instrument):
         return self._rng.choice(KINDS)()
 
     def note(self, point: Point, fault: Exception) -> None:
-        """Remember what was raised."""
+        """Record a raised fault."""
         self.raised[point] = fault
         pause_s = self._rng.uniform(0, self._pause_s)
         self._not_before_s = trio.current_time() + pause_s
 
 
 class _Injected:
-    """A coroutine, as Trio drives it, that may fail where it waits."""
+    """A coroutine under Trio that may fail at its await points."""
 
     def __init__(self, coro: Any, name: str, injector: FaultInjector) -> None:
         self._coro = coro
@@ -98,7 +98,7 @@ class _Injected:
         return self._filtered(self._coro.send(value))
 
     def throw(self, *error: Any) -> Any:
-        """Run on with an exception."""
+        """Resume with an exception."""
         return self._filtered(self._coro.throw(*error))
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class _Injected:
             return self._coro.throw(fault)
 
         def raise_fault() -> NoReturn:
-            # A nursery takes it at once, and cancels its tasks.
+            # A nursery receives the fault at once, and cancels its tasks.
             self._injector.note(point, fault)
             raise fault
 
@@ -128,7 +128,7 @@ class _Injected:
 
 
 def _lines(coro: Any) -> Iterator[str]:
-    """Iterate over the lines of the broker's that a coroutine waits in."""
+    """Iterate over the broker's lines on a waiting coroutine's stack."""
     while coro is not None:
         frame = getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
         if frame is not None and frame.f_globals["__name__"].startswith("broker."):

@@ -1,7 +1,6 @@
-"""Brokers on one memory network, in virtual time: what tests of whole brokers stand on.
+"""Brokers on one memory network in virtual time, for tests of whole brokers.
 
-Beside them the bare network, for tests of less than a broker, and the frames that come
-on a stream.
+Also the bare network for smaller tests, and a reader of frames from a stream.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def trio_ns() -> int:
 
 
 class MemoryWire:
-    """A network in memory, and how connections on it are made and broken."""
+    """A network in memory, on which a test opens and resets connections."""
 
     def __init__(
         self,
@@ -46,16 +45,16 @@ class MemoryWire:
         return MemoryStream(self.network.connect(port, address=address))
 
     async def dial(self, port: int, address: str = "127.0.0.1") -> MemoryStream:
-        """Open a connection, where real sockets would have to be waited for."""
+        """Open a connection, with the signature of asynchronous connectors."""
         return self.open(port, address)
 
     async def reset(self, stream: MemoryStream) -> None:
-        """Break a connection off."""
+        """Reset a connection."""
         self.network.cut(stream.connection)
 
 
 class Hosting(MemoryWire):
-    """Brokers that are served on one memory network, and one virtual clock."""
+    """Brokers served on one memory network with one virtual clock."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class Hosting(MemoryWire):
         slices_ns: Mapping[str, int] | None = None,
         recorder: Any = None,
     ) -> BrokerServer:
-        """Make a server; slices cost what their class says, others ``SLICE_NS``."""
+        """Make a server; slices take their class's cost or ``SLICE_NS``."""
         costs = CostPerClass(by_class=slices_ns or {}, default_ns=SLICE_NS)
         server = BrokerServer(
             config,
@@ -94,7 +93,7 @@ class Hosting(MemoryWire):
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[trio.Nursery]:
-        """Serve until the body ends; what runs in the nursery ends with it."""
+        """Serve until the body ends, then cancel the nursery."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.network.run)
             for server in self.servers:
@@ -107,18 +106,18 @@ class Stream(Protocol):
     """A stream, of a memory network or of a real one."""
 
     async def receive_some(self, max_bytes: int) -> bytes:
-        """Receive some bytes; none at the end."""
+        """Receive some bytes, or none at the end."""
 
 
 class Frames:
-    """The frames that come on a stream; ``rest`` has come of the one after them."""
+    """Reader of frames from a stream; ``rest`` holds bytes of the next frame."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self.rest = b""
 
     async def next(self) -> bytes | None:
-        """Return the next frame without its size; None at the end."""
+        """Return the next frame without its size, or None at the end."""
         while True:
             if len(self.rest) >= 4:
                 end = 4 + struct.unpack_from(">i", self.rest)[0]
@@ -139,7 +138,7 @@ def frame(
     version: int = 1,
     client: bytes = b"test",
 ) -> bytes:
-    """Return a request by hand, its size in front; header v1, of METADATA unless told.
+    """Return a hand-encoded request with its size and header v1; default METADATA.
 
     The header is API key, version, correlation id and client id.
     """

@@ -1,4 +1,4 @@
-"""The real broker in a virtual `World`, and how a test asks it."""
+"""The real broker in a virtual `World`, and requests to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = {
 def kafka(
     config: BrokerConfig, clock: VirtualClock, network: MemoryNetwork
 ) -> KafkaApis:
-    """Make what a `World` serves: Kafka's APIs over an empty disk."""
+    """Make the application of a `World`: Kafka's APIs over an empty disk."""
     return kafka_apis(config, clock, random.Random(5), network)
 
 
@@ -38,7 +38,7 @@ async def ask(
     correlation_id: int = -1,
     **fields: Any,
 ) -> Any:
-    """Send a request and return its decoded answer."""
+    """Send a request and return its decoded response."""
     await ask_nothing(stream, key, version, correlation_id, **fields)
     return await answer(stream, key, version)
 
@@ -50,13 +50,13 @@ async def ask_nothing(
     correlation_id: int = -1,
     **fields: Any,
 ) -> None:
-    """Send a request and leave its answer in the socket."""
+    """Send a request and leave its response in the socket."""
     body = entity(request_type(key, version), fields)
     await stream.send_all(encode_request(key, version, correlation_id, "test", body))
 
 
 async def answer(stream: MemoryStream, key: ApiKey, version: int) -> Any:
-    """Return the next answer, decoded."""
+    """Return the next response, decoded."""
     return decode_response(key, version, await receive_frame(stream))[1]
 
 
@@ -75,7 +75,7 @@ async def create_topic(stream: MemoryStream, partitions: int = PARTITIONS) -> No
 async def fetch_all(
     stream: MemoryStream, partitions: int = PARTITIONS
 ) -> dict[int, Any]:
-    """Return the records of each partition of ``t`` as they stand in the log."""
+    """Return the records of each partition of ``t`` as stored in the log."""
     offsets = {("t", index): 0 for index in range(partitions)}
     fetched = await ask(stream, ApiKey.FETCH, 11, **fetch_fields(offsets))
     return {

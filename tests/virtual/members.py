@@ -50,7 +50,7 @@ SETTINGS = {
 
 
 class Member:
-    """One broker, from life to life, with the disk that it keeps."""
+    """One broker with its disk, over several starts."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -59,13 +59,13 @@ class Member:
         self.broker: Broker | None = None
         self.server: BrokerServer | None = None
         self.scope = trio.CancelScope()
-        # Connections that it has made, or that were made to it.
+        # Connections made by or to the broker.
         self.streams: list[MemoryStream] = []
         self.ended = trio.Event()
 
     @property
     def is_controller(self) -> bool:
-        """Return whether it governs just now."""
+        """Return whether the broker is the active controller."""
         if self.broker is None:
             return False
         try:
@@ -100,7 +100,7 @@ class Members(Hosting):
     # ---- brokers --------------------------------------------------------------------
 
     async def start(self, number: int) -> None:
-        """Begin a broker's next life."""
+        """Start a broker again."""
         member = self.members[number]
         member.scope, member.ended = trio.CancelScope(), trio.Event()
         await self.nursery.start(self._live, member)
@@ -133,7 +133,7 @@ class Members(Hosting):
         member.ended.set()
 
     async def kill(self, number: int) -> None:
-        """End a life as a kill does: what was not flushed is as the disk has it."""
+        """Kill a broker: its disk loses unflushed data."""
         member = self.members[number]
         storage = member.storage.after_kill()
         member.scope.cancel()
@@ -142,7 +142,7 @@ class Members(Hosting):
         self._hang_up(member)
 
     async def stop(self, number: int) -> None:
-        """End a life in good order."""
+        """Stop a broker in good order."""
         member = self.members[number]
         assert member.server is not None
         member.server.stop()
@@ -151,7 +151,7 @@ class Members(Hosting):
         self._hang_up(member)
 
     def cut_off(self, number: int) -> None:
-        """Take a broker off the network, as far as it connects to others."""
+        """Prevent a broker from opening connections to others."""
         self.members[number].reachable = False
         self._hang_up(self.members[number])
 
@@ -190,10 +190,10 @@ class Members(Hosting):
             self.members[port - 9092].streams.append(stream)
         return stream
 
-    # ---- what is asked of them ------------------------------------------------------
+    # ---- requests and state ---------------------------------------------------------
 
     def broker(self, number: int) -> Broker:
-        """Return a broker in its present life."""
+        """Return the running instance of a broker."""
         broker = self.members[number].broker
         assert broker is not None
         return broker
@@ -204,30 +204,30 @@ class Members(Hosting):
 
     @property
     def alive(self) -> list[int]:
-        """The brokers that run."""
+        """The numbers of the running brokers."""
         return [it.number for it in self.members if not it.ended.is_set()]
 
     def know_each_other(self) -> bool:
-        """Return whether every broker has been told of all that run."""
+        """Return whether every broker's metadata has all running brokers."""
         brokers = [self.broker(it) for it in self.alive]
         ids = {each.replicas.local_id for each in brokers}
         return all(set(each.metadata_cache.brokers) == ids for each in brokers)
 
     @property
     def controller(self) -> int | None:
-        """The broker that governs, if there is just one."""
+        """The number of the controller, if there is exactly one."""
         found = [it for it in self.alive if self.members[it].is_controller]
         return found[0] if len(found) == 1 else None
 
     async def ask(self, number: int, key: ApiKey, version: int, **fields: Any) -> Any:
-        """Ask a broker over a connection of its own."""
+        """Send a request to a broker over a new connection; return the response."""
         stream = await self.connect("127.0.0.1", 9092 + number)
         answered = await ask(stream, key, version, **fields)
         await stream.aclose()
         return answered
 
     async def create(self, name: str, partitions: int = 1, **fields: Any) -> Any:
-        """Create a topic with three replicas; return the row of the answer."""
+        """Create a topic with three replicas; return its row of the response."""
         await self.until(lambda: self.controller is not None)
         assert self.controller is not None
         given = {"replication_factor": 3, **fields}
@@ -241,7 +241,7 @@ class Members(Hosting):
         return answered.topics[0]
 
     def leader(self, name: str, index: int = 0) -> int:
-        """Return who leads, as all live brokers have been told; -1 if they differ."""
+        """Return the leader in all live brokers' metadata; -1 if they differ."""
         told = set()
         for number in self.alive:
             topic = self.broker(number).metadata_cache.topic(name)
@@ -250,7 +250,7 @@ class Members(Hosting):
         return told.pop() if len(told) == 1 else -1
 
     def leads(self, name: str, count: int) -> bool:
-        """Return whether broker 0 leads so many partitions, and clients are told so."""
+        """Return whether broker 0 leads ``count`` partitions, also in all metadata."""
         held = self.broker(0).replicas.partitions
         return all(
             key in held and held[key].is_leader and self.leader(*key) == 0
@@ -258,20 +258,21 @@ class Members(Hosting):
         )
 
     def leader_of_others(self, name: str, but: int) -> int:
-        """Return who leads as one broker that lives beside another is told."""
+        """Return the leader in the metadata of a live broker other than ``but``."""
         number = next(it for it in self.alive if it != but)
         topic = self.broker(number).metadata_cache.topic(name)
         return -1 if topic is None else topic.partitions[0].leader
 
     def isr(self, name: str, index: int = 0) -> set[int]:
-        """Return who is in sync, as the leader has it."""
+        """Return the ISR in the leader's state."""
         leader = self.leader(name, index)
         return set() if leader < 0 else set(self.partition(leader, name, index).isr)
 
     async def until(self, condition: Callable[[], bool], within_s: float = 60) -> None:
-        """Wait for something to become true."""
+        """Wait until a condition is true."""
         with trio.fail_after(within_s):
-            # Nothing tells a test what changes in three brokers; virtual time is free.
+            # No event signals changes in three brokers; polling is free in virtual
+            # time.
             while not condition():  # noqa: ASYNC110 see above
                 await trio.sleep(0.01)
 
@@ -297,7 +298,7 @@ class Members(Hosting):
     def consumer(
         self, **settings: Any
     ) -> contextlib.AbstractAsyncContextManager[KafkaConsumer]:
-        """Open a consumer from the beginning on."""
+        """Open a consumer that starts at the beginning."""
         return open_consumer(
             self.bootstrap,
             connect=self.connect,
@@ -307,7 +308,7 @@ class Members(Hosting):
         )
 
     async def session(self) -> ZooKeeperSession:
-        """Return a session of an operator's with ZooKeeper."""
+        """Return an operator's session with ZooKeeper."""
         session = ZooKeeperSession(
             SETTINGS["zookeeper.connect"],
             timeout_ms=SESSION_S * 1000,
@@ -353,7 +354,7 @@ def with_members(
     return run_virtual(main, seed=seed)
 
 
-# ---- what scenarios say ----
+# ---- steps of scenarios ----
 
 
 async def send(producer: KafkaProducer, values: list[bytes], topic: str = "t") -> None:

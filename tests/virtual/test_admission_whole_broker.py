@@ -1,8 +1,8 @@
-"""The whole broker turns requests away and holds clients back, in virtual time.
+"""Admission in the whole broker: refused requests and throttled clients.
 
-Real APIs, real frames. Whoever asks is answered: with what was asked for, with a
-retriable error, or with the time to stay away, and that time is kept by the broker
-whether or not the client keeps it.
+Real APIs and frames in virtual time. A request gets its normal response, a retriable
+error, or a throttle time, which the broker enforces whether or not the client observes
+it.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ BUCKET = {
 
 
 def test_a_client_that_ignores_its_throttle_time_is_not_read_until_it_is_over():
-    """Three at once are free; from then on one each 10 ms, as answers announce."""
+    """A burst of three is free; then one request per 10 ms, as responses announce."""
     announced, answered_ms = [], []
 
     async def scenario(world):
@@ -68,7 +68,7 @@ def test_a_client_that_ignores_its_throttle_time_is_not_read_until_it_is_over():
     assert held_back == {("metadata", "throttled"): 5}
     assert announced[:3] == [0, 0, 0]
     assert all(8 <= each <= 10 for each in announced[3:])
-    # The n-th request beyond the burst is answered at once, n x 10 ms after the first.
+    # Request n after the burst is answered at once, n x 10 ms after the first.
     assert answered_ms[3] < 5 * SLICE_MS
     for number, at_ms in enumerate(answered_ms[4:], start=1):
         assert at_ms == pytest.approx(number * 10, abs=5 * SLICE_MS)
@@ -107,18 +107,18 @@ def test_a_refusable_request_over_quota_is_refused_and_makes_no_topic():
         return errors, [topic.name for topic in listed.topics]
 
     errors, names = in_kafka(scenario, **BUCKET)
-    # Two of the burst, and the one that takes the bucket into debt; v5 is served.
+    # Two of the burst, and the request that overdraws the bucket; v5 is served.
     assert errors == {ErrorCode.none: 4, ErrorCode.throttling_quota_exceeded: 2}
     assert names == ["t0", "t1", "t2", "t5"]
 
 
-# ---- who is turned away -------------------------------------------------------------
+# ---- refused requests ---------------------------------------------------------------
 
 
 async def burst(world, requests, limit_ms=30_000):
-    """Produce one record on as many connections, all at once.
+    """Produce a record on each of ``requests`` connections at the same time.
 
-    Returns the answers' errors by their number, and the values in the log.
+    Return the count of each error code, and the values in the log.
     """
     await create_topic(world.connect(), 1)
     port = world.server.ports["PLAINTEXT"]
@@ -140,7 +140,7 @@ async def burst(world, requests, limit_ms=30_000):
 
 
 def test_a_producers_own_time_limit_is_kept():
-    """100 at once, 50 us each: 1 ms is enough for about 20 of them."""
+    """100 simultaneous requests of 50 us: a limit of 1 ms admits about 20."""
 
     async def scenario(world):
         return await burst(world, 100, limit_ms=1)
@@ -151,12 +151,12 @@ def test_a_producers_own_time_limit_is_kept():
     assert sum(errors.values()) == 100
     assert 15 <= errors[ErrorCode.none] <= 20
     assert set(errors) == {ErrorCode.none, ErrorCode.request_timed_out}
-    # What was answered with an error is not in the log, and the rest is.
+    # The log has exactly the records that were answered without an error.
     assert len(values) == errors[ErrorCode.none]
 
 
 def test_under_controlled_delay_a_standing_queue_is_cut():
-    """One seat, 50 us a request, and 1 ms of patience before the queue stands."""
+    """One seat, 50 us per request, and a target of 1 ms for the standing queue."""
 
     async def scenario(world):
         return await burst(world, 100)
@@ -194,7 +194,7 @@ def test_admission_is_counted_by_class_and_verdict():
         for it in metrics
         if it.name == "doorkeeper_admission_held_back"
     }
-    # A request whose time is over, or will be in a slice from now.
+    # A request whose deadline has passed, or will pass within a slice.
     assert found.keys() <= {"expired", "hopeless"}
     for verdict, metric in found.items():
         assert metric.kind == "counter"
@@ -204,7 +204,7 @@ def test_admission_is_counted_by_class_and_verdict():
     assert counted == errors[ErrorCode.request_timed_out] > 0
 
 
-# ---- as an experiment ---------------------------------------------------------------
+# ---- in an experiment ---------------------------------------------------------------
 
 RULES = {
     "block": {},
@@ -216,7 +216,7 @@ RULES = {
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_request_of_an_overload_is_accounted_for(tmp_path, rule):
-    """Twice what the broker can do, for half a second."""
+    """Offer twice the broker's capacity for half a second."""
     load = {
         "name": "load",
         "connections": 300,
@@ -244,7 +244,7 @@ def test_every_request_of_an_overload_is_accounted_for(tmp_path, rule):
 
 
 def test_an_arm_with_quotas_records_for_how_long_clients_are_throttled(tmp_path):
-    """Ten seconds' worth, 100 kB, passes at first: the first 400 requests or so."""
+    """The quota of ten seconds, 100 kB, passes at first: about 400 requests."""
     load = {
         "name": "load",
         "connections": 100,
@@ -268,7 +268,7 @@ def test_an_arm_with_quotas_records_for_how_long_clients_are_throttled(tmp_path)
             if name == "none" or total <= 100_000:
                 assert row["throttle_ns"] == 0
             elif total > 110_000:
-                # One second more of the bound at most has passed meanwhile.
+                # At most one more second of the quota has passed meanwhile.
                 assert row["throttle_ns"] > 0
     assert not any(throttled["none"])
     assert any(throttled["quota"])

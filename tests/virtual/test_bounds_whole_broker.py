@@ -1,7 +1,7 @@
-"""Bounds of connections and of memory, under peers that do nothing but be there.
+"""Bounds of connections and of memory, under idle and parked peers.
 
-In Apache Kafka a processor looks around at least every 300 ms; here it looks when
-something happens, so what concerns it has to be told to it.
+In Apache Kafka, a processor polls at least every 300 ms. Here a processor runs only
+when it is signalled, so each change that concerns it must signal it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def has_ended(stream: Any) -> bool:
 
 
 async def silent(world: Any, listener: str, count: int) -> list[Any]:
-    """Connect peers, one after the other, that never say anything."""
+    """Open connections one after the other that send nothing."""
     streams = []
     for _ in range(count):
         streams.append(world.connect(listener))
@@ -46,7 +46,7 @@ async def silent(world: Any, listener: str, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("processors", ["1", "3"])
 def test_silent_clients_give_way_to_a_broker_at_once(processors: str) -> None:
-    """The one that was silent longest, and no other (KIP-402)."""
+    """Only the least recently active connection is closed (KIP-402)."""
 
     async def scenario(world: Any) -> None:
         clients = await silent(world, "CLIENTS", 4)
@@ -57,7 +57,7 @@ def test_silent_clients_give_way_to_a_broker_at_once(processors: str) -> None:
         await trio.sleep(0.01)
         ended = [await has_ended(each) for each in clients]
         assert world.server.quotas.total == 5 - sum(ended)
-        # Each of the processors may have closed one before it saw the others'.
+        # Each processor may have closed one before it saw the others' closures.
         assert 1 <= sum(ended) <= int(processors)
         assert ended[0] or processors != "1"
 
@@ -87,7 +87,7 @@ def test_a_bound_that_is_lowered_closes_what_is_beyond_it() -> None:
 
 
 def test_consumers_that_wait_keep_no_memory_from_others() -> None:
-    """Requests that are parked for a minute hold none of queued.max.request.bytes."""
+    """Requests parked for a minute hold no memory of queued.max.request.bytes."""
 
     async def scenario(world: Any) -> None:
         producer = world.connect()

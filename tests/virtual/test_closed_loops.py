@@ -1,6 +1,6 @@
-"""Clients in a closed loop, in the model and before the whole broker: the same moments.
+"""Closed-loop clients: the model and the whole broker agree on every instant.
 
-Expected moments follow from the arrivals and constant service times by hand.
+The expected times are worked out by hand from arrivals and constant service times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.worlds.world import MachineTrial, RunFiles, World
 
 ROOT = Path(__file__).parents[2]
 MS = 1_000_000
-# Trio's clock is a float of seconds, and each slice rounds it.
+# Trio's clock is a float in seconds, and each slice adds a rounding error.
 RESOLUTION_NS = 20_000
 WORLDS = [Model(lambda: None), Virtual()]
 Moments = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ Moments = npt.NDArray[np.int64]
 def experiment(
     rows: int, service_ms: float, client: dict[str, Any], **more: Any
 ) -> Experiment:
-    """Return one connection that has so many rows, 0.1 ms after each other."""
+    """Return traffic of one connection with ``rows`` requests, 0.1 ms apart."""
     return parse(
         {
             "experiment": {
@@ -76,7 +76,7 @@ def run(world: World, built: Experiment, arm: str, directory: Path) -> pa.Table:
 
 
 def moments(table: pa.Table, name: str) -> Moments:
-    """Return a stamp of each row, counted from the first arrival."""
+    """Return a stamp of each row, relative to the first arrival."""
     stamps: Moments = table[name].to_numpy()
     return stamps - int(table["intended_ns"].to_numpy()[0])
 
@@ -107,7 +107,7 @@ def test_a_client_lingers(world: World, tmp_path: Path) -> None:
 def test_a_broker_slower_than_patience_works_for_nothing(
     world: World, tmp_path: Path
 ) -> None:
-    """Each attempt takes 8 ms and is given up after 5, with others still queued."""
+    """Each attempt takes 8 ms and times out after 5, with others still queued."""
     client = {"request_timeout_ms": 5.0, "retry_backoff_ms": 1.0}
     built = experiment(1, 8.0, client, limits={"timeout_ms": 20.0, "drain_s": 1.0})
     table = run(world, built, "fifo", tmp_path)
@@ -119,10 +119,10 @@ def test_a_broker_slower_than_patience_works_for_nothing(
 def test_a_retry_waits_for_the_attempt_that_nobody_waits_for(
     world: World, tmp_path: Path
 ) -> None:
-    """The broker is busy for 8 ms, then serves both attempts, of 1 ms each.
+    """The broker is busy for 8 ms, then serves both attempts of 1 ms each.
 
-    The row comes 1 ms after that begins. It is sent, given up after 5 ms, and sent
-    again 1 ms later.
+    The row arrives 1 ms after the busy period begins. Its first attempt times out after
+    5 ms, and the second is sent 1 ms later.
     """
     client = {"request_timeout_ms": 5.0, "retry_backoff_ms": 1.0}
     content = experiment(1, 1.0, client).content()

@@ -1,6 +1,6 @@
-"""Guarantees for clients, whether the broker itself coordinates or a cluster does.
+"""Guarantees for clients under both coordinators: embedded and ZooKeeper.
 
-One broker, asked over its sockets. A subclass says by which settings it is started.
+One broker receives requests over its sockets. Each subclass has its own settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ONE: dict[str, Any] = {"replication_factor": 1}
 
 
 class ClusterContract:
-    """The same for every coordinator, in its first life and in the next."""
+    """Tests for every coordinator, before and after a restart."""
 
     settings: ClassVar[Mapping[str, str]] = {}
 
@@ -59,7 +59,7 @@ class ClusterContract:
                 )
                 assert answered.responses[0].error_code is code
             await members.until(lambda: not members.broker(0).logs.logs)
-            # The name may be taken until the last trace is gone, as in Kafka.
+            # The name may stay taken until the deletion is complete, as in Kafka.
             second = await members.create("t", **ONE)
             while second.error_code is ErrorCode.topic_already_exists:
                 await trio.sleep(0.01)
@@ -167,10 +167,10 @@ class TestEmbedded(ClusterContract):
 
     settings: ClassVar[Mapping[str, str]] = {
         "zookeeper_connect": "",
-        # Otherwise nobody is a broker to it that asks for a shutdown.
+        # Without this listener, the broker would accept no shutdown request.
         "doorkeeper_controller_listeners": "PLAINTEXT",
     }
 
 
 class TestUnderZooKeeper(ClusterContract):
-    """The broker is the only member of a cluster."""
+    """The broker is the only member of a ZooKeeper cluster."""

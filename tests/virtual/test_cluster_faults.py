@@ -1,7 +1,7 @@
-"""The fault timeline on a cluster in virtual time: each kind does what it says.
+"""The fault timeline on a cluster in virtual time: the effect of each kind.
 
-Two brokers, writes with acks=all, and clients that try again until they succeed; a
-consumer reads the log of the last leader when it is over.
+Two brokers, writes with acks=all, and clients that retry until they succeed. At the
+end, a consumer reads the log of the last leader.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.attempts import attempts_of, run_files
 
 OK, NETWORK, STORAGE = 0, 13, 56
 LEADER, FOLLOWER = 0, 1
-# A session of 100 ms that ends at 300 was last heard of up to a third of it before, and
-# is found to be over at the end of a tick of 50 ms.
+# A session of 100 ms whose broker ends at 300 was last renewed up to a third of it
+# earlier. Its expiry is noticed at the end of a tick of 50 ms.
 EXPIRED_MS = (366, 450)
 
 
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     outcomes: set[str]
 
     def codes(self, broker: int) -> set[int]:
-        """Return what writes at a broker came to."""
+        """Return the error codes of writes at a broker."""
         return set(self.at["error_code"][self.at["broker"] == broker].tolist())
 
     def succeeded_ms(self, broker: int) -> Any:
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
         return np.sort(at["client_done_ns"][mine]) / 1e6
 
     def lost(self) -> int:
-        """Count acknowledged writes that are not in the last log."""
+        """Count the acknowledged writes that are missing from the last log."""
         at = self.at
         return int(np.count_nonzero((at["error_code"] == OK) & (at["kept"] == 0)))
 
@@ -97,7 +97,7 @@ def test_a_killed_leader_is_missed_after_its_session(tmp_path: Path) -> None:
     assert seen.lost() == 0
     assert seen.codes(LEADER) >= {OK, NETWORK}
     old_ms, new_ms = seen.succeeded_ms(LEADER), seen.succeeded_ms(FOLLOWER)
-    # Nobody acknowledges until the session is over; then the other one does at once.
+    # No write is acknowledged until the session expires; then the new leader serves.
     assert old_ms[-1] <= 300
     assert EXPIRED_MS[0] <= new_ms[0] < EXPIRED_MS[1] + 50
     assert new_ms[-1] > 900
@@ -112,7 +112,7 @@ def test_a_killed_follower_is_waited_for_until_its_session_ends(tmp_path: Path) 
 
 
 def test_a_slow_broker_is_slow_for_as_long_as_it_is_said(tmp_path: Path) -> None:
-    # Eight handlers, each of which takes 50 ms for what took one.
+    # Eight handlers, whose service times grow from 1 ms to 50 ms.
     slow = {"kind": "slow", "at_s": 0.3, "until_s": 0.6, "broker": LEADER}
     seen = play(tmp_path, {**slow, "factor": 50.0})
     at = seen.at
@@ -141,7 +141,7 @@ def test_a_leader_that_stops_hands_over_first(tmp_path: Path) -> None:
     assert (seen.outcomes, seen.lost()) == ({"ok"}, 0)
     old_ms, new_ms = seen.succeeded_ms(LEADER), seen.succeeded_ms(FOLLOWER)
     assert 250 < old_ms[-1] < new_ms[0]
-    # It has handed over: nobody has waited for its session to end.
+    # A stopping leader hands over before its session expires.
     assert new_ms[0] < EXPIRED_MS[0]
 
 
@@ -153,7 +153,7 @@ def test_a_follower_that_starts_again_is_in_sync_and_may_lead(tmp_path: Path) ->
         {"kind": "rebalance", "at_s": 0.9},
     )
     assert (seen.outcomes, seen.lost()) == ({"ok"}, 0)
-    # The follower is the preferred replica: nobody but one in sync is elected.
+    # The follower is the preferred replica, but only an in-sync replica is elected.
     assert seen.succeeded_ms(FOLLOWER)[0] > 900
     assert seen.succeeded_ms(LEADER)[-1] < 950
 
@@ -168,7 +168,7 @@ def test_a_broker_cut_off_is_waited_for_until_it_is_reconnected(tmp_path: Path) 
     cut = {"kind": "cut", "at_s": 0.3, "until_s": 0.6, "between": [FOLLOWER, LEADER]}
     seen = play(tmp_path, cut)
     assert (seen.outcomes, seen.lost()) == ({"ok"}, 0)
-    # The controller hears of both: nobody is elected, nobody leaves the ISR.
+    # Both reach the controller: no election, no change of the ISR.
     assert seen.succeeded_ms(FOLLOWER).size == 0
     done_ms = seen.succeeded_ms(LEADER)
     assert not np.any((done_ms > 302) & (done_ms < 600))

@@ -34,7 +34,7 @@ def told(members: Members) -> Counter[str]:
 
 def test_replicas_that_are_away_are_missed_by_leaders_alone() -> None:
     async def scenario(members: Members) -> None:
-        # The three partitions have a leader each; two of the ISR must be there.
+        # The three partitions have a leader each; two replicas must be in sync.
         await members.create("t", 3, configs=[("min.insync.replicas", "2")])
         await in_sync(members)
         before = told(members)
@@ -74,10 +74,10 @@ def test_bytes_sent_to_followers_are_the_bytes_received() -> None:
         moved = "kafka_server_brokertopicmetrics_replicationbytes"
         assert told(members)[moved + "in"] == 2 * size
         assert told(members)[moved + "out"] == 2 * size
-        # None of it was throttled.
+        # No replication was throttled.
         assert told(members)["kafka_server_leaderreplication_byte_rate"] == 0
         assert told(members)["kafka_server_fetcherlagmetrics_consumerlag"] == 0
-        # Whoever follows fetches what it gets, and nothing else.
+        # Followers fetch only the records that they append.
         assert told(members)["kafka_server_fetcherstats_bytes"] == 2 * size
 
     with_members(scenario)
@@ -99,7 +99,7 @@ def test_fetchers_are_counted_and_measured() -> None:
             "brokerhost": "127.0.0.1",
             "brokerport": "9092",
         }
-        # An idle follower asks again when replica.fetch.wait.max.ms are over.
+        # An idle follower sends a fetch every replica.fetch.wait.max.ms.
         grown = requests.value - next(it.value for it in before if it.name == name)
         manager = "kafka_server_replicafetchermanager_"
         gauges = {it.name: it.value for it in told_of if it.name.startswith(manager)}
@@ -108,13 +108,13 @@ def test_fetchers_are_counted_and_measured() -> None:
         assert gauges[manager + "failedpartitionscount"] == 0
         assert fetcher.requests == requests.value
 
-    # Few requests in the minutes that a rate takes to settle.
+    # Few requests during the minutes in which a rate settles.
     with_members(
         scenario, replica_fetch_wait_max_ms="2000", replica_lag_time_max_ms="10000"
     )
 
 
 def samples(members: Members, number: int) -> list[Metric]:
-    """Return what one broker tells of its fetchers."""
+    """Return one broker's metrics of its fetchers."""
     fetchers = members.broker(number).replication.fetchers
     return [it for it in replica_fetcher_metrics(fetchers) if it is not None]

@@ -1,7 +1,7 @@
-"""Operators' requests to a cluster, while clients produce and brokers die.
+"""Operators' requests to a cluster, while clients produce and brokers fail.
 
-Whole brokers under one ZooKeeper in virtual time; what was acknowledged is read again
-at the end of each.
+Whole brokers under one ZooKeeper in virtual time. Each test reads all acknowledged
+records at its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NONE = ErrorCode.none
 PREFERRED, UNCLEAN = 0, 1
 
 
-# ---- what an operator asks --------------------------------------------------------
+# ---- requests of operators --------------------------------------------------------
 
 
 async def of_controller(
@@ -77,7 +77,7 @@ async def reassign(
 
 
 async def reassigned(members: Members) -> None:
-    """Wait until nothing is reassigned any more."""
+    """Wait until no reassignment is in progress."""
     with trio.fail_after(120):
         while True:
             answer = await of_controller(
@@ -103,12 +103,12 @@ async def elect(
     return code
 
 
-# ---- what clients have seen -------------------------------------------------------
+# ---- clients ----------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def producing(members: Members) -> AsyncIterator[list[bytes]]:
-    """Produce all the while; the list is what has been acknowledged."""
+    """Produce until the body ends; yield the list of acknowledged values."""
     acknowledged: list[bytes] = []
 
     async def produce(producer: KafkaProducer) -> None:
@@ -124,7 +124,7 @@ async def producing(members: Members) -> AsyncIterator[list[bytes]]:
     ):
         nursery.start_soon(produce, producer)
         yield acknowledged
-        # Whatever has happened, it goes on.
+        # Producing continues after the body's faults.
         count = len(acknowledged)
         await members.until(lambda: len(acknowledged) > count + 10)
         nursery.cancel_scope.cancel()
@@ -146,7 +146,7 @@ def has_log(members: Members, number: int, index: int = 0) -> bool:
 
 
 def told_replicas(members: Members, index: int = 0) -> set[tuple[int, ...]]:
-    """Return a partition's replicas as live brokers tell them to clients."""
+    """Return a partition's replicas in the metadata of live brokers."""
     found = set()
     for number in members.alive:
         topic = members.broker(number).metadata_cache.topic("t")
@@ -256,7 +256,7 @@ def test_a_reassignment_that_does_not_come_to_its_end_is_cancelled() -> None:
     async def scenario(members: Members) -> None:
         await create(members, [0, 1])
         controller = members.controller
-        # A broker that is up, but reaches nobody: it is added and never in sync.
+        # This broker is up but reaches no other: it is added and never in sync.
         added = next(it for it in (2, 3) if it != controller)
         async with producing(members) as acknowledged:
             members.cut_off(added)
@@ -277,7 +277,7 @@ def test_a_reassignment_that_does_not_come_to_its_end_is_cancelled() -> None:
     with_members(scenario, count=4)
 
 
-# ---- what the controller says -----------------------------------------------------
+# ---- state of the controller ------------------------------------------------------
 
 
 def test_one_broker_says_that_it_is_controller_and_what_is_wrong() -> None:
@@ -324,11 +324,11 @@ def test_a_topic_goes_when_its_last_replica_is_back() -> None:
         assert "t" in await session.children("/brokers/topics")
         await members.start(dead)
         with trio.fail_after(60):
-            # Virtual time is free, and nobody tells what others do in ZooKeeper.
+            # No event signals deletions in ZooKeeper; polling is free in virtual time.
             while "t" in await session.children("/brokers/topics"):  # noqa: ASYNC110
                 await trio.sleep(0.1)
         assert not has_log(members, dead)
-        # Its name is free again.
+        # The topic's name is free again.
         await create(members, [0, 1, 2])
         async with producing(members) as acknowledged:
             pass

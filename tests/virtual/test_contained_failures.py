@@ -1,4 +1,4 @@
-"""Handlers that fail in a whole broker: nothing of it is lost with them."""
+"""Handlers that fail in a whole broker leak no resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILURES = 12
 
 
 def test_failures_leak_no_seat_lock_memory_or_connection(monkeypatch):
-    """Twelve failures amid a lock, two seats: one leak of either stops everything."""
+    """Twelve failures under a lock with two seats: any leak would block the broker."""
     lock = TaskLock("shared")
 
     async def fail(*_: Any) -> Any:
@@ -45,7 +45,7 @@ def test_failures_leak_no_seat_lock_memory_or_connection(monkeypatch):
         async with trio.open_nursery() as nursery:
             for stream in streams:
                 nursery.start_soon(beat, stream)
-        # The same connections are served on.
+        # The same connections are still served.
         for stream in streams:
             await beat(stream)
         done = await ask(

@@ -1,6 +1,6 @@
-"""Trio's choices follow from the seed, and time is whole nanoseconds.
+"""Trio's choices depend on the seed only, and time is whole nanoseconds.
 
-These tests fail when a release of Trio changes the private names they rest on.
+These tests fail when a release of Trio changes the private names that they use.
 """
 
 import os
@@ -87,7 +87,7 @@ def test_no_other_file_knows_the_private_names_of_trio():
         for path in (root / package).rglob("*.py")
         if "trio._core" in path.read_text()
     }
-    # The last two take a task's coroutine, and the threads of a machine, away.
+    # The last two names are in tests that replace a task's coroutine, or use threads.
     assert found == {
         "determinism.py",
         "test_determinism.py",
@@ -115,7 +115,7 @@ async def test_order():
 
 @pytest.mark.live
 def test_every_test_of_ours_runs_trio_by_the_seed_of_the_run(tmp_path):
-    """Each run is a process, so that nothing is left of the one before."""
+    """Each run is a separate process, for independence from previous runs."""
     root = Path(__file__).parents[2]
     (tmp_path / "conftest.py").write_text((root / "tests" / "conftest.py").read_text())
     (tmp_path / "test_order.py").write_text(PROGRAM)

@@ -1,4 +1,4 @@
-"""A fault at every point where a broker's task waits: the cluster serves on."""
+"""A fault at every await point of a broker's tasks: the cluster stays available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.broker.apis.requests import SECONDS_30
 from tests.virtual.fault_injection import MARK, FaultInjector, Point
 from tests.virtual.members import Members, in_sync, numbers, send, with_members
 
-# The faults, and what a task meets whose sibling has one.
+# Messages of the faults, and of a task whose sibling has failed.
 EXPECTED = (MARK, "Nursery is closed to new arrivals")
 ROOT = "tests.virtual.members.Members._live"
 SETTINGS = {
@@ -36,7 +36,7 @@ def faults_of(error: BaseException) -> Iterator[BaseException]:
 
 
 async def restart(members: Members, number: int, injector: FaultInjector) -> None:
-    """Stop a broker under faults, and start it without: a start may fail."""
+    """Stop a broker with faults, and start it without: a start may fail."""
     await members.stop(number)
     await trio.sleep(3)
     injector.armed = False
@@ -45,7 +45,7 @@ async def restart(members: Members, number: int, injector: FaultInjector) -> Non
 
 
 async def load(members: Members, injector: FaultInjector, until_s: float) -> None:
-    """Do what has brokers wait for everything that they wait for."""
+    """Send requests that reach all await points of a broker."""
     for number in count():
         if trio.current_time() > until_s:
             return
@@ -72,7 +72,7 @@ async def load(members: Members, injector: FaultInjector, until_s: float) -> Non
 
 
 async def serves(members: Members, seed: int) -> None:
-    """Every broker answers; replication, ISR changes and retention go on."""
+    """Check that every broker answers, and replication, ISR and retention work."""
     name = f"after-{seed}"
     await members.until(lambda: members.controller is not None, 120)
     configs = (("retention.ms", "10000"), ("segment.ms", "1000"))
@@ -97,7 +97,7 @@ async def serves(members: Members, seed: int) -> None:
     await in_sync(members, name)
     log = members.partition(follower, name).log
     assert log.log_end_offset == 20
-    # The segments are older than they may be.
+    # The segments are older than their retention.
     await members.until(lambda: log.log_start_offset > 0)
 
 

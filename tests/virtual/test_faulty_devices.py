@@ -1,9 +1,9 @@
-"""One call to a device fails under a whole broker with clients on top.
+"""One failed device call under a whole broker with clients.
 
-Every call in turn, with every kind of error: what a client was told is done is there
-after a restart, what it was refused may be, and the broker goes on. A device that
-failed has cost its directory (two are served); one that was short of something has
-cost nothing that lasts.
+Every call fails in turn, with every kind of error. Confirmed operations must survive a
+restart, and refused ones may. The broker must continue. A failed device takes its
+directory offline (of two); a device that is temporarily out of a resource causes no
+lasting loss.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NONE = ErrorCode.none
 
 @dataclass
 class Told:
-    """Operations that clients saw confirmed."""
+    """Operations confirmed to clients."""
 
     created: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Told:
 
 
 async def day(cluster: Cluster, told: Told, storage: MemoryStorage) -> None:
-    """Create, write, commit, delete and wait for upkeep; note what was answered."""
+    """Create, write, commit, delete and wait for upkeep; record the responses."""
     for name in ("t", "doomed"):
         created = await cluster.ask(
             ApiKey.CREATE_TOPICS,
@@ -93,12 +93,12 @@ async def day(cluster: Cluster, told: Told, storage: MemoryStorage) -> None:
     if answer.responses[0].error_code is NONE:
         told.deleted.append("doomed")
     await trio.sleep(3)
-    # It serves on: this is answered, whatever it is.
+    # The broker still answers requests.
     await cluster.ask(ApiKey.METADATA, 12, topics=None)
 
 
 def lived(fail_at: int, error: int, short: int) -> tuple[Told, MemoryStorage]:
-    """Live the day on a disk whose call of that number fails."""
+    """Run the scenario on a disk whose call number ``fail_at`` fails."""
     told, storage = Told(), MemoryStorage()
 
     def application(config: Any, clock: Any, network: Any) -> KafkaApis:
@@ -123,7 +123,7 @@ def lived(fail_at: int, error: int, short: int) -> tuple[Told, MemoryStorage]:
 
 
 def check(told: Told, storage: MemoryStorage) -> None:
-    """Look for all that clients were told is done."""
+    """Check that all confirmed operations are on the disk."""
     after = Broker(SETTINGS, storage)
     topics = after.broker.coordinator.admin.topics
     assert set(told.created) - {"doomed"} <= set(topics)
@@ -165,7 +165,7 @@ def test_a_day_without_faults_is_answered_in_full() -> None:
 
 
 def sweep(error: int, short: int, first: int, stride: int) -> None:
-    """Fail every ``stride``-th call, from ``first`` on, each in a day of its own."""
+    """Fail every ``stride``-th call from ``first`` on, one per run."""
     fail_at, refusals = first, 0
     while True:
         told, storage = lived(fail_at, error, short)

@@ -1,4 +1,4 @@
-"""Followers keep up with their leaders: whole brokers, the test as their controller."""
+"""Replication by followers: whole brokers, with the test as their controller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_records_acknowledged_by_all_are_in_every_log() -> None:
         assert follower.log.log_end_offset == 3
         await brokers.until(lambda: follower.high_watermark == 3)
         assert brokers.stored(1) == brokers.stored(0)
-        # KIP-392: a consumer may read from it, up to the high watermark.
+        # KIP-392: a consumer may read from a follower, up to the high watermark.
         found = await brokers.fetch(1)
         assert values_of(found.records) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
@@ -34,7 +34,7 @@ def test_records_acknowledged_by_all_are_in_every_log() -> None:
 
 
 def test_records_that_a_follower_flushes_are_durable_before_they_count() -> None:
-    """Kafka flushes in ``UnifiedLog.append``, be it as leader or as follower."""
+    """Kafka flushes in ``UnifiedLog.append``, on leaders and followers."""
 
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()
@@ -47,7 +47,7 @@ def test_records_that_a_follower_flushes_are_durable_before_they_count() -> None
 
 
 def test_fetchers_are_dealt_anew_while_records_come() -> None:
-    """``num.replica.fetchers``: what is acknowledged by all is there, and durable."""
+    """``num.replica.fetchers``: records with acks=all are replicated and flushed."""
 
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()
@@ -72,7 +72,7 @@ def test_fetchers_are_dealt_anew_while_records_come() -> None:
         assert len(used) > 1
         assert brokers.stored(1) == brokers.stored(0)
         assert brokers.controller.proposed == []
-        # Those that have nothing left end.
+        # Fetchers without partitions end.
         await brokers.until(lambda: len(fetchers.fetchers()) == 1)
 
     with_brokers(scenario, log_flush_interval_messages="1")
@@ -95,7 +95,7 @@ async def alter(brokers: Brokers, broker: int, key: str, value: str) -> None:
 
 
 def test_a_fetcher_that_has_let_go_of_its_only_partition_is_not_missed() -> None:
-    """It does so where the partition's directory fails (`LogUnavailable`)."""
+    """A fetcher loses its partition when the directory fails (`LogUnavailable`)."""
 
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()
@@ -104,7 +104,7 @@ def test_a_fetcher_that_has_let_go_of_its_only_partition_is_not_missed() -> None
         (fetcher,) = fetchers.fetchers().values()
         fetcher.stop(KEY)
         await brokers.until(lambda: not fetchers.fetchers())
-        # Its key is altered, and its controller speaks.
+        # A config change and a LeaderAndIsr follow.
         await alter(brokers, 1, "num.replica.fetchers", "2")
         await brokers.elect(0, 2, (0, 1))
         assert (await brokers.produce(0, b"a"))[0] is ErrorCode.none
@@ -113,16 +113,16 @@ def test_a_fetcher_that_has_let_go_of_its_only_partition_is_not_missed() -> None
 
 
 def test_a_leader_that_fell_silent_is_followed_at_once_when_it_leads_again() -> None:
-    """The pending request is not awaited: ``simulate --seed 40219``."""
+    """The fetcher abandons its pending request: ``simulate --seed 40219``."""
 
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()
-        # Who is connected to this one is accepted by nobody.
+        # A port that listens but never accepts.
         brokers.network.listen("127.0.0.1", 9990)
         await brokers.tell_addresses(1, (0, 1), elsewhere={0: 9990})
         fetchers = brokers.applications[1].broker.replication.fetchers
         await brokers.elect(0, 1, (0, 1))
-        # An answer is waited for, for as long as replica.socket.timeout.ms.
+        # The fetcher waits for a response for up to replica.socket.timeout.ms.
         await trio.sleep(1.0)
         await brokers.elect(1, 2, (0, 1))
         await brokers.until(lambda: not fetchers.fetchers(), within_s=1)
@@ -152,8 +152,8 @@ def test_records_that_only_a_former_leader_has_are_cut_off() -> None:
         await brokers.introduce()
         await brokers.elect(0, 1, (0, 1))
         assert await brokers.produce(0, b"kept") == (ErrorCode.none, 0)
-        # The follower hears of the election first and fetches no more; the leader
-        # goes on, as in KAFKA-4453.
+        # The follower learns of the election first and stops fetching; the old leader
+        # still appends, as in KAFKA-4453.
         await brokers.word(1, leader=1, epoch=2, isr=(0, 1))
         lost = await brokers.produce(0, b"lost", acks=1)
         assert lost == (ErrorCode.none, 1)
@@ -191,7 +191,7 @@ def test_a_doomed_produce_fails_as_soon_as_its_leader_steps_down() -> None:
 def test_a_follower_behind_its_leaders_start_begins_there() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.elect(0, 1, (0,))
-        # It lives, and does not know yet where its leader is.
+        # The follower is alive, but does not know the leader's address yet.
         await brokers.tell_addresses(0, (0, 1))
         for _ in range(3):
             assert (await brokers.produce(0, b"x", b"y"))[0] is ErrorCode.none
@@ -203,7 +203,7 @@ def test_a_follower_behind_its_leaders_start_begins_there() -> None:
             1,
             topics=[{"name": "t", "partitions": [wanted]}],
         )
-        # The follower has not heard of it, so that the answer has to wait.
+        # The follower does not fetch, so the request times out.
         assert deleted.topics[0].partitions[0].error_code is (
             ErrorCode.request_timed_out
         )
@@ -211,7 +211,7 @@ def test_a_follower_behind_its_leaders_start_begins_there() -> None:
         follower = brokers.partition(1)
         await brokers.until(lambda: follower.log.log_end_offset == 6)
         assert follower.log.log_start_offset == 4
-        # Segments of the leader's log begin lower, its offsets do not.
+        # Segments of the leader's log begin below its log start offset.
         assert values_of(brokers.stored(1)) == [(4, b"x"), (5, b"y")]
 
     with_brokers(scenario)
@@ -238,7 +238,7 @@ def has_all(partition: Partition, end: int) -> bool:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_logs_become_the_same_after_any_history_of_leaders(seed: int) -> None:
-    """Records that all replicas acknowledged are in all logs, which are equal."""
+    """Records acknowledged by all replicas are in all logs, which are equal."""
 
     async def scenario(brokers: Brokers) -> None:
         rng = random.Random(seed)
@@ -263,7 +263,7 @@ def test_logs_become_the_same_after_any_history_of_leaders(seed: int) -> None:
                     acks = rng.choice((1, -1))
                     nursery.start_soon(produce, b"%d" % number, acks, leader)
                 await trio.sleep(rng.uniform(0, 0.05))
-                # Some hear of the next leader while the last one still serves.
+                # Some brokers learn of the next leader while the last one still serves.
                 leader = rng.randrange(3)
                 epoch += 1
                 await brokers.word(leader, leader=leader, epoch=epoch, isr=(0, 1, 2))

@@ -1,8 +1,8 @@
-"""A partition of ``__consumer_offsets`` is loaded beside requests, in the whole broker.
+"""Loading a partition of ``__consumer_offsets`` beside requests, in the whole broker.
 
-A client waits for one piece at most, and a controller is answered at once: its
-LeaderAndIsr only notes what is to be loaded. `test_upkeep_whole_broker` and
-`tests/broker/requests/test_internal_tasks.py` have every policy.
+A client waits for at most one piece of the load. A controller is answered at once,
+since its LeaderAndIsr only schedules the load. `test_upkeep_whole_broker` and
+`tests/broker/requests/test_internal_tasks.py` cover every policy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.virtual.world import MS, World, in_world
 
 # A piece is one step.
 STEP_NS = 250_000
-# What a request takes, with the one step that begins as it is read.
+# A request's latency, including a step that begins while it is read.
 OWN_NS = STEP_NS + MS // 10
 STEP_CALLS = 4_000
 TOPICS = ("t", "gone")
@@ -54,7 +54,7 @@ def settings(scheduler: str) -> dict[str, str]:
 
 
 def commits(count: int) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Yield the records of commits by a hundred groups, to two topics in turn."""
+    """Yield the records of commits by a hundred groups, to two topics alternately."""
     for number in range(count):
         key = OffsetKey(f"g{number % 100}", TOPICS[number % 2], number // 200)
         record = offset_record(key, OffsetCommit(number, 0, "", START_MS))
@@ -94,7 +94,7 @@ class Loads:
         return TopicPartition("__consumer_offsets", index)
 
     async def lead(self, leader: int) -> None:
-        """Move both partitions as the controller, one request each."""
+        """Send a LeaderAndIsr for each of both partitions, as the controller."""
         self.epoch += 1
         for index in (0, 1):
             command = leader_and_isr(
@@ -120,7 +120,7 @@ class Loads:
         return self.broker.groups.loading.next_ns() is not None
 
     async def fetched(self, group: str) -> tuple[ErrorCode, dict[str, int]]:
-        """Return the error, and how many partitions of each topic have an offset."""
+        """Return the error, and the number of committed partitions of each topic."""
         got = await ask(
             self.client, ApiKey.OFFSET_FETCH, 7, group_id=group, topics=None
         )
@@ -128,7 +128,7 @@ class Loads:
 
 
 async def beside_a_load(world: World) -> tuple[list[int], list[int], dict[str, int]]:
-    """Return how long Produces and LeaderAndIsrs took while the groups were loaded."""
+    """Return latencies of Produces and LeaderAndIsrs during the load."""
     loads = Loads(world)
     await loads.prepare(8_000, 1, NONE)
     await loads.move_away_and_back()
@@ -146,7 +146,7 @@ async def beside_a_load(world: World) -> tuple[list[int], list[int], dict[str, i
             command = leader_and_isr(("t", 0), leader=0, leader_epoch=number)
             await loads.tell(ApiKey.LEADER_AND_ISR, 4, command)
             commanded.append(world.clock.now_ns() - began_ns)
-        # No multiple of a piece, so that requests come at all times of one.
+        # Not a multiple of a piece, so requests arrive at all phases of a piece.
         await trio.sleep(0.0013)
     error, topics = await loads.fetched("g0")
     assert (error, topics) == (ErrorCode.none, {"t": 40})

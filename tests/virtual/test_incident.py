@@ -1,7 +1,8 @@
-"""KIP-291's two delays, each reproduced, and each cured by what should cure it.
+"""KIP-291's two delays S1 and S2, each reproduced and removed by its own measure.
 
-Forty producers keep one request each in the broker; the queue holds ten; each costs a
-millisecond of the one CPU. In the midst of it a controller sends one LeaderAndIsr.
+Forty producers keep one request each in the broker. The queue holds ten requests, and
+each takes a millisecond of the one CPU. A controller sends one LeaderAndIsr into this
+backlog.
 
 S1: the processor blocks on the full queue, and does not read the controller's request.
 S2: the request is in the queue, behind the backlog.
@@ -22,15 +23,15 @@ from tests.virtual.world import (
 )
 
 PRODUCERS = 40
-# Control waits for at most the present slice, and where planes take turns at the CPU
-# for the quantum of 500 us beside it.
+# Control waits at most for the running slice, and for the quantum of 500 us where
+# planes share the CPU.
 PROMPT_NS = 500 * US + 2 * SLICE_NS
 
 
 class Control(NamedTuple):
     """Mean times of the controller's requests.
 
-    ``outside_ns``: from being sent to standing in the queue; ``inside_ns``: in it.
+    ``outside_ns`` is from send to enqueue, ``inside_ns`` is in the queue.
     """
 
     outside_ns: int
@@ -39,7 +40,7 @@ class Control(NamedTuple):
 
 
 def control_request_in_a_backlog(**settings):
-    """Return the mean of what ten control requests went through, one after another."""
+    """Return the mean times of ten control requests, one after another."""
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
 
     async def scenario(world):
@@ -82,7 +83,7 @@ RESERVE = {"doorkeeper_admission": "reserve", "doorkeeper_admission_reserved": "
 def test_fifo_suffers_from_both_delays():
     control = control_request_in_a_backlog(doorkeeper_scheduler="fifo")
     assert control.outside_ns > 10 * PRODUCE_NS
-    # Ten requests stand before it, the first one perhaps in service.
+    # Ten requests are queued before it; the first one may be in service.
     assert 9 * PRODUCE_NS < control.inside_ns <= 10 * PRODUCE_NS
 
 
@@ -100,7 +101,7 @@ def test_a_blind_reader_makes_admission_useless(admission):
 
 
 def test_a_class_aware_reader_cures_the_reader_and_not_the_queue():
-    """It waits beside the queue until a pick makes room, and then behind the queue."""
+    """The request waits outside until a pick makes room, then behind the queue."""
     control = control_request_in_a_backlog(doorkeeper_scheduler="fifo", **AWARE)
     assert control.outside_ns <= PRODUCE_NS + PROMPT_NS
     assert 9 * PRODUCE_NS < control.inside_ns <= 10 * PRODUCE_NS
@@ -141,7 +142,7 @@ def test_a_plane_of_its_own_cures_both():
 
 
 def test_with_fewer_connections_than_the_queue_holds_there_is_no_first_delay():
-    """One request per connection: the queue cannot be filled by fewer."""
+    """A connection has one request in the broker, so few connections cannot fill it."""
     control = control_request_in_a_backlog(
         doorkeeper_scheduler="fifo", queued_max_requests=str(PRODUCERS + 1)
     )

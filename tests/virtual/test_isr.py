@@ -1,4 +1,4 @@
-"""Members of the ISR: leaders propose, a controller decides, producers wait for it."""
+"""ISR changes: leaders propose, a controller decides, producers wait."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_all() ->
         assert (await brokers.produce(0, b"a"))[0] is ErrorCode.none
         leader = brokers.partition(0)
         stop_fetching(brokers, 1)
-        # Waits for the follower, then for the ISR without it: replica.lag.time.max.ms
-        # is a second here.
+        # The produce waits for the follower, until replica.lag.time.max.ms (here 1 s)
+        # removes the follower from the ISR.
         began_s = trio.current_time()
         assert (await brokers.produce(0, b"b"))[0] is ErrorCode.none
         assert 1.0 <= trio.current_time() - began_s < 2.1
         assert (leader.isr, brokers.controller.proposed) == ((0,), [(0,)])
-        # The broker's own epoch, whatever its commands have said.
+        # The broker's registered epoch, not the epoch of the commands.
         epoch = brokers.applications[0].broker.coordinator.membership.broker_epoch
         assert brokers.controller.epochs == {epoch}
         fetch_again(brokers, 1)
@@ -81,12 +81,13 @@ def test_the_high_watermark_waits_for_who_may_be_in_the_isr_by_now() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()
         await brokers.elect(0, 1, (0,))
-        # Brought again and again, and never decided while this test lasts.
+        # The proposal is repeated, and never accepted during this test.
         brokers.controller.refusals = [ErrorCode.unknown_server_error] * 1000
         leader = brokers.partition(0)
         await brokers.until(lambda: leader.proposed_isr == (0, 1))
         stop_fetching(brokers, 1)
-        # The controller may have put it in: it must have what is acknowledged.
+        # Since the controller may have accepted it, the replica must have acknowledged
+        # records.
         outcome, _ = await brokers.produce(0, b"a", timeout_ms=1000)
         assert outcome is ErrorCode.request_timed_out
         assert (leader.high_watermark, leader.isr) == (0, (0,))
@@ -99,7 +100,7 @@ def test_refused_proposals_are_withdrawn_and_made_again() -> None:
         brokers.controller.refusals = [
             ErrorCode.ineligible_replica,
             ErrorCode.operation_not_attempted,
-            # Tried again as it is.
+            # Retried unchanged.
             ErrorCode.unknown_server_error,
         ]
         await brokers.introduce()
@@ -156,7 +157,7 @@ def test_a_leader_alone_waits_for_followers_that_keep_up_though_it_may_not_join(
             assert follower.log.log_end_offset == end
         await brokers.until(lambda: leader.maximal_isr == (0,))
         stop_fetching(brokers, 1)
-        # What it asked before that is answered and refused by then.
+        # Earlier requests have been refused by then.
         await trio.sleep(0.2)
         assert leader.maximal_isr == (0,)
         outcome, _ = await brokers.produce(0, b"b", timeout_ms=500)

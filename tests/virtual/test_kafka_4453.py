@@ -1,7 +1,7 @@
-"""KAFKA-4453 in virtual time: what an old leader does before it hears that it is one.
+"""KAFKA-4453 in virtual time: an old leader that still serves after an election.
 
-Two whole brokers with real replication, in a smaller scene than the shipped file's.
-Numbers of runs are read from their attempts; logs are read by a consumer at the end.
+Two whole brokers with real replication, on a smaller scale than the shipped config.
+Counts come from the recorded attempts; a consumer reads the logs at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRODUCE, METADATA, LEADER_AND_ISR = 0, 3, 4
 
 
 class Incident(NamedTuple):
-    """A run's attempts as columns, its requests, and the bytes of all its files."""
+    """A run's attempts as columns, its outcomes, and the bytes of all its files."""
 
     attempts: dict[str, Any]
     outcomes: list[str]
@@ -70,7 +70,7 @@ def smaller() -> Any:
     scale, elect = content["faults"]
     scale.update(at_s=0.0, until_s=0.8)
     elect.update(at_s=0.5)
-    # Half the queue, and half the clients.
+    # Half of the queue size and half of the clients.
     content["broker"]["set"] |= {"queued.max.requests": 25}
     for entry in content["workload"]["traffic"]:
         entry["connections"] //= 2
@@ -79,7 +79,7 @@ def smaller() -> Any:
 
 @pytest.fixture(scope="module")
 def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
-    """Play an arm; a run of the same arm is remembered."""
+    """Run an arm, or return its cached run."""
     built = smaller()
     drawn = trace.generate(built, 0)
     known: dict[str, Incident] = {}
@@ -108,8 +108,8 @@ def test_under_fifo_an_old_leader_goes_on_amid_its_backlog(
     play: Play,
 ) -> None:
     fifo = play("fifo")
-    # Eight requests, one after the other, each behind what 25 places hold: were the
-    # queue full throughout, 100 ms of the handler's time for each.
+    # Eight sequential requests, each behind up to 25 queued ones: at most 100 ms of the
+    # handler's time each.
     assert 200 < fifo.stepped_down_ms() < 8 * 150
     assert fifo.accepted_after_the_election() > 100
     assert fifo.lost(acks=1) > 50
@@ -118,17 +118,17 @@ def test_under_fifo_an_old_leader_goes_on_amid_its_backlog(
 @pytest.mark.parametrize("arm", ["planes", "priority"])
 def test_control_that_does_not_wait_ends_it_at_once(play: Play, arm: str) -> None:
     rival = play(arm)
-    # Four decisions of 2 ms, four times two requests of 2 ms, and at most what the
-    # handler has under way: 4 ms on average, or half of one where it gives way.
+    # Four decisions of 2 ms, four times two requests of 2 ms, and the running request:
+    # 4 ms on average, or half of one under preemption.
     assert rival.stepped_down_ms() < 4 * (2 + 2 * 2 + 4)
     assert rival.accepted_after_the_election() < 20
     assert play("fifo").accepted_after_the_election() > 100
 
 
 def test_a_plane_for_control_leaves_the_follower_behind_the_backlog(play: Play) -> None:
-    """Records that the new leader had not fetched are lost.
+    """Records are lost that the new leader had not fetched.
 
-    Fetches of followers are data to KIP-291's planes; a priority puts them first.
+    KIP-291's planes treat fetches of followers as data; `priority` serves them first.
     """
     assert play("priority").lost(acks=1) == 0
     assert 0 < play("planes").lost(acks=1) < play("fifo").lost(acks=1)
@@ -137,9 +137,9 @@ def test_a_plane_for_control_leaves_the_follower_behind_the_backlog(play: Play) 
 def test_merged_replication_waits_less_often(play: Play) -> None:
     merged, fifo = play("merged"), play("fifo")
     commands = merged.of(LEADER_AND_ISR, OLD).sum()
-    # The first partition's request is under way when the others begin to wait.
+    # The first partition's request is in flight when the others begin to wait.
     assert (commands, fifo.of(LEADER_AND_ISR, OLD).sum()) == (2, 4)
-    # Two waits instead of four, with as many of the others in between.
+    # Two waits instead of four, with as many data requests between them.
     assert merged.stepped_down_ms() < 0.75 * fifo.stepped_down_ms()
 
 
@@ -152,7 +152,7 @@ def test_no_record_is_lost_that_all_replicas_have(play: Play, arm: str) -> None:
 
 @pytest.mark.parametrize("arm", ["fifo", "merged"])
 def test_followers_follow_before_the_load_begins(play: Play, arm: str) -> None:
-    """Whoever does not know where the leader is asks again after a second."""
+    """A follower without the leader's address would retry only after a second."""
     at = play(arm).attempts
     first = (at["acks"] == -1) & (at["api_key"] == PRODUCE) & (at["sent_ns"] < 5e7)
     took_ms = (at["client_done_ns"] - at["sent_ns"])[first] / 1e6
@@ -162,9 +162,9 @@ def test_followers_follow_before_the_load_begins(play: Play, arm: str) -> None:
 def test_records_appended_in_vain_are_no_successes(
     play: Play,
 ) -> None:
-    """Nothing that the old leader appended after the election became a success.
+    """Appends of the old leader after the election succeed with acks=1 only.
 
-    But for acks=1: that is the harm.
+    With acks=all, the response is an error.
     """
     at, fifo = play("fifo").attempts, play("fifo")
     obeyed_ns = at["local_done_ns"][fifo.of(LEADER_AND_ISR, NEW)].max()

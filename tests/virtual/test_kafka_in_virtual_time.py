@@ -1,7 +1,7 @@
-"""The real broker, its log on a disk in memory, under every scheduler in virtual time.
+"""The real broker with its log on a disk in memory, under every scheduler.
 
-Requests are bytes made by the client-side codec, answers are decoded by it, and the
-records that come back are compared with the bytes that were sent.
+The client-side codec encodes the requests and decodes the responses in virtual time.
+Fetched records are compared with the bytes that were sent.
 """
 
 import random
@@ -81,7 +81,7 @@ def test_a_long_produce_is_suspended_for_control_and_resumes_with_its_bytes_inta
     assert control.remote_done_ns < produce.remote_done_ns
     for index in range(PARTITIONS):
         sent, kept = batches["t", index], records[index]
-        # The log assigns the base offset and the leader epoch, and nothing else.
+        # The log assigns only the base offset and the leader epoch.
         assert (kept[:8], kept[8:12], kept[16:]) == (bytes(8), sent[8:12], sent[16:])
 
 
@@ -140,7 +140,7 @@ def test_a_long_poll_waits_in_purgatory_without_a_seat_and_ends_in_time(schedule
         timed_out_ns = world.clock.now_ns() - began_ns
         await ask_nothing(consumer, ApiKey.FETCH, 11, 2, **wanted)
         await trio.sleep(0.1)
-        # One seat, and it is free: the fetch that waits has none.
+        # The waiting fetch holds no seat: the only one is free.
         assert next(plane.away for plane in world.server.topology.planes) == 1
         await ask(
             producer, ApiKey.PRODUCE, 8, 3, **produce_fields({("t", 0): batch(b"x")})

@@ -1,9 +1,9 @@
-"""Every key at the ends of its range: refused by its name, or served under as usual.
+"""Every key at the ends of its range: refused by its name, or served normally.
 
-A whole broker in virtual time is started with each value that a key takes. It creates,
-fills, reads, compacts and trims logs, keeps a group's offsets, lets an hour pass, and
-comes back after a stop with what it had. A clock that is asked too often, which is how
-a timer that is always due shows, fails the test; so does what is logged as an error.
+A whole broker in virtual time is started with each value that a key accepts. It
+creates, fills, reads, compacts and trims logs, keeps a group's offsets, runs for an
+hour, and has its data after a restart. Too many clock reads fail the test, since they
+indicate a timer that is always due. Logged errors fail it, too.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from tests.virtual.kafka import ask
 from tests.virtual.world import in_world
 
 NONE = ErrorCode.none
-# Hundred times what any value takes.
+# A hundred times the clock reads of any valid value.
 ASKED_MAX: Final = 20_000_000
-# Of which an hour is let pass.
+# The scenario itself takes an hour.
 PATIENCE_S: Final = 7200
 SETTINGS: Final = {
     "log.dirs": "/data",
     "offsets.topic.num.partitions": "1",
-    # Nobody looks at the samples.
+    # The samples are not used.
     "doorkeeper.record.samples.ms": "60000",
 }
-# Of keys that need more of the world than one broker without sockets.
+# Keys that need more than one broker without sockets.
 ELSEWHERE: Final = {"doorkeeper.metrics.port", "zookeeper.connect"}
 READ: Final = sorted(
     name for name, key in KEYS.items() if not key.inert and name not in ELSEWHERE
 )
 ALTERABLE: Final = [name for name in READ if is_alterable(name)]
-# What some extremes keep clients from, as their descriptions say.
+# Keys whose extremes shut clients out, as their descriptions state.
 SHUT_OUT: Final = {
     "connections.max.idle.ms",
     "doorkeeper.admission.deadline.ms",
@@ -68,7 +68,7 @@ SHUT_OUT: Final = {
     "max.connections.per.ip.overrides",
     "socket.request.max.bytes",
 }
-# Bounds that other keys set, as wide as they can be.
+# The bounds set by other keys, as wide as possible.
 WIDE: Final = {
     f"group.consumer.{each}.ms": {
         f"group.consumer.min.{each}.ms": "1",
@@ -77,7 +77,7 @@ WIDE: Final = {
     for each in ("heartbeat.interval", "session.timeout")
 }
 REFUSALS: Final = {
-    # Without a key nothing is compacted.
+    # A compacted topic accepts no record without a key.
     "log.cleanup.policy": ErrorCode.invalid_record,
     "log.message.timestamp.after.max.ms": ErrorCode.invalid_timestamp,
     "log.message.timestamp.before.max.ms": ErrorCode.invalid_timestamp,
@@ -90,12 +90,12 @@ Scenario = Callable[[Any], Awaitable[None]]
 
 
 class Spins(BaseException):
-    """The clock is asked for ever."""
+    """The clock is read endlessly."""
 
 
 @pytest.fixture(autouse=True)
 def _counted_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """End what asks for the time for ever."""
+    """Raise in a task that reads the clock endlessly."""
     asked = itertools.count()
     read, trios = VirtualClock.now_ns, VirtualClock._now_s
 
@@ -116,7 +116,7 @@ def _counted_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Subject:
-    """A broker on a disk, from start to start."""
+    """A broker on a disk, over several starts."""
 
     def __init__(self, name: str, settings: dict[str, str]) -> None:
         self.name = name
@@ -148,7 +148,7 @@ class Subject:
         in_world(life, self.settings, application=application)
 
     async def use(self, world: Any) -> None:
-        """Do what clients do, for an hour."""
+        """Send the requests of clients for an hour."""
         with trio.move_on_after(PATIENCE_S) as patience:
             try:
                 await self._use(world, world.connect())
@@ -186,7 +186,7 @@ class Subject:
             assert code is REFUSALS.get(self.name), code
 
     async def _fetch(self, stream: MemoryStream) -> None:
-        """Acknowledged records are there, unless retention has removed them."""
+        """Check that acknowledged records exist, unless retention removed them."""
         offsets = {("t", 0): 0}
         told = await ask(stream, ApiKey.FETCH, 11, **fetch_fields(offsets))
         row = told.responses[0].partitions[0]
@@ -197,17 +197,17 @@ class Subject:
         if "compression" in self.name:
             return
         found = [value for _, value in values_of(row.records)]
-        # Of one segment, perhaps; in their order, and none is missing between.
+        # A response may cover one segment only; its records are contiguous and ordered.
         first = self.kept.index(found[0]) if found else 0
         assert found == self.kept[first : first + len(found)]
         assert found or not self.kept or "retention" in self.name
 
 
 def rounds(key: Key[Any]) -> Iterator[list[str]]:
-    """Yield what is tried on one broker: all that the key refuses, then what it takes.
+    """Yield groups of values, each tried on one broker: refused ones, then accepted.
 
-    What is refused changes nothing, so that one broker can refuse it all. Texts that
-    the key reads as one value are tried in turn; the broker goes on with the last.
+    Refused values change nothing, so one broker can refuse them all. Strings that the
+    key parses to one value form a group; the broker then runs with the last of them.
     """
     refused: list[str] = []
     taken: defaultdict[str, list[str]] = defaultdict(list)
@@ -228,7 +228,7 @@ def assert_silent(caplog: pytest.LogCaptureFixture, tried: list[str]) -> None:
 
 
 def refusal(start: Callable[..., object], *arguments: Any) -> str:
-    """Return in what words a start is refused; none if it is not."""
+    """Return the error message of a refused start, or an empty string."""
     try:
         start(*arguments)
     except ConfigError as fault:
@@ -252,16 +252,16 @@ def test_a_start_is_refused_by_the_name_of_the_key_or_serves(
             assert name in refused, tried
         else:
             served += 1
-            # The others start again with what was altered, below.
+            # Alterable keys are tested with a restart below.
             if name not in ALTERABLE:
                 subject.live(subject.use)
         assert_silent(caplog, tried)
-    # A JAAS line without a listener is refused whatever it holds.
+    # A JAAS line without a SASL listener is always refused.
     assert served or name == "sasl.jaas.config"
 
 
 def assert_told(row: Any, key: Key[Any], name: str, value: str) -> None:
-    """Assert that a value was taken, if the key takes it, or refused by name."""
+    """Assert that an accepted value has no error, and another is refused by name."""
     print("  ", value, row.error_code, row.error_message)
     if row.error_code is NONE:
         assert is_taken(key, value), value
@@ -273,7 +273,7 @@ def assert_told(row: Any, key: Key[Any], name: str, value: str) -> None:
 def test_an_alteration_is_refused_by_the_name_of_the_key_or_served_on(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also after the next start, which must not fail for what was altered."""
+    """A restart must not fail because of an altered value."""
     for tried in rounds(KEYS[name]):
         subject = Subject(name, {})
 
@@ -303,7 +303,7 @@ def test_an_alteration_is_refused_by_the_name_of_the_key_or_served_on(
 def test_a_topics_config_is_refused_by_its_name_or_served(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The topic in use has the last of the equal texts."""
+    """The topic in use has the last of the equal strings."""
     key = TOPIC_KEYS[name]
     allowed = next((it.name for it in key.broker_keys if it.name in REFUSALS), name)
     for tried in rounds(key.key):

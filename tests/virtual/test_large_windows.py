@@ -1,8 +1,8 @@
 """Memory of zstd windows under preemption: one large window at a time (review 2, S6).
 
-A frame of a few hundred bytes may name a window of 128 MB, which the library keeps in
-memory until the frame is unpacked. The window's size is set in the frame's header (RFC
-8878, section 3.1.1.1.2), so that no test needs the memory.
+A frame of a few hundred bytes may declare a window of 128 MB, which the library
+allocates until the frame is decompressed. The tests set the window size in the frame's
+header (RFC 8878, section 3.1.1.1.2), so they need no such memory.
 """
 
 import pytest
@@ -22,17 +22,17 @@ from tests.virtual.world import in_world
 CONNECTIONS = 20
 RECORDS = 20_000
 DESCRIPTOR_AT = HEADER_SIZE + 5
-# Of the window: the binary logarithm less 10, then eighths.
+# The window descriptor: binary logarithm minus 10, then eighths.
 WINDOW_8_MB = 13 << 3
 WINDOW_9_MB = WINDOW_8_MB + 1
 WINDOW_128_MB = 17 << 3
 
 
 def batch_of(window):
-    """Return records of which the last is the newest, packed with that window."""
+    """Return compressed records with that window; the last has the newest timestamp."""
     times_ms = [START_MS] * (RECORDS - 1) + [START_MS + 1]
     plain = new_batch([(each, None, b"v") for each in times_ms])
-    # Without a size the frame states its window, and not its content's size instead.
+    # Without a content size, the frame header has a window descriptor.
     packer = codecs.Packer(codecs.ZSTD)
     packed = packer.add(plain[HEADER_SIZE:]) + packer.end()
     fields = {
@@ -44,7 +44,7 @@ def batch_of(window):
 
 
 class Unpacking:
-    """Counts unpackings that have begun and not ended, and the most of them so far."""
+    """Counts running decompressions, and their maximum."""
 
     def __init__(self):
         self.now = self.most = self.all = 0
@@ -63,7 +63,7 @@ UNZSTD = codecs._UNPACKERS[codecs.ZSTD]
 
 
 def unpacked_at_once(window, policy):
-    """Return the most unpackings at a time in Produce, and in ListOffsets by time."""
+    """Return the most simultaneous decompressions of Produces and ListOffsets."""
     most = []
 
     fields = produce_fields({("t", 0): batch_of(window)})
@@ -129,7 +129,7 @@ def window_of(data):
 def test_the_window_is_the_one_that_the_library_reads(content):
     sized = zstandard.compress(bytes(content))
     expected = zstandard.get_frame_parameters(sized).window_size
-    # Contents of 256 to 65,791 bytes are stated less 256 (section 3.1.1.1.4).
+    # Content sizes of 256 to 65,791 are encoded minus 256 (section 3.1.1.1.4).
     assert 0 <= expected - window_of(sized) <= 256
     packer = codecs.Packer(codecs.ZSTD)
     streamed = bytearray(packer.add(bytes(content)) + packer.end())

@@ -1,6 +1,7 @@
-"""Three brokers under one ZooKeeper: what fails is taken over, and nothing is lost.
+"""Three brokers under one ZooKeeper: failover without loss of records.
 
-Whole brokers in virtual time: the controller is one of them, and may be what fails.
+Whole brokers in virtual time. One of them is the controller, and may be the one that
+fails.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def test_a_topic_with_three_replicas_is_led_and_followed_by_all() -> None:
         assert (await members.create("t", 6)).error_code is NONE
         async with members.producer(acks="all") as producer:
             await send(producer, numbers(0, 200))
-        # Each leads two of the six, and follows the rest.
+        # Each broker leads two of the six partitions, and follows the rest.
         assert sorted(leaders(members, "t", 6)) == [0, 0, 1, 1, 2, 2]
         assert sorted(await consumed(members, 200)) == sorted(numbers(0, 200))
         for number in members.alive:
@@ -82,7 +83,7 @@ def test_another_governs_when_the_controller_is_gone(how: str) -> None:
         began_s = trio.current_time()
         await members.until(lambda: members.controller is not None)
         if how == "stopped":
-            # The session was ended, not left to expire.
+            # The session was closed; it did not expire.
             assert trio.current_time() - began_s < 1
         assert members.controller != first
         row = await members.create("later", replication_factor=2)
@@ -97,7 +98,7 @@ def test_another_governs_when_the_controller_is_gone(how: str) -> None:
 def test_whom_brokers_name_as_controller_does_not_deny_it(
     seed: int,
 ) -> None:
-    """They name it with its first words; what it is asked then waits for the others."""
+    """Brokers name the new controller early; its requests then wait for the brokers."""
 
     async def scenario(members: Members) -> None:
         await members.create("t", 6)
@@ -144,7 +145,8 @@ def test_a_stopping_broker_hands_over_what_it_leads() -> None:
                 await in_sync(members)
                 began_s = trio.current_time()
                 await members.stop(victim)
-                # The others may be informed after the victim has its answer.
+                # The other brokers may receive the change after the victim has its
+                # response.
                 await members.until(partial(moved, members, victim))
                 assert trio.current_time() - began_s < SESSION_S / 2
                 await send(producer, numbers(0, 60))
@@ -168,7 +170,7 @@ def test_a_broker_without_metadata_names_no_topic_as_deleted() -> None:
         assert await told(1) == ([0, 1, 2], [NONE])
         for number in range(3):
             await members.kill(number)
-        # Nobody governs until the sessions of all three have expired.
+        # There is no controller until all three sessions have expired.
         await members.start(1)
         assert await told(1) == ([], [])
         await members.until(lambda: members.broker(1).metadata_cache.controller_id >= 0)
@@ -178,7 +180,7 @@ def test_a_broker_without_metadata_names_no_topic_as_deleted() -> None:
 
 
 def test_a_session_that_expires_is_followed_by_another() -> None:
-    """The broker goes on, under a new epoch; what it led, others lead by then."""
+    """The broker continues with a new epoch, and others lead its partitions by then."""
 
     async def scenario(members: Members) -> None:
         await members.create("t")
@@ -203,7 +205,7 @@ def test_a_session_that_expires_is_followed_by_another() -> None:
 def test_a_broker_obeys_who_knew_of_its_registration_before_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Refused as stale, the controller does not ask again: seen with Kafka's, live."""
+    """A controller does not retry a command refused as stale, as seen with Kafka's."""
     whole = session_loop.register
 
     async def answered_late(*arguments: Any, **named: Any) -> int:
@@ -224,7 +226,7 @@ def test_a_broker_obeys_who_knew_of_its_registration_before_itself(
 
 
 def test_an_old_controller_is_fenced_by_the_next() -> None:
-    """Cut off, it goes on to believe; nobody obeys it, and ZooKeeper refuses it."""
+    """The isolated controller goes on, but brokers and ZooKeeper refuse it."""
 
     async def scenario(members: Members) -> None:
         await members.create("t")
@@ -235,7 +237,7 @@ def test_an_old_controller_is_fenced_by_the_next() -> None:
         await members.until(
             lambda: any(members.members[it].is_controller for it in others)
         )
-        # It has not heard of it: it would take an election for its own to decide.
+        # The old controller has not noticed: it would still hold an election.
         await members.until(
             lambda: {members.broker(it).controller_epoch for it in others} == {2}
         )
@@ -270,7 +272,7 @@ def test_a_group_and_its_offsets_survive_their_coordinator(how: str) -> None:
             await consumer.commit()
         assert seen == numbers(0, 100)
         assert members.leader("__consumer_offsets", index) != victim
-        # Another member of the group goes on where that one was.
+        # Another member of the group continues at the committed offset.
         async with members.consumer(group_id="g") as consumer:
             consumer.subscribe(["t"])
             assert await consumer.poll(timeout_s=10) == []
@@ -287,7 +289,7 @@ def test_brokers_without_numbers_are_given_some_and_keep_them() -> None:
         def ids() -> list[int]:
             return [members.broker(it).replicas.local_id for it in members.alive]
 
-        # Kafka's: how often /brokers/seqid was written, above reserved.broker.max.id.
+        # As in Kafka: the version of /brokers/seqid plus reserved.broker.max.id.
         assert ids() == [101, 102]
         await members.stop(0)
         await members.start(0)

@@ -1,4 +1,4 @@
-"""ZooKeeper away, and a member away from it: what requests and caches do meanwhile."""
+"""Loss of ZooKeeper, for all members or for one: requests and caches meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def knows(members: Members, number: int, name: str) -> bool:
 
 
 async def asked(members: Members, name: str) -> tuple[float, ErrorCode]:
-    """Return how long a Metadata of one topic took, and its error."""
+    """Return the latency of a Metadata of one topic, and its error."""
     began_s = trio.current_time()
     answered = await members.ask(
         0,
@@ -59,7 +59,7 @@ def test_no_request_waits_for_a_zookeeper_that_is_away_beyond_its_time() -> None
             return (await asked(members, "later"))[1] is ErrorCode.none
 
         with trio.fail_after(60):
-            # Nothing tells a client when a topic is led.
+            # No event signals that a topic has a leader.
             while not await is_there():  # noqa: ASYNC110 see above
                 await trio.sleep(0.1)
 
@@ -88,12 +88,12 @@ def test_a_member_that_was_away_forgets_what_was_deleted_meanwhile() -> None:
         members.let_in(away)
         await members.until(members.know_each_other)
         assert cache.topic("t") is None
-        # It is the only one left to govern.
+        # Only this broker can be elected controller.
         for number in range(3):
             if number != away:
                 await members.stop(number)
         await members.until(lambda: members.controller == away)
-        # Before, the topic might be placed on a broker that has gone.
+        # Earlier, the topic might be placed on a broker that has gone.
         await members.until(members.know_each_other)
         created = await members.create("t", replication_factor=1)
         assert created.error_code is ErrorCode.none
@@ -104,8 +104,8 @@ def test_a_member_that_was_away_forgets_what_was_deleted_meanwhile() -> None:
 def test_metadata_begins_a_creation_and_waits_for_no_broker() -> None:
     """The controller answers as Kafka's under ZooKeeper, other brokers as under KRaft.
 
-    `AutoTopicCreationManager` of Kafka 3.9: LEADER_NOT_AVAILABLE where it writes the
-    znodes itself, UNKNOWN_TOPIC_OR_PARTITION where it forwards the request.
+    `AutoTopicCreationManager` of Kafka 3.9 returns LEADER_NOT_AVAILABLE if it writes
+    the znodes itself, and UNKNOWN_TOPIC_OR_PARTITION if it forwards the request.
     """
 
     async def scenario(members: Members) -> None:

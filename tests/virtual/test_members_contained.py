@@ -1,7 +1,7 @@
-"""A znode that nobody expected, or a member's own fault: it costs what it is about.
+"""Contained failures: an unexpected znode, or a fault within one member.
 
-Every broker of a cluster reads the same znodes. What ends one that reads them would end
-the next one that is elected, too, and so on to the last.
+Every broker of a cluster reads the same znodes. A znode that crashes the controller
+would crash each newly elected one in turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NONE = ErrorCode.none
 
 
 def failures(members: Members, what: str) -> float:
-    """Number of failures of one kind, by all brokers' metrics."""
+    """Return the number of failures of one kind, from all brokers' metrics."""
     return sum(
         metric.value
         for number in members.alive
@@ -42,7 +42,7 @@ def failures(members: Members, what: str) -> float:
 
 
 async def serves(members: Members, name: str) -> None:
-    """Assert that all brokers live, and that a topic can be created on them."""
+    """Assert that all brokers run, and that a topic can be created on them."""
     assert members.alive == [0, 1, 2]
     await members.until(members.know_each_other)
     assert (await members.create(name)).error_code is NONE
@@ -70,7 +70,7 @@ def test_a_topics_config_that_makes_no_sense_is_not_in_force_and_the_others_are(
                 for number in members.alive
             )
         )
-        # Nor does it keep a broker from its next start, or a controller from its term.
+        # Despite the znode, brokers can restart, and a controller can be elected.
         controller = members.controller
         assert controller is not None
         await members.stop(controller)
@@ -87,7 +87,7 @@ def test_a_topics_config_that_makes_no_sense_is_not_in_force_and_the_others_are(
 def test_configs_that_cannot_be_taken_into_effect_cost_nobody_elses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of two topics that are altered at once, the first one's fails."""
+    """Two topics are altered at once, and the first one's listener fails."""
 
     async def scenario(members: Members) -> None:
         for name in ("a", "b"):
@@ -164,7 +164,7 @@ def test_an_event_that_fails_costs_who_asked_and_the_controller_goes_on(
 def test_a_controller_that_cannot_take_over_leaves_it_to_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two of three cannot, one after the other; no broker ends."""
+    """Two of three members fail to take over, one after the other; no broker ends."""
     start = KafkaController.start
     broken: set[int] = set()
 
@@ -215,7 +215,7 @@ def test_a_session_that_fails_is_followed_by_another(
 
 @pytest.mark.parametrize("away", [True, False], ids=["leader away", "over quota"])
 def test_a_follower_without_a_backoff_does_not_ask_without_end(away: bool) -> None:
-    """Kafka takes 0 for ``replica.fetch.backoff.ms``."""
+    """Kafka accepts 0 for ``replica.fetch.backoff.ms``."""
 
     async def scenario(members: Members) -> None:
         await members.create("t")
@@ -231,7 +231,7 @@ def test_a_follower_without_a_backoff_does_not_ask_without_end(away: bool) -> No
             fetcher.quota = NothingPasses()
         before = fetcher.requests
         await trio.sleep(1)
-        # The first, and one every 10 ms.
+        # The first request, and one every 10 ms.
         assert fetcher.requests - before <= 101
 
     with_members(scenario, replica_fetch_backoff_ms="0")

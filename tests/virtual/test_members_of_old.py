@@ -1,4 +1,4 @@
-"""Clusters that older tools and brokers left: topics without ids, offline ones."""
+"""Clusters left by older tools and brokers: topics without ids, offline topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OLD_TOPIC = write_json({"version": 2, "partitions": {"0": [0, 1, 2]}})
 
 
 async def changes_its_isr(members: Members, name: str) -> None:
-    """The ISR loses a broker that stops, and gets it back."""
+    """Stop and restart a broker, which leaves the ISR and rejoins it."""
     await members.until(lambda: members.leader(name) >= 0)
     await in_sync(members, name)
     follower = next(it for it in members.alive if it != members.leader(name))
@@ -47,7 +47,7 @@ def test_a_controller_gives_ids_to_the_topics_that_it_finds() -> None:
         controller = members.controller
         assert controller is not None
         first = members.partition(0, "old").topic_id
-        # The next controller finds the same one.
+        # The next controller reads the same id.
         await members.stop(controller)
         await members.start(controller)
         await in_sync(members, "old")

@@ -1,4 +1,4 @@
-"""Three brokers under one ZooKeeper, operated: topics, elections, moves, configs."""
+"""Operations on three brokers under ZooKeeper: topics, elections, moves, configs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_topic_is_deleted_from_a_broker_that_was_away() -> None:
         await members.until(
             lambda: not any(members.broker(it).logs.logs for it in members.alive)
         )
-        # Wholly: the name is free.
+        # The deletion is complete: the name is free.
         assert (await members.create("t")).error_code is NONE
 
     with_members(scenario)

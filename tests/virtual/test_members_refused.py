@@ -1,4 +1,4 @@
-"""A member that does not find its cluster, or not its own, does not start."""
+"""A member that cannot find its cluster, or finds another one, does not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in a cluster under ZooKeeper: coordinator here, leaders elsewhere."""
+"""Transactions in a ZooKeeper cluster whose coordinator and leaders differ."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ AGAIN = frozenset(
 
 
 class Producer:
-    """A transactional producer that follows leaders and tries again.
+    """A transactional producer that follows leaders and retries.
 
-    With ``transaction_version`` 2 leaders add its partitions to the transaction, and
-    every outcome raises its epoch.
+    With ``transaction_version`` 2, leaders add its partitions to the transaction, and
+    every commit or abort raises its epoch.
     """
 
     def __init__(self, members: Members, transaction_version: int = 1) -> None:
@@ -49,7 +49,7 @@ class Producer:
         self.sequences = dict.fromkeys(KEYS, 0)
 
     async def again(self, verb: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
-        """Try until the answer is final."""
+        """Retry until the error code is final."""
         with trio.fail_after(120):
             while True:
                 try:
@@ -61,7 +61,7 @@ class Producer:
                 await trio.sleep(0.1)
 
     async def coordinator(self) -> int:
-        """Return the broker that coordinates, as a live one says."""
+        """Return the coordinator's number from a live broker."""
         with trio.fail_after(120):
             while True:
                 number = self.members.alive[0]
@@ -168,7 +168,7 @@ class Producer:
 
 
 async def committed(members: Members, count: int) -> list[bytes]:
-    """Return the first committed values of all partitions, and all that is beside."""
+    """Return ``count`` committed values of all partitions, and any further ones."""
     values: list[bytes] = []
     async with members.consumer(isolation_level="read_committed") as consumer:
         consumer.assign(KEYS)

@@ -84,7 +84,7 @@ def test_brokers_replicate_and_learn_users_of_each_other() -> None:
         for number in members.alive:
             assert await accepted(members, number, "bob", "first")
             assert not await accepted(members, number, "bob", "second")
-        # A broker that was away reads them at its start.
+        # A broker that was down reads the credentials at its start.
         await members.kill(other)
         await alter_user(admin, "eve", 1, "third")
         await members.start(other)
@@ -97,7 +97,7 @@ PLAIN_BETWEEN = {"sasl.mechanism.inter.broker.protocol": "PLAIN"}
 
 
 def test_a_broker_with_a_wrong_password_joins_no_cluster() -> None:
-    """No controller reaches it, and it follows nobody."""
+    """No controller reaches the broker, and it follows no leader."""
     key = "listener.name.plaintext.plain.sasl.jaas.config"
     wrong = SETTINGS[key].replace('password="between"', 'password="among"')
 

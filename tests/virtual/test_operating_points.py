@@ -1,6 +1,6 @@
-"""The quickstart's verdicts hold on a machine faster or slower than it was calibrated.
+"""The quickstart's verdicts hold on machines faster or slower than calibrated.
 
-All costs are multiplied, the trace is not: the load is 0.18 of capacity, 0.36 or 0.89.
+All costs are scaled but not the trace: the load is 0.18, 0.36 or 0.89.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from experiments.worlds.world import MachineTrial, RunFiles
 QUICKSTART = Path(__file__).parents[2] / "experiments" / "configs" / "quickstart.toml"
 SCALES = (0.5, 1.0, 2.5)
 BLOCKS = 4
-# Student's t of 0.95, three degrees of freedom.
+# Student's t, 0.95, three degrees of freedom.
 T_3 = 3.182
 ARMS = ("planes", "priority-blind", "priority", "wfq-blind", "wfq")
 
 
 def quickstart(scale: float, duration_s: float) -> Experiment:
-    """Return the shipped experiment where all requests cost ``scale`` times as much."""
+    """Return the shipped experiment with all costs multiplied by ``scale``."""
     built = in_rates(config_file.load(QUICKSTART))
     traffic = []
     for entry in built.workload.traffic:
@@ -43,7 +43,7 @@ def quickstart(scale: float, duration_s: float) -> Experiment:
 
 
 def p99_ms(built: Experiment, block: int, arm: str, scratch: Path) -> float:
-    """Return the p99 of control; everything has to be answered before the run ends."""
+    """Return the p99 of control; check that the run ends without a backlog."""
     files = RunFiles(requests=scratch / "r.parquet", samples=scratch / "s.parquet")
     trial = MachineTrial(experiment=built, block=block, arm=built.arm(arm))
     result = Virtual().run(trial, trace.generate(built, block), files)
@@ -52,7 +52,7 @@ def p99_ms(built: Experiment, block: int, arm: str, scratch: Path) -> float:
     rows = pq.read_table(files.requests)
     mine = np.array(rows["class"].to_pylist()) == "control"
     done, intended = (rows[k].to_numpy() for k in ("client_done_ns", "intended_ns"))
-    # The backlog has drained: nobody was answered long after the last arrival.
+    # The backlog has drained: each response came soon after the last arrival.
     assert done.max() <= intended.max() + 100_000_000
     latency_ms = (done - intended)[mine] / 1e6
     return float(np.quantile(latency_ms, 0.99))

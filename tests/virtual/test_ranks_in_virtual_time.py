@@ -1,7 +1,8 @@
-"""Whose rank work has in the whole broker: continuations keep theirs, holders inherit.
+"""Ranks of continuations and lock holders in the whole broker.
 
-What waits in purgatory is completed by others, in their slices or by the timer. It must
-go on as what it is: neither at the rank of who completed it, nor at that one's expense.
+A request in purgatory is completed in another request's slice or by the timer. Its
+continuation must run at its own rank and be billed to its own flow. A lock holder
+inherits the rank of its waiters.
 """
 
 import pytest
@@ -50,7 +51,7 @@ def settings(scheduler, **levels):
 
 
 async def a_produce_completes_a_fetch(world):
-    """A fetch waits for records; a wide produce brings them, list-offsets flood in."""
+    """A fetch waits for records, a wide produce appends them, a metadata arrives."""
     consumer, producer, others = (world.connect() for _ in range(3))
     await create_topic(producer, WIDE)
     async with trio.open_nursery() as nursery:
@@ -60,7 +61,7 @@ async def a_produce_completes_a_fetch(world):
         await trio.sleep(0.01)
         fields = produce_fields(pages(WIDE))
         nursery.start_soon(ask_for(producer, ApiKey.PRODUCE, 8, COMPLETER, fields))
-        # Amid the produce, after its append to partition 0.
+        # During the produce, after its append to partition 0.
         await trio.sleep(5.5 * SLICE_NS / 1e9)
         topics = {"topics": None, "allow_auto_topic_creation": False}
         nursery.start_soon(ask_for(others, ApiKey.METADATA, 5, MIDDLE, topics))
@@ -68,7 +69,7 @@ async def a_produce_completes_a_fetch(world):
 
 
 def counted(world):
-    """The requests that count, by number; set-up is -1."""
+    """Return the measured requests by number; set-up has number -1."""
     return {number: it for number, it in world.tasks.items() if number >= 0}
 
 
@@ -86,11 +87,11 @@ def order(requests):
 @pytest.mark.parametrize(
     ("levels", "expected"),
     [
-        # A fetch below all: it goes on after the produce, and after metadata.
+        # A fetch of the lowest level continues after the produce and metadata.
         ({"produce": 1, "metadata": 2, "fetch": 5}, [COMPLETER, MIDDLE, FETCH]),
-        # A fetch above all: it interrupts the produce that has completed it.
+        # A fetch of the highest level preempts the produce that has completed it.
         ({"produce": 5, "metadata": 4, "fetch": 1}, [FETCH, MIDDLE, COMPLETER]),
-        # Between the two: at once, but not before what outranks it.
+        # A fetch between the two preempts the produce, but runs after metadata.
         ({"produce": 5, "metadata": 1, "fetch": 3}, [FETCH, MIDDLE, COMPLETER]),
     ],
 )
@@ -103,7 +104,7 @@ def test_a_completed_fetch_goes_on_at_its_own_level(levels, expected):
 
 
 async def a_produce_meets_a_crowd(world):
-    """Two hundred consumers wait for one partition, then comes one record for all."""
+    """Two hundred consumers wait for one partition, then one record completes all."""
     producer, controller = world.connect(), world.connect()
     await create_topic(producer, 1)
     consumers = [world.connect() for _ in range(CROWD)]
@@ -139,13 +140,13 @@ def test_a_crowd_of_fetches_is_tried_in_its_own_turns_and_can_be_preempted():
         settings("priority", metadata=0, produce=1, fetch=5),
         application=kafka,
     )
-    # Each looks for itself, once, and pays for it: no two in one slice.
+    # Each fetch is tried once, in a slice of its own.
     assert len(tried) == CROWD == len(set(tried))
     for number in range(FETCH, FETCH + CROWD):
         assert requests[number].attained_ns == 2 * SLICE_NS
-    # The producer has woken them in pieces, between which it could be preempted.
+    # The producer has woken them in pieces, with preemption points between.
     assert requests[0].attained_ns == -(-CROWD // PIECE) * SLICE_NS
-    # Who outranks the crowd does not wait for it, but for a slice.
+    # A request that outranks the crowd waits for at most a slice of it.
     assert answered_ns - produced_ns <= 3 * SLICE_NS
 
 
@@ -154,8 +155,8 @@ def test_a_continuation_is_billed_to_its_own_request(scheduler):
     requests = in_world(
         a_produce_completes_a_fetch, settings(scheduler), application=kafka
     )
-    # A produce to n partitions is n slices; the fetch reads once before it waits, and
-    # once after.
+    # A produce to n partitions takes n slices; the fetch reads once before and once
+    # after its wait.
     assert requests[COMPLETER].attained_ns == WIDE * SLICE_NS
     assert requests[FETCH].attained_ns == 2 * SLICE_NS
     assert requests[FETCH].flow == "fetch"
@@ -166,7 +167,7 @@ def test_a_continuation_is_billed_to_its_own_request(scheduler):
     ("produce", "expected"), [(5, [FETCH, MIDDLE, COMPLETER]), (0, [FETCH, COMPLETER])]
 )
 def test_a_produce_that_followers_complete_goes_on_at_its_own_level(produce, expected):
-    """A follower's fetch moves the high watermark; the produce waits for its turn."""
+    """A follower's fetch advances the high watermark; the produce waits its turn."""
 
     async def scenario(world):
         producer, follower, others = (world.connect() for _ in range(3))
@@ -184,7 +185,7 @@ def test_a_produce_that_followers_complete_goes_on_at_its_own_level(produce, exp
             await trio.sleep(0.01)
             fields = fetch_fields({("t", 0): 1}, replica_id=7, max_wait_ms=0)
             topics = {"topics": None, "allow_auto_topic_creation": False}
-            # Both are read at one poll of the sockets.
+            # Both requests are read at one poll of the sockets.
             await ask_nothing(follower, ApiKey.FETCH, 11, FETCH, **fields)
             await ask_nothing(others, ApiKey.METADATA, 5, MIDDLE, **topics)
             await answer(follower, ApiKey.FETCH, 11)
@@ -205,7 +206,7 @@ def test_a_fetch_that_the_timer_ends_waits_for_what_outranks_it():
         async with trio.open_nursery() as nursery:
             fields = fetch_fields({("t", 0): 0}, max_wait_ms=20)
             nursery.start_soon(ask_for(consumer, ApiKey.FETCH, 11, FETCH, fields))
-            # It ends amid these produces, of a millisecond each.
+            # The fetch expires during these produces of a millisecond each.
             await trio.sleep(0.0195)
             batches = {("t", index): batch(b"x") for index in range(1, WIDE)}
             fields = produce_fields(batches)
@@ -267,7 +268,7 @@ def test_a_controller_waits_for_a_creation_but_not_for_what_preempts_it(
     creation_ns = (CREATED + 2) * SLICE_NS
     flood_ns = FLOOD * WIDE * SLICE_NS
     if inherits:
-        # Where planes share the CPU, half of it is the produces'.
+        # Where planes share the CPU, the produces get half of it.
         assert took_ns <= creation_ns * (2 if scheduler == "planes" else 1)
     else:
         assert took_ns >= flood_ns - 5 * SLICE_NS

@@ -1,4 +1,4 @@
-"""A run that is rehearsed: what is recorded is a run of its own, from the beginning."""
+"""Rehearsals before a run: the recording contains the final run only."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_a_rehearsed_incident_is_recorded_once_from_its_beginning(
     at = attempts_of(out)
     assert at["intended_ns"].min() >= 0
     assert set(at["request_id"]) == {-1, *range(len(drawn))}
-    # The first leader leads again, until it is told to step down for a second time.
+    # The first leader leads again, until the second command to step down.
     elected_ns = at["intended_ns"][at["api_key"] == LEADER_AND_ISR]
     assert elected_ns.min() >= 0.5e9
     written = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
     before = written & (at["sent_ns"] < 0.4e9)
     assert set(at["broker"][before]) == {OLD}
     assert set(at["broker"][written]) == {OLD, NEW}
-    # Records of the rehearsal are in the log, too, and are not counted.
+    # Records of the rehearsal are in the log, too, but are not counted.
     assert np.all(at["kept"][written & (at["acks"] == -1)] == 1)

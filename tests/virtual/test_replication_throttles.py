@@ -1,4 +1,4 @@
-"""KIP-73: throttled replicas move no more than their quota, others what they want."""
+"""KIP-73: the quota limits throttled replicas, and no other replica."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.virtual.members import Members, consumed, numbers, send, with_members
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
 LEADER, FOLLOWER = "leader.replication.throttled", "follower.replication.throttled"
-# What the log of partition 0 takes, and what may be moved of it in a second.
+# Records of partition 0, and the quota in bytes per second.
 RECORDS: Final = 200
 VALUE: Final = b"x" * 1000
 BOUND: Final = 20_000
-# One fetch may go beyond the quota; what was fetched at once counts for the time that
-# the windows remember, the default's ten seconds and a current one.
+# One fetch may exceed the quota. A burst counts for the time that the windows cover:
+# ten windows of a second by default, and the current one.
 FETCH_BYTES: Final = 5_000
 SMALL_FETCHES: Final = {"replica_fetch_response_max_bytes": str(FETCH_BYTES)}
 
 
 async def alter(members: Members, kind: int, name: str, **configs: str | None) -> None:
-    """Set configs, or delete those that are None; a broker is told its own."""
+    """Set configs, or delete those that are None, at the broker that they concern."""
     wanted = [
         {
             "name": key.replace("_", "."),
@@ -47,7 +47,7 @@ async def alter(members: Members, kind: int, name: str, **configs: str | None) -
 
 
 async def filled(members: Members) -> None:
-    """Create a topic on brokers 0 and 1; broker 2 is to get it."""
+    """Create a topic on brokers 0 and 1, to be moved to broker 2."""
     placed = [{"partition_index": 0, "broker_ids": [0, 1]}]
     await members.create("t", -1, replication_factor=-1, assignments=placed)
     async with members.producer(acks="all", batch_size=2_000) as producer:
@@ -97,7 +97,7 @@ def test_a_new_replica_gets_what_the_quota_allows(
         size = members.partition(2, "t").log.size_bytes
         assert size > RECORDS * len(VALUE)
         if holds:
-            # Not before the quota allows the last fetch but one, nor long after.
+            # Not before the quota allows the last fetch but one, and soon after it.
             assert (size - 2 * FETCH_BYTES) / BOUND < took_s < 2 * size / BOUND
         else:
             assert took_s < 2
@@ -130,7 +130,7 @@ def test_a_throttle_that_is_taken_away_holds_no_longer() -> None:
         await alter(members, BROKER, "2", **rate)
         await alter(members, TOPIC, "t", **{f"{FOLLOWER}.replicas": "0:2"})
         await move(members)
-        # Shorter than the windows remember: the first fetch is the only one.
+        # Shorter than the windows: the first fetch is the only one.
         await trio.sleep(10)
         follower = members.partition(2, "t")
         assert 0 < follower.log.size_bytes <= FETCH_BYTES

@@ -23,21 +23,21 @@ SETTINGS = {
     "doorkeeper.controller.listeners": "INSIDE",
     "doorkeeper.reader": "class-aware",
     "doorkeeper.admission": "exempt",
-    # Sockets are looked at after every slice.
+    # Sockets are polled after every slice.
     "doorkeeper.quantum.us": str(SLICE_NS // 1000),
 }
 FLOODS = {
     "fetches of replica 0": frame(struct.pack(">i", 0), api_key=1, version=11),
     "commands": frame(api_key=LEADER_AND_ISR[0], version=LEADER_AND_ISR[1]),
 }
-# Beyond every epoch that a controller or a broker comes to have.
+# Larger than the epoch of any controller or broker.
 EPOCHS = {"controller_epoch": 2**31 - 1, "broker_epoch": 2**62}
 
 
 @pytest.mark.parametrize("scheduler", ["priority", "wfq"])
 @pytest.mark.parametrize("flood", FLOODS)
 def test_no_flood_of_a_client_delays_control(scheduler: str, flood: str) -> None:
-    """A command waits for the slices of one request, not for the fifty of the flood."""
+    """A command waits for the slices of one flood request, not of fifty."""
 
     async def flooding(world: World) -> None:
         stream = world.connect()
@@ -64,7 +64,7 @@ def test_no_flood_of_a_client_delays_control(scheduler: str, flood: str) -> None
 
 
 def test_a_lie_about_epochs_is_remembered_by_no_member() -> None:
-    """An entitled peer names epochs that nobody has; the cluster goes on.
+    """An authorized peer sends epochs that no broker has; the cluster is unaffected.
 
     Afterwards the brokers obey their controller, and it accepts their proposals.
     """
@@ -88,9 +88,9 @@ def test_a_lie_about_epochs_is_remembered_by_no_member() -> None:
 
 
 async def lie(members: Members, number: int) -> None:
-    """Send a member commands of a controller that there has never been.
+    """Send a member commands of a controller that has never existed.
 
-    They concern a partition that it does not have.
+    They concern a partition that the member does not have.
     """
     elsewhere = ("elsewhere", 0)
     lead = leader_and_isr(elsewhere, leader=7, leader_epoch=0, isr=(7,), **EPOCHS)

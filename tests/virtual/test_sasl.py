@@ -1,4 +1,4 @@
-"""Attempts on a SASL listener of a whole broker, each refused as Kafka refuses it."""
+"""Attacks on a SASL listener of a whole broker, each refused as Kafka refuses it."""
 
 from __future__ import annotations
 
@@ -54,32 +54,32 @@ Scenario = Callable[[World], Awaitable[None]]
 
 
 def with_broker(scenario: Scenario, **settings: str) -> None:
-    """Run a scenario with a broker that has SASL."""
+    """Run a scenario with a broker that has a SASL listener."""
     names = {key.replace("_", "."): value for key, value in settings.items()}
     in_world(scenario, {**SETTINGS, **names}, application=kafka)
 
 
 async def choose(stream: Any, mechanism: str, version: int = 1) -> None:
-    """Choose a mechanism, which must be accepted."""
+    """Choose a mechanism; check that it is accepted."""
     found = await ask(stream, HANDSHAKE, version, mechanism=mechanism)
     assert found.error_code is ErrorCode.none
     assert ",".join(found.mechanisms) == SETTINGS["sasl.enabled.mechanisms"]
 
 
 async def token(stream: Any, content: bytes, version: int = 2) -> Any:
-    """Send a token and return the answer."""
+    """Send a token and return the response."""
     return await ask(stream, TOKEN, version, auth_bytes=content)
 
 
 async def authenticate(stream: Any, user: str = "alice", password: str = "") -> Any:
-    """Authenticate by PLAIN and return the answer."""
+    """Authenticate by PLAIN and return the response."""
     password = password or PASSWORDS[0]
     await choose(stream, "PLAIN")
     return await token(stream, f"\0{user}\0{password}".encode())
 
 
 async def is_served(stream: Any) -> bool:
-    """Return whether a request is answered; otherwise the connection is closed."""
+    """Return whether a request is answered, rather than the connection closed."""
     try:
         await ask(stream, METADATA, 9, topics=())
     except (EOFError, trio.BrokenResourceError):
@@ -88,7 +88,7 @@ async def is_served(stream: Any) -> bool:
 
 
 async def is_closed(stream: Any) -> bool:
-    """Return whether the broker closes the connection, without an answer."""
+    """Return whether the broker closes the connection without a response."""
     try:
         return await stream.receive_some(1) == b""
     except trio.BrokenResourceError:
@@ -96,14 +96,14 @@ async def is_closed(stream: Any) -> bool:
 
 
 async def is_refused(world: World, stream: Any, found: Any, sentence: str) -> None:
-    """Check the answer to a failure, and the end of the connection."""
+    """Check the response to a failure, and the end of the connection."""
     assert found.error_code is FAILED
     assert found.error_message == sentence
     assert found.auth_bytes == b""
     assert await is_closed(stream)
 
 
-# ---- what succeeds ------------------------------------------------------------------
+# ---- accepted attempts --------------------------------------------------------------
 
 
 def test_plain_authenticates_and_large_requests_are_read_afterwards() -> None:
@@ -143,7 +143,7 @@ def test_scram_by_credentials_of_the_registry(mechanism: str) -> None:
 async def scram(
     stream: Any, user: str, password: str, hash_name: str = "sha256"
 ) -> ErrorCode:
-    """Play the two messages of SCRAM and return the error of the last answer."""
+    """Send the two messages of SCRAM and return the error of the last response."""
     first = f"n,,n={user},r=nonce".encode()
     found = await token(stream, first)
     if found.error_code is not ErrorCode.none:
@@ -154,7 +154,7 @@ async def scram(
 
 
 async def alter_user(stream: Any, user: str, mechanism: int, password: str) -> Any:
-    """Set a credential as Kafka's Admin does, and return the row of the answer."""
+    """Set a credential as Kafka's Admin does, and return the row of the response."""
     found = await ask(
         stream,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
@@ -169,7 +169,7 @@ async def alter_user(stream: Any, user: str, mechanism: int, password: str) -> A
 def scram_credential(
     user: str, mechanism: int, password: str, iterations: int = 4096
 ) -> dict[str, Any]:
-    """Return a credential as it is sent."""
+    """Return a credential in its wire form."""
     hash_name = {1: "sha256", 2: "sha512"}.get(mechanism, "sha256")
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), b"salt", iterations)
     return {
@@ -193,7 +193,7 @@ def test_bare_tokens_follow_a_handshake_of_version_0() -> None:
     with_broker(scenario)
 
 
-# ---- what is refused ----------------------------------------------------------------
+# ---- refused attempts ---------------------------------------------------------------
 
 
 def test_a_mechanism_that_is_not_enabled() -> None:
@@ -276,7 +276,7 @@ def test_a_downgrade_amid_an_exchange() -> None:
 @pytest.mark.parametrize("steps", [0, 1, 2])
 @pytest.mark.parametrize("key", [METADATA, ApiKey.PRODUCE, ApiKey.FETCH, TOKEN])
 def test_no_other_request_before_authentication(key: ApiKey, steps: int) -> None:
-    """A connection is closed, unanswered, after each step of the beginning."""
+    """The connection is closed without a response, after each step of the handshake."""
 
     async def scenario(world: World) -> None:
         stream = world.connect()
@@ -347,7 +347,7 @@ def test_a_token_of_500_kib(mechanism: str) -> None:
 
 
 def test_a_peer_that_sends_a_byte_now_and_then() -> None:
-    """Slow peers, and silent ones, have five seconds."""
+    """Slow and silent peers are disconnected after five seconds."""
 
     async def scenario(world: World) -> None:
         silent, slow, served = (world.connect() for _ in range(3))
@@ -372,7 +372,7 @@ async def drip(stream: Any, content: bytes) -> None:
         await trio.sleep(0.2)
 
 
-# ---- authentication anew (KIP-368) --------------------------------------------------
+# ---- re-authentication (KIP-368) ----------------------------------------------------
 
 
 def test_a_session_ends_with_the_first_request_after_its_time() -> None:
@@ -395,7 +395,7 @@ def test_a_session_is_prolonged() -> None:
             assert (await authenticate(stream)).error_code is ErrorCode.none
             await trio.sleep(59)
             assert await is_served(stream)
-        # Also after its time, as long as nothing else was asked.
+        # Also after its expiry, if the peer has sent no other request.
         await trio.sleep(59)
         assert (await authenticate(stream)).error_code is ErrorCode.none
         assert await is_served(stream)
@@ -443,7 +443,7 @@ def test_a_wrong_password_later_ends_the_session() -> None:
 
 @pytest.mark.parametrize("reauth", [{}, REAUTH])
 def test_a_handshake_without_need_is_out_of_place(reauth: dict[str, str]) -> None:
-    """Sessions without an end, and a second beginning within a second."""
+    """Sessions without expiry, and a second handshake within a second."""
 
     async def scenario(world: World) -> None:
         stream = world.connect()
@@ -497,7 +497,7 @@ def test_an_expired_token() -> None:
 
 
 def test_no_secret_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither logs, nor config answers, nor recorded requests hold a password."""
+    """Logs, config responses and recorded requests contain no password."""
     caplog.set_level(logging.DEBUG)
     seen: list[str] = []
 

@@ -1,6 +1,6 @@
 """Client quotas of a whole broker in virtual time: muted channels, and evasion.
 
-Three brokers under one ZooKeeper learn quotas of each other.
+Three brokers under one ZooKeeper distribute quotas to each other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def produce(size: int) -> dict[str, Any]:
 
 
 def test_a_throttled_channel_is_not_read_until_its_time_is_over() -> None:
-    """The client sends on at once; others are served meanwhile."""
+    """The client does not wait; other clients are served meanwhile."""
     told_ms, answered_ms, others_ms = [], [], []
 
     async def scenario(world: World) -> None:
@@ -60,7 +60,7 @@ def test_a_throttled_channel_is_not_read_until_its_time_is_over() -> None:
             others_ms.append((world.clock.now_ns() - begun_ns) / MS)
 
     in_world(scenario, SETTINGS, application=kafka)
-    # Ten seconds' worth passes at first: the second answer is over it by a little.
+    # The quota of ten seconds passes at first: the second response exceeds it a little.
     assert told_ms[0] == 0
     assert 0 < told_ms[1] < told_ms[2] < told_ms[3]
     for before in (1, 2):
@@ -70,7 +70,7 @@ def test_a_throttled_channel_is_not_read_until_its_time_is_over() -> None:
 
 
 def test_a_reconnected_client_keeps_its_rate() -> None:
-    """As in Kafka: such a Produce is served, and its Fetch gets no records."""
+    """As in Kafka, a throttled Produce is served, and a Fetch gets no records."""
     told_ms = []
 
     async def scenario(world: World) -> None:
@@ -95,7 +95,7 @@ def test_a_reconnected_client_keeps_its_rate() -> None:
 
     in_world(scenario, SETTINGS, application=kafka)
     assert told_ms[0] == 0
-    # Each connection is muted for as long as all bytes so far take.
+    # Each connection is muted for the time that all bytes so far take.
     assert told_ms == pytest.approx([0, 2.2, 8.4, 14.5], abs=0.1)
 
 

@@ -1,4 +1,4 @@
-"""Host names that no resolver can be asked for: a peer's fault, or an operator's."""
+"""Host names that a resolver cannot encode: a peer's fault, or an operator's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_leader_at_an_odd_name_is_away_until_it_has_another(host: str) -> None
         assert await brokers.produce(0, b"a") == (ErrorCode.none, 0)
         await trio.sleep(5)
         assert not brokers.applications[1].broker.replication.supervisor.failures
-        # The follower serves others meanwhile, and catches up afterwards.
+        # The follower serves other requests meanwhile, and catches up afterwards.
         await brokers.tell_addresses(1, range(2))
         await brokers.until(lambda: brokers.partition(1).log.log_end_offset == 1)
         await brokers.until(lambda: len(brokers.partition(0).isr) == 2)
@@ -45,7 +45,7 @@ def test_a_leader_at_an_odd_name_is_away_until_it_has_another(host: str) -> None
 
 @pytest.mark.parametrize("host", ODD_HOSTS)
 def test_a_member_at_an_odd_name_costs_the_cluster_that_member(host: str) -> None:
-    """Another implementation may have registered it: the controller cannot reach it."""
+    """Another implementation may register such a name: only its member is lost."""
 
     async def scenario(members: Members) -> None:
         operator = await members.session()

@@ -1,7 +1,7 @@
-"""Compaction beside requests, in the whole broker: under every policy one step at most.
+"""Compaction beside requests in the whole broker: requests wait for one step at most.
 
-The cleaner is the broker's own, on a log that it takes a second of steps to compact.
-What Kafka leaves to threads of its own is a class here, below all others.
+The broker's own cleaner compacts a log that takes a second of steps, under every
+policy. Work that Kafka runs in separate threads is the lowest class here.
 """
 
 import pytest
@@ -26,7 +26,7 @@ from tests.virtual.world import MS, in_world
 STEP_NS = 2 * MS
 FIRST_MS = 1000
 REQUESTS = 20
-# No multiple of a step, so that requests come at all times of one.
+# Not a multiple of a step, so requests arrive at all phases of a step.
 GAP_NS = 7_700_000
 
 
@@ -56,14 +56,14 @@ async def compacted_topic(world):
 
 
 async def lone_requests(world):
-    """One request at a time, controller's and client's, as the cleaner is at work."""
+    """Send one request at a time, by controller or client, while the cleaner runs."""
     client = await compacted_topic(world)
     controller = world.connect(world.control_listener())
     due_ns = [FIRST_MS * MS + GAP_NS * (1 + number) for number in range(REQUESTS)]
     sent_ns = []
     for number in range(REQUESTS):
         await trio.sleep_until(due_ns[number] / 1e9)
-        # Nobody sends amid a step here, so this is when one has just ended.
+        # This task runs only between steps, so a step has just ended.
         sent_ns.append(world.clock.now_ns())
         if number % 2:
             fields = produce_fields({("t", 0): batch(b"x")}, 1)
@@ -91,7 +91,7 @@ def test_a_lone_request_waits_for_the_step_that_it_meets_and_no_longer(scheduler
         slices_ns={HOUSEKEEPING: STEP_NS},
     )
     assert len(waits_ns) == REQUESTS
-    # It was at work between all requests, and nothing waits for two steps.
+    # The cleaner worked between all requests, and no request waited for two steps.
     assert upkeep_ns > REQUESTS * STEP_NS
     assert 0 < max(waits_ns.values()) <= STEP_NS
 

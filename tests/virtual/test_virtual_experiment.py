@@ -1,4 +1,4 @@
-"""Experiments in virtual time: repeatable to the byte, and right where theory is."""
+"""Experiments in virtual time: byte-for-byte repeatable, and consistent with theory."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_queue_with_constant_service_waits_as_long_as_md1_does(
     # Pollaczek-Khinchine for M/D/1: wait = rho s / (2 (1 - rho)) = 0.75 ms.
     expected_ms = 1.0 + rho * 1.0 / (2 * (1 - rho))
     found_ms = latency_ms(table, "metadata").mean()
-    # 12 000 customers; over seeds the mean has a standard deviation of 1.4 %.
+    # 12,000 customers; over seeds the mean has a standard deviation of 1.4 %.
     assert found_ms == pytest.approx(expected_ms, rel=0.06)
 
 
@@ -126,14 +126,14 @@ def test_demand_is_spread_over_the_partitions_of_a_request(tmp_path: Path) -> No
 
 
 def stated(read_us: float, costs_us: dict[str, float]) -> dict[str, Any]:
-    """Return a machine with these mean costs, of which reading is a part."""
+    """Return a machine with these mean costs, which include reading."""
     costs = {name: {"mean_us": mean_us} for name, mean_us in costs_us.items()}
     read = {"mean_us": read_us} if read_us else None
     return {"source": "a test", "costs": costs, "read": read}
 
 
 def at_once(name: str, api: str, requests: int) -> dict[str, Any]:
-    """Return traffic of so many requests, all within the first 10 us of a run."""
+    """Return traffic of ``requests`` requests within the first 10 us of a run."""
     return {
         "name": name,
         "connections": requests,
@@ -157,7 +157,7 @@ def test_reading_is_a_part_of_what_a_request_costs(tmp_path: Path) -> None:
         *(table[key].to_pylist() for key in ("class", "service_ns", "prior_ns")),
         strict=True,
     ):
-        # What was sent behind another request is read with that.
+        # A request sent behind another is read together with it.
         assert prior_ns in {0, 60_000}
         assert served_ns + prior_ns == mean_ns[name]
     assert 0.5 < np.mean(table["prior_ns"].to_numpy() > 0) < 1
@@ -185,12 +185,12 @@ def test_no_policy_comes_before_what_reads_the_others(tmp_path: Path) -> None:
         control = np.array(table["class"].to_pylist()) == "control"
         queued_ns = table["enqueued_ns"].to_numpy()[control]
         read.append(int((received_ns <= queued_ns).sum()))
-        # Whatever the order, the work is the same.
+        # The total work does not depend on the order.
         ended_ns = table["local_done_ns"].to_numpy().max()
         assert ended_ns / 1e6 == pytest.approx(10.2, abs=0.01)
-    # The slice that had begun, and itself.
+    # The running slice, and the request itself.
     assert latencies_ms[0] == pytest.approx(1.2, abs=0.01)
-    # All that was read with it, whatever it was, and the rest of itself.
+    # All requests read together with it, and its own remaining service.
     assert read[1] > 5
     assert latencies_ms[1] == pytest.approx(0.1 * read[1] + 0.1, abs=0.01)
 
@@ -212,7 +212,7 @@ def test_a_lonely_request_takes_its_cost_and_both_ways(tmp_path: Path) -> None:
 def test_the_first_of_many_is_read_before_it_is_served_and_all_cost_their_mean(
     tmp_path: Path,
 ) -> None:
-    """Closed form: n requests of mean cost c are done at n c, whatever reading is."""
+    """Closed form: n requests of mean cost c end at n c, whatever reading costs."""
     built = experiment(
         [at_once("load", "metadata", 10)], 0.5, nominal=stated(60.0, {"load": 1000.0})
     )
@@ -224,7 +224,7 @@ def test_the_first_of_many_is_read_before_it_is_served_and_all_cost_their_mean(
 def test_bytes_in_flight_during_a_slice_arrive_before_the_next_turn(
     tmp_path: Path,
 ) -> None:
-    # A control request comes at 3 ms into a PRODUCE of ten slices of 1 ms.
+    # A control request arrives 3 ms into a PRODUCE of ten slices of 1 ms.
     slow = {
         **at_once("load", "produce", 1),
         "request": {"api": "produce", "partitions": 10, "topic_partitions": 10},
@@ -239,7 +239,7 @@ def test_bytes_in_flight_during_a_slice_arrive_before_the_next_turn(
     )
     _, table = run(built, "priority", tmp_path)
     (control_ms,) = latency_ms(table, "control")
-    # The slice that runs, itself, both ways.
+    # The running slice, the request itself, and the network in both directions.
     assert 0.28 <= control_ms <= 1.28
 
 

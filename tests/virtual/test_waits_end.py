@@ -1,4 +1,4 @@
-"""Parked requests end with their connection, and their effects stay, as in Kafka."""
+"""Parked requests end with their connection, but their effects stay, as in Kafka."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def command(world: Any, key: ApiKey, request: Any) -> None:
 
 
 async def with_a_follower_that_never_fetches(world: Any) -> Any:
-    """Create ``t`` and have it replicated to a broker that is not there."""
+    """Create ``t``, replicated to a broker that does not exist."""
     operator = world.connect()
     await create_topic(operator, 1)
     brokers = {0: ("127.0.0.1", 9092), 1: ("127.0.0.1", 9093)}
@@ -64,7 +64,7 @@ async def a_produce(world: Any, stream: Any) -> None:
 async def a_deletion(world: Any, stream: Any) -> None:
     partitions = [{"partition_index": 0, "offset": 0}]
     topics = [{"name": "t", "partitions": partitions}]
-    # A low watermark of 0 is what the follower is known to have: one record is deleted.
+    # The follower's known log start offset is 0; the deletion of one record waits.
     partition = world.application.broker.replicas.partitions[T]
     partition.append(batch(b"x"), 1, START_MS)
     partition.high_watermark = 1
@@ -109,7 +109,7 @@ def test_a_parked_request_ends_with_its_connection(
             assert (purgatory.size, purgatory.watchers) == (0, {})
             purgatory.check()
         assert world.server.pool.used_bytes == 0
-        # What was appended stays appended.
+        # Appended records stay.
         kept = 0 if request_of is a_fetch else 1
         assert replicas.partitions[T].log.log_end_offset == kept
 
@@ -141,13 +141,13 @@ JOIN = {
 
 @ENDS
 def test_a_member_outlives_its_parked_join_until_its_groups_timers(end: End) -> None:
-    """Kafka keeps it too: it is in the generation, and misses the next heartbeats."""
+    """As in Kafka, the member is in the generation, and misses the next heartbeats."""
 
     async def scenario(world: Any) -> None:
         groups = world.application.broker.groups
         first = world.connect()
         names = {"coordinator_keys": ["g"], "key_type": 0}
-        # It begins to make the topic of the offsets, which is loaded then.
+        # The request creates and loads the offsets topic.
         await ask(first, ApiKey.FIND_COORDINATOR, 4, **names)
         await trio.sleep(1)
         joined = await ask(first, ApiKey.JOIN_GROUP, 3, member_id="", **JOIN)
@@ -164,7 +164,7 @@ def test_a_member_outlives_its_parked_join_until_its_groups_timers(end: End) -> 
         await end(world, second)
         await trio.sleep(1)
         assert (waiting(world), len(groups.describe("g").roster)) == (0, 2)
-        # The first member joins again, so the generation begins, with both of them.
+        # The first member rejoins, so the generation begins with both members.
         again = {**JOIN, "member_id": joined.member_id}
         joined = await ask(first, ApiKey.JOIN_GROUP, 3, **again)
         assert (joined.error_code, len(joined.members)) == (NONE, 2)
@@ -172,7 +172,7 @@ def test_a_member_outlives_its_parked_join_until_its_groups_timers(end: End) -> 
         for _ in range(5):
             await trio.sleep(4)
             await ask(first, ApiKey.HEARTBEAT, 1, **beat)
-        # The one that has gone misses its heartbeats.
+        # The disconnected member misses its heartbeats.
         group = groups.describe("g")
         assert group.state is GroupState.PREPARING_REBALANCE
         assert len(group.roster) == 1

@@ -1,4 +1,4 @@
-"""Waits while leaders move: producers for enough replicas, members for their group.
+"""Waits during leader changes: producers for the ISR, members for their group.
 
 Whole brokers under one ZooKeeper in virtual time.
 """
@@ -34,7 +34,7 @@ JOINING = {
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_brokers_restart_one_by_one_though_all_must_be_in_sync(seed: int) -> None:
-    """Nobody asks min.insync.replicas for leave to stop; producers wait meanwhile."""
+    """min.insync.replicas does not prevent a broker's stop: producers wait."""
 
     async def scenario(members: Members) -> None:
         everywhere = [("min.insync.replicas", "3")]

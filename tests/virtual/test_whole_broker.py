@@ -1,4 +1,4 @@
-"""Laws of the whole broker under every scheduler, exact because time is virtual."""
+"""Laws of the whole broker under every scheduler, exact in virtual time."""
 
 import random
 from typing import ClassVar
@@ -25,12 +25,12 @@ every_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS)
 
 
 def mixed_load(scheduler, *, seed=1, latency_ns=(0, 0), gap_ms=30, **settings):
-    """Return the requests, by id, of thirty clients that ask at random instants."""
+    """Return the requests, by id, of thirty clients that send at random instants."""
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
 
     async def scenario(world):
         async def client(number, api, listener):
-            # Its own, so that what it asks does not depend on whose turn came first.
+            # A generator per client makes its requests independent of the task order.
             rng = random.Random(f"{seed}/{number}")
             stream = world.connect(listener)
             for _ in range(15):
@@ -88,13 +88,13 @@ def test_a_request_costs_what_its_slices_cost_whoever_ran_between(scheduler):
     for request in mixed_load(scheduler).values():
         expected = PRODUCE_NS if request.request_class == "produce" else SLICE_NS
         assert request.attained_ns == expected
-        # Local time may include others' slices only while it was not suspended: none.
+        # Local time excludes suspensions, so it contains no slices of other requests.
         assert request.phases().local_ns == expected
 
 
 @every_scheduler
 def test_the_cpu_never_idles_while_a_request_is_in_the_broker(scheduler):
-    """The time in which anything is in a queue or served equals the service given."""
+    """The time with a request queued or in service equals the total service."""
     requests = mixed_load(scheduler).values()
     spans = sorted((each.enqueued_ns, each.remote_done_ns) for each in requests)
     occupied_ns, end_ns = 0, 0
@@ -142,7 +142,7 @@ def test_a_long_request_is_suspended_for_a_control_request(scheduler):
             nursery.start_soon(world.ask, controller, LEADER_AND_ISR)
         return world.tasks
 
-    # The sockets are polled after every slice, so that the instant is exact enough.
+    # The sockets are polled after every slice, so arrivals are noticed soon.
     settings = {"doorkeeper.scheduler": scheduler, "doorkeeper.quantum.us": "50"}
     requests = in_world(scenario, settings)
     produce, control = requests[0], requests[1]
@@ -221,7 +221,7 @@ def test_seats_are_altered_while_it_serves(scheduler):
 
 
 class Altered(Fifo):
-    """Remembers the settings that it has received while it served."""
+    """Records the settings received while serving."""
 
     received: ClassVar[list[tuple[dict[str, float], int]]] = []
 
@@ -251,7 +251,7 @@ def test_settings_of_a_policy_are_altered_while_it_serves():
 
 
 def test_altered_configs_are_in_force_after_a_restart():
-    """`Handlers` remember, as a broker does, what its last life was told."""
+    """`Handlers` return the altered configs of a previous run, as a broker does."""
 
     class Remembering(Handlers):
         def in_force(self, config):
@@ -297,7 +297,7 @@ def test_samples_tell_what_waits_and_how_idle_everybody_is():
 
 
 def test_broken_laws_are_counted_by_plane_at_the_metrics_endpoint():
-    """Latest first, all from one flow: the plane's order is wrong, and nothing else."""
+    """LIFO order within one flow violates only the order law of its plane."""
 
     async def scenario(world):
         async with trio.open_nursery() as nursery:
@@ -307,7 +307,7 @@ def test_broken_laws_are_counted_by_plane_at_the_metrics_endpoint():
         return list(laws.metrics()), laws.totals(), list(world.tasks.values())
 
     settings = {"doorkeeper.scheduler": "tests.model.broken_policies:Backwards"}
-    # On their way for up to 5 ms, of which a request takes one.
+    # The network takes up to 5 ms, and a request 1 ms.
     metrics, totals, requests = in_world(scenario, settings, latency_ns=(0, 5 * MS))
     names = {metric.name + metric.suffix for metric in metrics}
     assert names == {"doorkeeper_law_violations_total"}

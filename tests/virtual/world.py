@@ -1,8 +1,8 @@
-"""The whole broker in virtual time, with handlers that cost what the test says.
+"""The whole broker in virtual time, with handlers of a given cost.
 
-Everything is the broker's own but the handlers, the network and the clock: planes,
-dispatcher, processors, request channels, topology from the configuration. A PRODUCE is
-``PRODUCE_SLICES`` slices of ``SLICE_NS``, any other request is one slice.
+Only the handlers, the network and the clock are replaced. Planes, dispatcher,
+processors, request channels and topology are the broker's own. A PRODUCE takes
+``PRODUCE_SLICES`` slices of ``SLICE_NS``, any other request one slice.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ PRODUCE_NS = PRODUCE_SLICES * SLICE_NS
 
 LEADER_AND_ISR, PRODUCE = (4, 1), (0, 8)
 
-# Small figures, so that S1 and S2 are a matter of milliseconds.
+# Small sizes, so that S1 and S2 take milliseconds.
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "doorkeeper.controller.listeners": "PLAINTEXT,CONTROLLER",
@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 class Handlers:
-    """An application without a broker behind it: each API is so many slices."""
+    """An application without a broker: each API takes a number of slices."""
 
     def __init__(self):
         self.listeners = ()
@@ -48,13 +48,13 @@ class Handlers:
         self.closed = False
 
     async def prepare(self):
-        """There is nobody to ask."""
+        """Do nothing: there is no controller."""
 
     async def withdraw(self):
-        """There is nobody to hand anything over to."""
+        """Do nothing: there are no partitions to hand over."""
 
     async def leave(self):
-        """There is nobody to take leave of."""
+        """Do nothing: there is no cluster to leave."""
 
     def authentication(self, listener):
         return None
@@ -64,7 +64,7 @@ class Handlers:
         return config
 
     def observe(self, observers):
-        """It counts no requests."""
+        """Do nothing: no requests are counted."""
 
     def open(self, listeners, timer_moved, submit):
         self.listeners = listeners
@@ -76,7 +76,7 @@ class Handlers:
         return (struct.pack(">ii", 4, request.correlation_id),)
 
     async def run(self, billed):
-        """Nothing runs beside the requests."""
+        """Do nothing: there are no background tasks."""
 
     def next_expiry_ns(self):
         return None
@@ -102,7 +102,7 @@ class Handlers:
 
 @dataclass
 class Observer:
-    """Takes the place of the file that requests are recorded in."""
+    """Replaces the file in which requests are recorded."""
 
     requests: list = field(default_factory=list)
     samples: list = field(default_factory=list)
@@ -118,21 +118,21 @@ class Observer:
         self.counts = counts
 
     def accounts(self, totals):
-        """Virtual time has no CPU of a process."""
+        """Do nothing: virtual time has no process CPU time."""
         assert totals == {}
 
     def flush(self):
-        """Nothing is buffered."""
+        """Do nothing: nothing is buffered."""
 
     def close(self):
         self.closed = True
 
 
 class World(Hosting):
-    """A running broker, its network, and what became of each request.
+    """A running broker, its network, and the recorded requests.
 
-    ``application(config, clock, network)`` makes what serves the requests, `Handlers`
-    if absent. ``slices_ns`` is what slices of some classes cost; of all others
+    ``application(config, clock, network)`` makes the application, `Handlers` by
+    default. ``slices_ns`` maps classes to the cost of their slices; the default is
     ``SLICE_NS``.
     """
 
@@ -177,11 +177,11 @@ class World(Hosting):
         return self.open(self.server.ports[listener])
 
     def control_listener(self):
-        """The control plane's listener if there is one: where a controller connects."""
+        """The listener for controllers: the control plane's, if there is one."""
         return "CONTROLLER" if "CONTROLLER" in self.server.ports else "PLAINTEXT"
 
     async def ask(self, stream, api):
-        """Send a request, wait for its answer, return its id."""
+        """Send a request, wait for its response, return its id."""
         correlation_id = next(self._ids)
         self.sent_ns[correlation_id] = self.clock.now_ns()
         key, version = api
@@ -196,7 +196,7 @@ class World(Hosting):
 
 
 def in_world(scenario, settings=None, *, seed=1, **options):
-    """Run ``scenario(world)`` to its end in virtual time; return what it returns."""
+    """Run ``scenario(world)`` to its end in virtual time; return its result."""
 
     async def main(clock):
         world = World(clock, settings or {}, seed=seed, **options)
