@@ -1,7 +1,7 @@
-"""The requests that a load sends, written by hand with ``struct``: the expected bytes.
+"""The requests of a load, encoded by hand with ``struct``: the expected bytes.
 
-One fixed version per API, the newest that is not flexible, if there is one. Shares
-nothing with the schemas by which the load is encoded.
+One fixed version per API: the newest that is not flexible, if there is one. The module
+is independent of the schemas that encode the load.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def head(api_key: int, correlation_id: int, rest_bytes: int) -> bytes:
 
 
 def rest(client_id: str, body: bytes) -> bytes:
-    """Return what follows the head: the client id and the body."""
+    """Return the part after the head: the client id and the body."""
     return _string(client_id) + body
 
 
@@ -161,8 +161,8 @@ def offset_commit(group: str, topic: str, partitions: Iterable[int]) -> bytes:
 def consumer_group_heartbeat(group: str, member: str, epoch: int) -> bytes:
     """Return the rest of the header and the body of a heartbeat without a change.
 
-    The version is flexible: a tag section ends header and body, compact strings have
-    their length plus one before them, and a zero stands for null.
+    The version is flexible: a tag section ends header and body, a compact string begins
+    with its length plus one, and zero encodes null.
     """
     names = b"".join(bytes([len(it) + 1]) + it.encode() for it in (group, member))
     no_instance = no_rack = no_topics = no_assignor = no_partitions = b"\0"
@@ -191,8 +191,8 @@ def create_topics(topics: Iterable[tuple[str, int]]) -> bytes:
 def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
     """Return an uncompressed batch (magic 2) of records without keys.
 
-    Base offset and CRC allow the same bytes to be sent again and again: the broker
-    assigns the offset, which the CRC does not cover.
+    The same bytes can be sent repeatedly: the broker assigns the base offset, which the
+    CRC does not cover.
     """
     records = b"".join(_record(delta, value) for delta, value in enumerate(values))
     covered = struct.pack(
@@ -212,7 +212,7 @@ def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
 
 
 def _leadership(state: Leadership, index: int) -> bytes:
-    """Encode the fields that both controller requests begin a partition with."""
+    """Encode the fields with which a partition begins in both controller requests."""
     return b"".join(
         (
             struct.pack(">ii", index, state.controller_epoch),
@@ -232,7 +232,7 @@ def _record(offset_delta: int, value: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Encode a zigzag varint, as records have them."""
+    """Encode a zigzag varint of a record."""
     rest = (value << 1) ^ (value >> 63)
     encoded = bytearray()
     while rest > 0x7F:

@@ -1,4 +1,4 @@
-"""A sweep of load by share of control, as the content of a file."""
+"""The content of a config that sweeps load and share of control."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def traffic(name: str, api: str) -> Content:
 
 
 def content() -> Content:
-    """Load x share of control: the load scales both rates, so does the share."""
+    """Sweep load x share of control; both scale the rates."""
     return {
         "experiment": {
             "name": "small",

@@ -1,4 +1,4 @@
-"""Shipped configs made small: seconds of a computed world instead of minutes."""
+"""Shipped configs on a small scale: seconds in a computed world, not minutes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def small(
 ) -> Experiment:
     """Return a config with few blocks, short runs, and few levels of each factor.
 
-    A run of a trace takes ``window_s`` at most; the incident of a cluster keeps its
+    A run of a trace takes at most ``window_s``; an incident of a cluster keeps its
     length.
     """
     content: dict[str, Any] = tomllib.loads(config.read_text())
@@ -55,13 +55,13 @@ def small(
 
 
 def _costs(names: Iterable[str]) -> dict[str, Any]:
-    """Return costs of requests, as a live run would measure them first."""
+    """Return costs of requests in place of a live calibration."""
     costs = {name: {"mean_us": _COST_US} for name in names}
     return {"source": "assumed", "costs": costs}
 
 
 def _shortened(part: Any, factor: float, *, is_time: bool = False) -> Any:
-    """Return a part of a file with all its instants and durations times a factor."""
+    """Return a part of a config with all times and durations scaled by a factor."""
     if isinstance(part, dict):
         return {
             key: _shortened(

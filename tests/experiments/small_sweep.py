@@ -1,4 +1,4 @@
-"""A sweep of two points by two in the model world, as small as it can be told."""
+"""A minimal sweep of two factors with two levels each, in the model world."""
 
 from __future__ import annotations
 

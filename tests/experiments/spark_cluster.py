@@ -1,8 +1,8 @@
 """A real Spark cluster on the loopback interface: one master, some workers.
 
-Started through the ``spark-class`` of the installed pyspark, as Spark's own scripts do,
-on ports that the system chooses. Whatever happens, its processes are gone at the end,
-their children too: each daemon leads a process group of its own.
+The daemons start through the ``spark-class`` of the installed pyspark, as in Spark's
+own scripts, on ports that the system chooses. Each daemon leads a process group, so
+that it and its children are always killed at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _START_TIMEOUT_S = 60.0
 
 @contextlib.contextmanager
 def cluster(scratch: Path, workers: int, environ: Mapping[str, str]) -> Iterator[str]:
-    """Start a master and its workers, one core each; give the master's URL."""
+    """Start a master and its workers with one core each; yield the master's URL."""
     web = ["--webui-port", "0"]
     host = ["--host", "127.0.0.1", "--port", "0"]
     with contextlib.ExitStack() as daemons:
@@ -54,7 +54,7 @@ def cluster(scratch: Path, workers: int, environ: Mapping[str, str]) -> Iterator
 def _daemon(
     directory: Path, name: str, arguments: list[str], environ: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Run one daemon; give the file that it writes to."""
+    """Run one daemon; yield its log file."""
     directory.mkdir()
     log = directory / "log"
     environment = {
@@ -83,7 +83,7 @@ def _daemon(
 
 
 def _said(log: Path, pattern: str) -> str:
-    """Wait until a daemon has written something; return what it names."""
+    """Wait until a daemon's log matches a pattern; return the match."""
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
         found = re.search(pattern, log.read_text(errors="replace"))

@@ -1,4 +1,4 @@
-"""The interval that a comparison with an earlier commit prints."""
+"""The interval of a comparison with an earlier commit."""
 
 import math
 
@@ -8,7 +8,7 @@ from bench.before import median_interval
 
 
 # Tables of order statistics for the median at 95 % (Conover 1999, table A3; Dixon and
-# Massey 1983, table A-25): how many values lie outside, on each side.
+# Massey 1983, table A-25): the number of values outside the interval on each side.
 @pytest.mark.parametrize(("count", "outside"), [(6, 0), (9, 1), (15, 3), (21, 5)])
 def test_the_interval_is_that_of_the_tables(count, outside):
     values = list(range(count, 0, -1))

@@ -1,4 +1,4 @@
-"""Rows of `make bench` for brokers: order of measurement, and ratios from figures."""
+"""Rows of `make bench` for brokers: order of measurement, and ratios."""
 
 import os
 import time
@@ -73,7 +73,7 @@ def test_kafkas_tools_are_run_only_where_kafka_is(names, asked):
 
 @pytest.fixture
 def bench(monkeypatch):
-    """The suite without its loads: one measure, which takes the broker's start."""
+    """The suite with one measure instead of loads: the broker's start time."""
     measure = Measure(
         name=f"PRODUCE of one record, acks=1, {beside._TAIL_CONNECTIONS} connections",
         units=("requests/s",),
@@ -104,7 +104,7 @@ def test_every_peer_is_compared_with_us_under_its_own_title(bench):
     assert found["Peer 2", start].ratio == 0.5
     produce = "PRODUCE of one record, acks=1, 16 connections"
     assert found["Peer 1", produce].ratio == 0.5
-    # Half the rate of the slower one: of ours here, then of the peer's.
+    # Half of the rate of the slower broker: first ours, then the peer's.
     assert ("Peer 1", "p99 of PRODUCE at 1000/s, 16 connections") in found
     assert ("Peer 2", "p99 of PRODUCE at 500/s, 16 connections") in found
 

@@ -15,7 +15,7 @@ from bench.console import Console
 
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Blocks in order: of 2 ms with a console and 1 ms without, some slower alike."""
+    """Blocks in order: 2 ms with a console, 1 ms without, times a common factor."""
     order: list[str] = []
     is_watched = [False]
 

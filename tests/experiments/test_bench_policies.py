@@ -1,4 +1,4 @@
-"""The bench of policies states how a cost grows, beside a heap of the same jobs."""
+"""The bench of policies reports how costs grow, relative to a heap of the same jobs."""
 
 import pytest
 

@@ -13,7 +13,7 @@ from experiments.worlds.kafka.apache_kafka import NoKafka
 
 
 class FakeCluster:
-    """A cluster whose figures are known: ``speed``, and its CPU as it is asked."""
+    """A cluster with a given ``speed``; each reading adds a second of CPU time."""
 
     def __init__(self, name: str, speed: float) -> None:
         self.name = name
@@ -21,18 +21,18 @@ class FakeCluster:
         self.used_s = 0.0
 
     def running(self, number: int) -> FakeCluster:
-        """Return itself, who is asked."""
+        """Return the cluster itself in place of a broker."""
         return self
 
     def cpu_s(self) -> float:
-        """Return some more at each look."""
+        """Return a second more at each call."""
         self.used_s += 1.0
         return self.used_s
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Brokers in the order in which they were asked for bytes."""
+    """Clusters in the order of their measurement."""
     order: list[str] = []
 
     def produce(cluster: FakeCluster) -> tuple[float, float]:
@@ -82,7 +82,7 @@ def test_rounds_begin_with_another_cluster_and_ratios_say_who_is_better(
     by_unit = {row.unit: row for row in rows}
     for unit in ("MB/s", "MB/CPU s of all brokers", "requests/s", "ms", "s"):
         assert by_unit[unit].ratio == 2, unit
-    # Half of what the slower can serve.
+    # Half of the slower cluster's rate.
     assert "at 50/s" in by_unit["ms"].name
     assert all("Apache Kafka" in row.peer for row in rows)
 

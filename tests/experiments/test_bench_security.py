@@ -15,9 +15,9 @@ from bench.row import BenchRow
 
 @pytest.fixture
 def two_brokers(monkeypatch):
-    """Brokers that spend 20 us on a request, and those with an authorizer 2 us more.
+    """Brokers that spend 20 us on a request, or 22 us with an authorizer.
 
-    Every third request is measured beside a neighbour, which costs both the same.
+    In every third pair, both cost 10 us more, as beside a busy neighbour.
     """
     started, asked = [], []
 
@@ -51,9 +51,9 @@ def test_the_cost_of_authorization_is_the_median_difference_of_pairs(two_brokers
     assert both.ratio == pytest.approx(20 / 22)
     assert added.ours == pytest.approx(2)
     assert added.ratio == pytest.approx(1.5)
-    # The super user of the first life, who makes the entries, has none later.
+    # The first start has a super user, who creates the ACLs; later starts have none.
     assert ["super.users" in settings for settings in started] == [True, False, False]
-    # Each is the first of a pair every other time.
+    # The order within pairs alternates.
     assert asked[:4] in ([2, 3, 3, 2], [3, 2, 2, 3])
 
 

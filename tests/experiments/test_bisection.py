@@ -1,4 +1,4 @@
-"""Bisection of the load: the levels that it adds, and what resuming repeats."""
+"""Bisection of the load: added levels, and the runs that a resume repeats."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_level_multiplies_every_number_of_scale() -> None:
 
 def test_a_bisection_adds_levels_and_a_resumed_one_repeats_none(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", bisected(), resume=False)
-    # Two arms may differ in the half that they go on with.
+    # Two arms may bisect different halves.
     assert levels(whole)[:3] == [0.2, 1.8, 1.0]
     assert set(levels(whole)[3:]) <= {0.6, 1.4}
     assert len(levels(whole)) > 3

@@ -1,4 +1,4 @@
-"""Calibration against brokers whose costs are known, and its interval over sessions."""
+"""Calibration against brokers with known costs, and its interval over sessions."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ INCIDENT = Path("experiments/configs/kafka-4453.toml")
 
 @dataclass
 class Broker:
-    """A broker with known bills, and ``REST_US`` per request that no row is billed.
+    """A broker with known billed costs, plus ``REST_US`` per request outside all bills.
 
-    ``effects`` multiply all costs of a session's process, in turn. ``waits`` is the
-    time that every request waits for a CPU that other processes have. All requests of
-    ``refused`` are refused and cost nothing. ``rows`` says whether bills are recorded.
+    ``effects`` multiply all costs of successive sessions. ``waits_us`` is each
+    request's wait for a CPU used by other processes. All requests of class ``refused``
+    are refused and cost nothing. ``rows`` says whether costs are recorded.
     """
 
     name: str = "live"
@@ -145,7 +145,7 @@ def interval(cost: Cost) -> tuple[float | None, float, float | None]:
 
 @pytest.fixture(scope="module")
 def in_sessions() -> tuple[Calibration, Broker]:
-    """A calibration by sessions, and its broker afterwards."""
+    """Return a calibration by sessions, and its broker afterwards."""
     broker = Broker()
     return calibrated(broker, SESSIONS_OF_CONTENT), broker
 
@@ -163,7 +163,8 @@ def test_a_request_costs_its_bill_and_an_equal_share_of_the_rest(
         assert interval(found.costs[name]) == pytest.approx((expected_us,) * 3)
     assert found.read is not None
     assert interval(found.read) == pytest.approx((PRIOR_US,) * 3)
-    # At last at the stretch of these costs, where control's and bulk's load is stated.
+    # The final stretch follows from these costs and the configured load of both
+    # classes.
     expected = (0.1 * 200 / 200 + 0.39 * 850 / 1000) / 0.49
     assert broker.stretches[-1] == pytest.approx(expected, rel=1e-3)
     assert broker.stretches[0] == 1.0
@@ -172,12 +173,12 @@ def test_a_request_costs_its_bill_and_an_equal_share_of_the_rest(
 def test_the_loops_time_is_the_mean_over_the_sessions_that_count(
     in_sessions: tuple[Calibration, Broker],
 ) -> None:
-    """Sessions 2 to 5 of six: the first two settle the stretch."""
+    """The mean covers sessions 2 to 5; sessions 0 and 1 settle the stretch."""
     assert in_sessions[0].loop_us == 23.5
 
 
 def test_waits_for_a_cpu_that_others_had_are_no_cost() -> None:
-    """The parts of the CPU time stay in the proportion of the bills."""
+    """CPU time is divided in proportion to the bills."""
     broker = Broker(waits_us=5000.0)
     found = calibrated(broker)
     names = broker.traces[-1].column("traffic")
@@ -190,7 +191,7 @@ def test_waits_for_a_cpu_that_others_had_are_no_cost() -> None:
 
 
 def test_intervals_are_students_over_sessions() -> None:
-    """Each session is one value, however many rounds it has."""
+    """Each session is one value, whatever its number of rounds."""
     effects = (1.0, 1.0, 0.9, 1.0, 1.1, 1.2)
     broker = Broker(effects=effects)
     found = calibrated(broker, SESSIONS_OF_CONTENT)
@@ -224,7 +225,7 @@ def test_short_rounds_are_played_more_often() -> None:
 
 
 def test_without_bills_entries_keep_the_proportions_of_their_stated_costs() -> None:
-    """Also one that is never answered: Kafka of today has no controller's requests."""
+    """Also for unanswered requests: current Kafka refuses controller requests."""
     found = calibrated(Broker(name="kafka", rows=False, refused="control"))
     factor = (BILLED_US["bulk"] + REST_US) / NOMINAL_US["bulk"]
     for name, stated_us in NOMINAL_US.items():
@@ -234,7 +235,7 @@ def test_without_bills_entries_keep_the_proportions_of_their_stated_costs() -> N
 
 
 def test_a_cluster_keeps_proportions_and_nothing_happens_to_it_but_its_load() -> None:
-    """A leader that is replaced does less; a scaled load is no fault of the cluster."""
+    """Calibration runs have no faults, since a replaced leader does less work."""
     broker = Led()
     content = tomllib.loads(INCIDENT.read_text(encoding="utf-8"))
     found = calibrated(broker, content)
@@ -247,7 +248,7 @@ def test_a_cluster_keeps_proportions_and_nothing_happens_to_it_but_its_load() ->
 
 
 class Led(Broker):
-    """A cluster whose leader needs a quarter of what the file states for a request."""
+    """A cluster whose leader needs a quarter of the configured cost per request."""
 
     def run(self, trial: Trial, replayed: Trace, out: RunFiles) -> RunResult:
         assert [fault.kind for fault in trial.experiment.faults] == ["scale-load"]
@@ -334,7 +335,7 @@ def test_a_config_without_costs_runs_with_a_calibration_alone(tmp_path: Path) ->
     (point,) = manifest["points"]
     assert point["costs"]["mean_request_ns"] == 200_000
     assert point["costs"]["load"] == pytest.approx({"meta": 0.2})
-    # With its intervals, so that a prediction can carry their uncertainty.
+    # The intervals are stored, so that a prediction can propagate their uncertainty.
     assert Calibration.model_validate(manifest["calibration"]) == written
 
 

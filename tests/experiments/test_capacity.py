@@ -1,7 +1,7 @@
-"""Shares of capacity: one trace for all machines, and on each of them the same load.
+"""Shares of capacity: one trace for all machines, with the same load on each.
 
-The closed form is the definition: work that arrives in a second, in seconds of CPU, is
-the sum of the loads; on a machine k times slower all instants are k times as late.
+The load is defined as the CPU seconds of work that arrive per second, summed over
+entries. On a machine k times slower, all times of the trace are k times later.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def test_mean_costs_of_services(service: dict[str, Any], mean_us: float) -> None
     assert capacity.nominal_us(parse(made))["control"] == pytest.approx(mean_us)
 
 
-# ---- loads become rates ----
+# ---- loads converted to rates 
 
 
 @given(
@@ -204,8 +204,8 @@ def test_the_mean_rate_times_the_cost_is_the_mean_load(
 def test_the_work_of_a_trace_is_its_load() -> None:
     drawn = trace.generate(parse(CONTENT), 0)
     work_s = drawn.table["demand_ns"].to_numpy().sum() / 1e9
-    # Constant arrivals and even bursts are exact but for one request of 1 ms; the idle
-    # time between has Poisson arrivals: 360 of 1 ms, five deviations are 95 ms.
+    # Constant arrivals and even bursts are exact within one request of 1 ms. Between
+    # bursts, arrivals are Poisson: 360 of 1 ms, five standard deviations are 95 ms.
     assert work_s == pytest.approx(4.0 * (0.1 + 0.1 * 3.0 + 0.9 * 0.1), abs=0.1)
 
 
@@ -273,14 +273,14 @@ def test_a_quantum_that_is_stated_is_of_as_many_requests_everywhere() -> None:
     quanta = [slower.broker_keys(arm)["doorkeeper.quantum.us"] for arm in slower.arms]
     assert quanta == ["450", "150"]
     assert slower.broker.set["num.io.threads"] == 8
-    # Kafka knows no such key: who does not state it has the broker's default.
+    # Kafka has no such key: an arm without it has the broker's default.
     unstated = there(parse(CONTENT).with_machine(machine(**costs)))
     assert "doorkeeper.quantum.us" not in unstated.broker_keys(unstated.arms[0])
 
 
 def test_the_mean_request_counts_requests_as_often_as_they_come() -> None:
     (point,) = planned_points(parse(CONTENT))
-    # A second has 0.1 s in requests of 200 us and 0.39 s in such of 1000 us.
+    # Each second has 0.1 s in requests of 200 us and 0.39 s in requests of 1000 us.
     count = 0.1 / 200e-6 + 0.39 / 1000e-6
     assert capacity.mean_request_us(point.experiment) == pytest.approx(
         0.49 / count * 1e6
@@ -311,7 +311,7 @@ def test_a_cell_depends_on_the_machine_and_its_trace_does_not() -> None:
 
 
 def test_a_virtual_cell_depends_on_the_cost_of_reading() -> None:
-    """Or an experiment that is resumed keeps rows of another calibration."""
+    """Otherwise a resumed experiment would keep rows of another calibration."""
     keys = set()
     for read_us in (30.0, 31.0):
         made = copy.deepcopy(CONTENT)
@@ -390,7 +390,7 @@ def test_a_machine_trial_is_the_planned_trial_stretched() -> None:
 
 
 def test_requests_of_another_size_cost_a_machine_in_proportion() -> None:
-    """A machine three times as slow stretches each point by three."""
+    """A machine three times slower stretches each point by three."""
     key = "nominal.costs.bulk"
     sizes = {"as calibrated": 1000.0, "larger": 4000.0}
     entries = [

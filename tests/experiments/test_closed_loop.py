@@ -1,4 +1,4 @@
-"""Clients in a closed loop: batches, time-outs and retries, event by event."""
+"""Closed-loop clients: batches, time-outs and retries, event by event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RULES = Rules(
 
 
 class Wire:
-    """A wire that writes down what happens, and a clock that the test moves."""
+    """A wire that logs events, with a clock under the test's control."""
 
     def __init__(self, rules: Rules = RULES) -> None:
         self.log: list[tuple[Any, ...]] = []
@@ -103,7 +103,7 @@ def test_a_request_without_an_answer_is_sent_again_on_another_connection() -> No
     wire.offer(0, 1)
     wire.offer(50, 2)
     wire.until(120)
-    # The answer to the first request is late, and nobody reads it.
+    # The response to the first request is late, and is ignored.
     wire.answer(120, 1)
     wire.answer(130, 2)
     assert wire.log == [

@@ -1,4 +1,4 @@
-"""The command line: what it lists, refuses, and leaves unimported."""
+"""The command line: listings, refusals, and lazy imports."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_plan_says_that_sessions_are_too_few_for_a_verdict(tmp_path: Path) -> No
     few.write_text(QUICKSTART.read_text().replace("count = 12", "count = 7"))
     found = doorkeeper("experiment", "plan", few)
     said = " ".join(found.output.split())
-    # Of six arms, 6 * 2 ** (1 - n) is below 0.05 from n = 8 on.
+    # With six arms, 6 * 2 ** (1 - n) is below 0.05 from n = 8 on.
     assert "7 sessions cannot show a significant difference of 6 arms; 8 can" in said
 
 
@@ -83,7 +83,7 @@ def test_plan_of_a_sweep_counts_its_points() -> None:
 
 
 def test_plan_of_a_bisection_counts_the_levels_that_it_may_add() -> None:
-    """Three steps for each of four arms, besides the eight levels of the file."""
+    """Three steps for each of four arms, plus the eight levels of the config."""
     found = doorkeeper("experiment", "plan", CONFIGS / "load-curves.toml")
     said = " ".join(found.output.split())
     size = "8 to 20 points x 12 blocks x 4 arms = 384 to 960 runs"
@@ -157,7 +157,7 @@ def test_a_factory_that_cannot_be_imported_is_refused_with_the_reason() -> None:
 
 
 def modules_after(code: str) -> set[str]:
-    """Return the packages that a fresh process has after ``code``, but Python's own."""
+    """Return the non-standard packages that a new process imports for ``code``."""
     code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -171,7 +171,7 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_help_imports_click_and_nothing_else() -> None:
-    # The process has what an empty one has too: the hooks of an editable install.
+    # Exclude the packages of an empty process: the hooks of an editable install.
     found = modules_after(
         "from doorkeeper.cli import main\n"
         "for words in ([], ['serve'], ['experiment', 'run'], ['paper']):\n"
@@ -181,7 +181,7 @@ def test_help_imports_click_and_nothing_else() -> None:
 
 
 def test_serve_imports_no_experiment_and_no_heavy_library() -> None:
-    # It goes as far as the last key that can stop it, behind all that it imports.
+    # The command fails at its last validated key, after all of its imports.
     found = modules_after(
         "import click\n"
         "from doorkeeper.cli import main\n"

@@ -1,4 +1,4 @@
-"""Measured over calibrated cost: recorded where both are known."""
+"""Measured over calibrated cost: recorded if both are known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def calibrated() -> Experiment:
 
 
 def rows() -> pa.Table:
-    """Return requests of which every fifth failed."""
+    """Return requests, of which every fifth failed."""
     number = np.arange(len(TRAFFIC))
     outcome = np.where(number % 5 == 0, "error", "ok")
     return pa.table({"request_id": number, "outcome": outcome})

@@ -1,4 +1,4 @@
-"""A broker's ways to others, which fall silent and are heard again."""
+"""A broker's connections to others, cut off and restored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOST, PORT, OTHER = "127.0.0.1", 9001, 9002
 
 
 class Far:
-    """The other ends of all connections, the newest last."""
+    """The remote ends of all connections, the newest last."""
 
     def __init__(self) -> None:
         self.ends: list[trio.StapledStream[Any, Any]] = []
@@ -40,7 +40,7 @@ def links(far: Far) -> Links:
 
 
 async def waits(act: Callable[[], Awaitable[object]]) -> bool:
-    """Return whether something is still going on when nothing else can happen."""
+    """Return whether a call is still blocked when all other tasks are."""
     with trio.move_on_after(1) as scope:
         await act()
     return scope.cancelled_caught
@@ -86,7 +86,7 @@ async def test_the_end_of_a_stream_is_not_seen_while_cut_off(
 
 
 class Reset:
-    """A connection that the other side has reset."""
+    """A connection that the remote side has reset."""
 
     async def send_all(self, data: bytes) -> None:
         raise trio.BrokenResourceError

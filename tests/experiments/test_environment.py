@@ -1,4 +1,4 @@
-"""The manifest's description of machine and code."""
+"""The machine and code in the manifest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.records import environment
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Sources that are in no repository."""
+    """Sources outside any repository."""
     for package in environment.CODE_PACKAGES:
         (tmp_path / package).mkdir()
         (tmp_path / package / "file.py").write_text("one")

@@ -1,4 +1,4 @@
-"""Behaviour shared by executors: order of runs, errors raised, runs refused."""
+"""Behaviour common to all executors: order of runs, errors, refused runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.experiments.small_sweep import built, config_file
 
 @dataclass
 class Twice:
-    """Hands each trial out, once more after its first outcome, before the others."""
+    """Yields each trial, and repeats it after its first outcome, before the others."""
 
     waiting: deque[Work]
     handed: list[str] = field(default_factory=list)

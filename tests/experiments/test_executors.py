@@ -1,4 +1,4 @@
-"""Executors: the same bytes whoever runs trials, and a clean end when one cannot."""
+"""Executors: identical bytes from each, and a clean end after a failure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(
 
 
 def rows(directory: Path) -> dict[str, bytes]:
-    """Return every file of a run directory but its manifest."""
+    """Return the content of every file of a run directory except the manifest."""
     return {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in sorted(directory.rglob("*.parquet"))
@@ -59,7 +59,8 @@ def one_by_one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     directory = tmp_path_factory.mktemp("sequential")
     run(built(), directory, Sequential(Model(lambda: None)))
     found = rows(directory)
-    # 4 points x 2 blocks x 3 arms, requests and samples; two loads, two blocks.
+    # 4 points x 2 blocks x 3 arms, with requests and samples; traces of two loads and
+    # two blocks.
     assert len(found) == 2 * 24 + 4
     return found
 
@@ -68,10 +69,10 @@ def one_by_one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def spawned() -> list[psutil.Process]:
-    """Return the processes of pools that this process has and that still run."""
+    """Return the running pool processes of this process."""
     found = []
     for child in psutil.Process().children():
-        # One that has just been killed has no command line any more.
+        # A process that has just been killed has no command line.
         with contextlib.suppress(psutil.NoSuchProcess):
             if "spawn_main" in " ".join(child.cmdline()):
                 found.append(child)
@@ -146,7 +147,7 @@ def test_virtual_cells_are_the_same_in_a_process_of_their_own(tmp_path: Path) ->
 
 
 def test_a_cell_that_raises_ends_the_experiment_with_its_name(tmp_path: Path) -> None:
-    # Of a single worker none can be kept for control: an assertion of the model's.
+    # The model asserts that one worker cannot be reserved for control.
     experiment = built(
         arms=[
             {"name": "fifo", "scheduler": "fifo"},
@@ -163,7 +164,7 @@ def test_a_process_that_is_killed_ends_the_experiment_with_a_guess(
     tmp_path: Path,
 ) -> None:
     class Killing(Unwatched):
-        """Kills a worker once the first run is there."""
+        """Kills a worker after the first run."""
 
         def ended(self, trial: Any, result: Any) -> None:
             for process in spawned():
@@ -195,8 +196,8 @@ def test_stopped_by_a_signal_it_leaves_no_process_and_can_be_resumed(
     out = tmp_path / "run"
     config = config_file(tmp_path, duration_s=3.0)
     command = doorkeeper("experiment", "run", config, "--out", out, "--workers", "2")
-    # As in a terminal: the signal of Ctrl-C goes to the whole process group, and the
-    # shell has not told it to ignore that, as it tells what runs in the background.
+    # As in a terminal, Ctrl-C signals the whole process group, and the processes must
+    # not ignore the signal, as background jobs of a shell do.
     process = subprocess.Popen(
         command,
         start_new_session=True,

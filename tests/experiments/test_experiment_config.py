@@ -1,4 +1,4 @@
-"""An experiment's file: what is refused, and in which words."""
+"""Validation of an experiment's config, and its messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Configs at the extremes of their values: right, or refused with the key.
+"""Configs with extreme values: correct, or refused with the key.
 
-Means are compared with the textbook formulas in 80 digits, and with SciPy,
-whose truncated Pareto is only stable away from the extremes.
+Means are compared with the textbook formulas in 80 digits. They are also compared with
+SciPy, whose truncated Pareto is unstable at the extremes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EXTREMES = (
     *(0.0, 5e-324, 1e-300, 1e-12, 1e-9, 1e-6, 1e-3, 0.5, 1.0, 1 + 1e-15, 1.000001),
     *(1.5, 2.0, 100.0, 1e3, 1e6, 1e7, 1e9, 1e12, 1e200, 1e300, 1.7e308),
 )
-# Drawn from the whole range of floats, and from where formulas have their poles.
+# Drawn from the whole range of floats, and from the poles of the formulas.
 values = st.sampled_from(EXTREMES) | st.floats(min_value=0, allow_infinity=False)
 services = st.one_of(
     st.fixed_dictionaries({"kind": st.just("constant"), "mean_us": values}),
@@ -135,7 +135,7 @@ def test_a_service_has_its_mean_or_is_refused_with_the_key(
 def test_pareto_draws_have_the_mean_at_the_poles_of_its_formula(
     alpha: float, low_us: float, high_us: float
 ) -> None:
-    """Held to five standard errors of the exact moments; the seed is fixed."""
+    """The tolerance is five standard errors of the exact moments; the seed is fixed."""
     service = {"alpha": alpha, "low_us": low_us, "high_us": high_us, "kind": "pareto"}
     made = ParetoService.model_validate(service)
     draw, n = demands(made, random.Random(3)), 40_000
@@ -146,7 +146,7 @@ def test_pareto_draws_have_the_mean_at_the_poles_of_its_formula(
         second = moment(2, *bounded_pareto(service))
         error = float(max(second - Decimal(mean) ** 2, Decimal(0)) / n) ** 0.5
     assert made.mean() == pytest.approx(mean, rel=1e-12)
-    # Half a nanosecond is what rounding may add.
+    # Rounding adds at most half a nanosecond.
     assert abs(found - mean) <= 5 * error + 0.0005
 
 
@@ -208,7 +208,7 @@ ARRIVALS = st.one_of(
 def test_a_trace_is_drawn_in_bounded_memory_or_refused_with_the_key(
     arrivals: dict[str, Any], duration_s: float
 ) -> None:
-    """Of 10 MB: so a trace that is accepted has some thousand requests."""
+    """A limit of 10 MB allows a trace of some thousand requests."""
     try:
         made = parse(content(None, arrivals, duration_s=duration_s))
         refuse_oversize(made, GB // 100)
@@ -218,7 +218,7 @@ def test_a_trace_is_drawn_in_bounded_memory_or_refused_with_the_key(
     drawn = trace.generate(made, 0)
     (entry,) = made.workload.traffic
     mean = expected(made, entry)
-    # Poisson counts of modulated rates: a state may last for all of the run.
+    # Poisson counts of modulated rates: a state may last for the whole run.
     most = max(arrivals.get("rates_per_s") or [arrivals["rate_per_s"]]) * duration_s
     assert len(drawn) <= mean + most + 8 * (mean + most) ** 0.5 + 8
 

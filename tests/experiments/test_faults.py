@@ -1,4 +1,4 @@
-"""The fault timeline: what is refused, in which words, and how a load is scaled."""
+"""The fault timeline: validation and its messages, and scaling of a load."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_faults_are_stretched_with_the_load() -> None:
 
 def test_work_and_time_are_each_others_inverse_and_scales_multiply() -> None:
     pace = Pace([Scale(100, 300, 3.0), Scale(200, 400, 2.0)])
-    # By hand: 100 plain, 100 by three, 100 by six, 100 by two, then plain again.
+    # By hand: 100 unscaled, 100 by three, 100 by six, 100 by two, then unscaled.
     assert [pace.work(t) for t in (100, 200, 300, 400, 500)] == [
         100,
         400,
@@ -182,11 +182,11 @@ def test_arrivals_come_faster_while_the_load_is_scaled() -> None:
     at_s = drawn.table["intended_ns"].to_numpy() / 1e9
     load = np.array(drawn.column("traffic")) == "load"
     inside = (at_s >= 0.5) & (at_s < 1.5)
-    # Poisson counts of mean 6000 and 2000: four standard deviations.
+    # Poisson counts of means 6000 and 2000; the tolerance is four standard deviations.
     assert abs(np.count_nonzero(load & inside) - 6000) < 4 * 6000**0.5
     assert abs(np.count_nonzero(load & ~inside) - 2000) < 4 * 2000**0.5
     assert np.all(np.diff(at_s) >= 0)
-    # The other entry has the arrivals that it has without any fault.
+    # The arrivals of the other entry are the same as without any fault.
     plain = trace.generate(parse(content()), 0)
     unscaled = np.array(plain.column("traffic")) == "meta"
     plain_s = plain.table["intended_ns"].to_numpy() / 1e9

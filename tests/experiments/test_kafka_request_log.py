@@ -1,4 +1,4 @@
-"""Kafka's log of its requests, read as a recording of ours."""
+"""Kafka's request log, converted to our recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.worlds.kafka.request_log import convert, log4j
 PRODUCE, METADATA, LEADER_AND_ISR = 0, 3, 4
 NOT_LEADER = 6
 MS = 1_000_000
-# The line's instant since the epoch, and where the monotonic clock began.
+# The log line's time since the epoch, and the start of the monotonic clock.
 LOGGED_MS = 1_795_860_000_123
 APART_NS = 1_795_000_000_000 * MS
 
@@ -94,7 +94,7 @@ def test_the_zone_of_the_time_of_day_is_in_the_line(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_answered_when_its_handler_is_done(tmp_path: Path) -> None:
-    """The analysis distinguishes it so from what was appended and failed later."""
+    """The analysis thereby distinguishes a refusal from an append that failed later."""
     record = written(
         tmp_path, line(PRODUCE, 0, produced(NOT_LEADER), 0.3, 0.2, 0.0, 0.1, 0.1)
     )
@@ -104,7 +104,7 @@ def test_a_refusal_is_answered_when_its_handler_is_done(tmp_path: Path) -> None:
 
 
 def test_rows_join_by_number_and_api(tmp_path: Path) -> None:
-    """The controller numbers its requests, too; a torn line is no row."""
+    """The controller also numbers its requests; an incomplete line gives no row."""
     phases = (1.0, 1.0, 0.0, 0.0, 0.0)
     record = written(
         tmp_path,

@@ -1,4 +1,4 @@
-"""The load's bytes against requests written by hand, and its reading of answers."""
+"""The load's bytes against handwritten requests, and its parsing of responses."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_header_names_api_version_correlation_id_and_client() -> None:
 
 @pytest.mark.parametrize("api", LOADS.values(), ids=list(LOADS))
 def test_no_request_is_flexible_unless_all_versions_are(api: Api) -> None:
-    """So that Apache Kafka 2.4 reads those that it knows."""
+    """Apache Kafka 2.4 can then read the requests of its APIs."""
     assert requests.version(api.key) < max(FIRST_FLEXIBLE[api.key], 1)
 
 
@@ -208,7 +208,7 @@ def test_the_load_s_batches_are_those_written_by_hand() -> None:
     assert [record.value for record in read_batch(BATCH, 0)[0].records] == values
 
 
-# ---- answers: built by kio's writers, scanned by ours ----
+# ---- responses: built by kio's writers, scanned by ours --
 
 NONE, FENCED = ErrorCode.none, ErrorCode.fenced_leader_epoch
 

@@ -1,4 +1,4 @@
-"""No room, or no place, for what is written: one sentence, and nothing is lost."""
+"""A full disk or an invalid output path: one error message, and no lost data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ scheduler = "fifo"
 def doorkeeper(
     *arguments: str | Path, file_bytes: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command whose files may grow to so many bytes, as a full disk does."""
+    """Run a command with a limit on file size, in place of a full disk."""
 
     def limit() -> None:
         if file_bytes is not None:

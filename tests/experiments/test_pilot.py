@@ -1,4 +1,4 @@
-"""Number of sessions from a pilot: the formula, and what a recording says."""
+"""Number of sessions from a pilot: the formula, and a recording."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.experiments.unwatched import Unwatched
 
 
 def test_two_pilot_sessions_need_what_students_t_says() -> None:
-    """At one degree of freedom t is 12.706, and s of (-a, a) is a sqrt(2)."""
+    """With one degree of freedom t is 12.706, and s of (-a, a) is a sqrt(2)."""
     found = sessions_for([-0.01, 0.01], precision=0.1, alpha=0.05)
     assert found == math.ceil((12.7062 * 0.01 * math.sqrt(2) / math.log(1.1)) ** 2) == 4
 

@@ -1,8 +1,8 @@
-"""A user's policy that breaks the contract: refused, or its run fails, by name.
+"""A user's policy that breaks the contract: the error names the policy.
 
-Every case is played through the command line. It ends, with a status other than 0 and
-one sentence that names the policy, its file and line, and the law and job, or what was
-wrong when it was made. No recording of such a run is listed.
+Each case runs through the command line. It exits with a status other than 0. One
+message names the policy, its file and line, and the violated law and job, or the error
+at instantiation. The recording of such a run is not listed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def doorkeeper(*arguments: str) -> Result:
 
 
 def run(policy: str, world: str) -> Result:
-    """Run the config with a user's policy beside the baseline, in this process."""
+    """Run the config with a user's policy and the baseline, in this process."""
     return doorkeeper(
         *("experiment", "run", "config.toml", "--out", "out", "--world", world),
         *("--executor", "sequential", "--schedulers", f"fifo,faulty:{policy}"),
@@ -83,7 +83,7 @@ def one_sentence(result: Result) -> str:
     return line
 
 
-# The model asks about jobs in service only while others wait.
+# The model calls `outranks` only while other jobs wait.
 CASES = [
     (policy, law, world)
     for policy, law in IN_USE.items()
@@ -186,7 +186,7 @@ def test_a_live_broker_with_a_policy_that_loses_jobs_is_a_failed_run(at: Path) -
 def test_the_guard_lets_every_policy_of_ours_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The scripts of the contract, through the guard: it finds nothing."""
+    """The guard reports no violation for the scripts of the contract."""
     for name, policy in registry.POLICIES.items():
 
         def factory(config: SchedulerConfig, name: str = name) -> object:

@@ -16,7 +16,7 @@ LATE = "discarded: generator late: p99 9.00 ms > 1 ms (arm wfq)"
 
 
 def watched(experiment: Experiment, reasons: list[list[str]]) -> list[str]:
-    """Return the lines for runs of one arm, a list of reasons for each block."""
+    """Return the output for runs of one arm, given the reasons of each block."""
     said = io.StringIO()
     with ProgressBar(Console(file=said, width=120)) as bar:
         bar.planned(len(reasons), 0.1, 1)
@@ -44,7 +44,7 @@ def test_a_run_that_does_not_count_has_a_line() -> None:
 
 
 def test_runs_that_do_not_count_have_a_line_for_a_session() -> None:
-    """Sessions are of two rounds here."""
+    """Each session has two rounds."""
     reasons = [[LATE, LATE, ""], [LATE, "broker died", ""], [LATE]]
     found = watched(parse(content()), reasons)
     assert [line.partition(", ")[0] for line in found] == [

@@ -1,4 +1,4 @@
-"""Records of a run: outcomes, counts, nulls, the join with broker rows."""
+"""The recording of a run: outcomes, counts, nulls, the join with broker rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LABELS = RunLabels(
 
 
 def small_trace(requests: int) -> Trace:
-    """Requests a millisecond apart, of one connection."""
+    """Return requests a millisecond apart on one connection."""
     columns: list[Any] = [
         range(requests),
         [number * MS for number in range(requests)],
@@ -50,7 +50,7 @@ def small_trace(requests: int) -> Trace:
 
 
 def results(done_ms: list[float], codes: list[int], ended_ms: float = 100) -> Results:
-    """Answers at these instants; below zero: never."""
+    """Return responses at these times; a negative time is no response."""
     done = np.array([int(ms * MS) if ms >= 0 else NEVER for ms in done_ms], np.int64)
     never = np.full(len(done), NEVER, np.int64)
     columns = dict.fromkeys((*STAMPS, *MEASURES), never)
@@ -68,7 +68,7 @@ def named(outcomes: Any) -> list[str]:
 def test_outcomes_follow_answers_codes_and_the_clients_patience() -> None:
     found = recording.outcomes(
         small_trace(7),
-        # Sent at 0..6 ms; patience 50 ms; the run ended at 53 ms.
+        # Sent at 0..6 ms; time-out 50 ms; the run ended at 55.5 ms.
         results([1, 2, 3, 53, 54.1, -1, -1], [0, 6, 7, 0, 0, 0, 0], ended_ms=55.5),
         timeout_ns=50 * MS,
     )
@@ -76,10 +76,10 @@ def test_outcomes_follow_answers_codes_and_the_clients_patience() -> None:
         "ok",
         "error",
         "timeout",  # answered REQUEST_TIMED_OUT
-        "ok",  # at the very end of its patience
+        "ok",  # at the very end of its time-out
         "timeout",  # answered too late
-        "timeout",  # never answered, and its patience was over
-        "unfinished",  # never answered, but its patience was not over
+        "timeout",  # no response, and its time-out had passed
+        "unfinished",  # no response, but its time-out had not passed
     ]
 
 
@@ -159,7 +159,7 @@ def test_lateness_agrees_with_numpys_inverted_cdf() -> None:
 
 
 class Finished:
-    """Fields of a request and of its task that the broker's recorder reads."""
+    """The fields of a request and of its task that the broker's recorder reads."""
 
     def __init__(self, correlation_id: int, at_ns: int) -> None:
         self.correlation_id, self.task = correlation_id, self

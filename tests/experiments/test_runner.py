@@ -1,4 +1,4 @@
-"""The runner: order, identity, retries, and going on after it was killed."""
+"""The runner: order, identity, retries, and resuming after a kill."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def experiment(**header: Any) -> Experiment:
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it."""
+    """Represents the end of the process; no handler catches it."""
 
 
 def good(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
@@ -86,7 +86,7 @@ Play = Callable[[Trial, Trace, RunFiles], RunResult]
 
 @dataclass
 class FakeWorld:
-    """Plays what it is told to, and remembers for which trials."""
+    """Returns scripted results, and records the trials."""
 
     play: Play = good
     name: str = "fake"
@@ -146,7 +146,7 @@ def test_every_arm_stands_in_every_place_about_equally_often() -> None:
     blocks = 400
     trials = runner.plan(planned_points(experiment(blocks=blocks)))
     places = Counter((trial.arm.name, trial.order) for trial in trials)
-    # Binomial(400, 1/4): mean 100, standard deviation 8.7; five of them.
+    # Binomial(400, 1/4): mean 100, standard deviation 8.7; the tolerance is five.
     assert len(places) == 16
     assert all(abs(count - blocks / 4) < 44 for count in places.values()), places
 
@@ -283,7 +283,7 @@ def test_more_blocks_add_cells_and_repeat_none(tmp_path: Path) -> None:
 
 
 def late(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
-    """Be late in the first attempt at each wfq trial, and never get priority done."""
+    """Return a late first attempt of each wfq trial, and no valid run of priority."""
     result = good(trial, trace, out)
     if trial.arm.name == "wfq" and trial.attempt == 0:
         late_ns = {"p50": 1, "p99": 3_000_000, "max": 3_000_000}

@@ -1,4 +1,4 @@
-"""Sessions: rounds in sessions, stored together, discarded whole, and planned."""
+"""Sessions of rounds: stored together, discarded as a whole, and planned."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def content(**sessions: Any) -> dict[str, Any]:
 
 @dataclass
 class FakeSession:
-    """Answers every request after ``latency_ns``, in the conditions that are listed."""
+    """Answers every request after ``latency_ns``, under the scripted conditions."""
 
     world: FakeWorld
     played: list[Episode] = field(default_factory=list)
@@ -107,7 +107,7 @@ class FakeSession:
 
 @dataclass
 class FakeWorld:
-    """A world of which only sessions are asked for."""
+    """A world that offers sessions only."""
 
     latency_ns: int = MS
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class FakeWorld:
 def run(
     directory: Path, world: FakeWorld, *, resume: bool = False, **sessions: Any
 ) -> tuple[dict[str, Any], list[int]]:
-    """Return the manifest, and the sessions of which no round counts."""
+    """Return the manifest, and the sessions without a valid round."""
     small = experiment(**sessions)
     missing = runner.run(
         small, directory, world, Sequential(world), Unwatched(), resume=resume
@@ -243,7 +243,7 @@ def test_a_round_with_an_arm_that_is_always_disturbed_is_given_up(
 
 
 def test_no_latency_decides_what_counts(tmp_path: Path) -> None:
-    """The same conditions, latencies a thousand times longer: the same rounds count."""
+    """Latencies a thousand times longer leave the same rounds valid."""
     conditions = {
         "b001-wfq-t0": Conditions(off_cpu_ns=3 * MS),
         "b004-fifo-t0": Conditions(late_p99_ns=3 * MS),
@@ -277,11 +277,11 @@ def test_a_session_whose_broker_dies_is_missing_and_played_again_on_resume(
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing catches it."""
+    """Represents the end of the process; no handler catches it."""
 
 
 def test_a_session_that_was_interrupted_is_played_whole(tmp_path: Path) -> None:
-    """Other processes would be another session."""
+    """A resumed session would have other processes, so it is repeated."""
 
     class Dying(FakeSession):
         def run_episode(self, trial: Trial, replayed: Trace) -> Conditions:

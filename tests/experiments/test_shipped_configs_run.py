@@ -1,4 +1,4 @@
-"""Shipped configs run: as small as they can be, in a computed world."""
+"""Shipped configs run on a small scale in a computed world."""
 
 from __future__ import annotations
 

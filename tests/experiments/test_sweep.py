@@ -1,4 +1,4 @@
-"""Sweeps: the points that a file means, what it may not mean, what resuming repeats."""
+"""Sweeps: their points, validation, and the runs that a resume repeats."""
 
 from __future__ import annotations
 
@@ -184,11 +184,11 @@ def test_every_block_at_every_point_has_every_arm_in_its_own_order() -> None:
     names = {(it.point.name, it.block, it.arm.name) for it in trials}
     assert len(trials) == len(names) == 4 * 80
     first = Counter(c.arm.name for c in trials if c.order == 0)
-    # Binomial(160, 1/2): mean 80, standard deviation 6.3; five of them.
+    # Binomial(160, 1/2): mean 80, standard deviation 6.3; the tolerance is five.
     assert abs(first["fifo"] - 80) < 32
     assert [c.block for c in trials] == sorted(c.block for c in trials)
     leading = Counter(
         next(c.point.name for c in trials if c.block == block) for block in range(40)
     )
-    # Binomial(40, 1/4): mean 10, standard deviation 2.7; three of them.
+    # Binomial(40, 1/4): mean 10, standard deviation 2.7; the tolerance is three.
     assert all(2 <= leading[point] <= 18 for point in {c.point.name for c in trials})

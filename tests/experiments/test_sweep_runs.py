@@ -1,4 +1,4 @@
-"""Sweeps: how runs, traces and plan name their point, and what resuming repeats."""
+"""Sweeps: points in runs, traces and plan, and the runs that a resume repeats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.experiments.unwatched import Unwatched
 
 
 class Counting:
-    """Counts the trials that are handed to it."""
+    """Counts the trials that it receives."""
 
     name = "sequential"
     lanes: int | None = 1

@@ -1,7 +1,7 @@
-"""Traces: the same from the same seed, and as many arrivals as the formulas say.
+"""Traces: reproducible from the seed, with arrival counts of the closed forms.
 
-Bounds: counts are held to five standard deviations of their closed form, so a right
-generator fails once in a million seeds; the seeds are fixed.
+The tolerance of a count is five standard deviations of its closed form, so a correct
+generator fails for one seed in a million. The seeds are fixed.
 """
 
 from __future__ import annotations

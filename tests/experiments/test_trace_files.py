@@ -1,4 +1,4 @@
-"""Traces from elsewhere: checked to the line, replayed as they are, by windows."""
+"""External traces: validated line by line, replayed unchanged, in windows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ scheduler = "fifo"
 
 
 def rows(seconds: float = 3.2, seed: int = 1) -> list[Row]:
-    """Draw requests with ties, of both classes and three flows, at a load of 0.7."""
+    """Draw requests with ties, of two classes and three flows, at a load of 0.7."""
     rng = random.Random(seed)
     found: list[Row] = []
     at_s = 5.0
@@ -274,7 +274,7 @@ def replayed(experiment: Experiment, block: int) -> pa.Table:
 
 
 def test_blocks_are_consecutive_windows_of_the_file(tmp_path: Path) -> None:
-    """All blocks together are the file once: instants, classes, flows, services."""
+    """The blocks partition the file: times, classes, flows, services."""
     requests = rows()
     built = loaded(tmp_path, requests)
     found = []
@@ -298,7 +298,7 @@ def test_blocks_are_consecutive_windows_of_the_file(tmp_path: Path) -> None:
         if at_s - 5.0 < 3.0
     ]
     assert len(found) > 1000
-    # Requests of one instant are in order of the traffic entries.
+    # Simultaneous requests are in the order of the traffic entries.
     assert sorted(found) == sorted(expected)
     assert [it[0] for it in found] == sorted(it[0] for it in found)
 
@@ -365,8 +365,8 @@ def test_waits_under_fifo_are_lindleys(tmp_path: Path, world: str) -> None:
     done = found.client_done_ns.tolist()
     if world == "model":
         assert done == ends
-    # The broker polls ready connections in an order of its own, which moves no busy
-    # period.
+    # The broker polls ready connections in an order of its own, which does not change
+    # busy periods.
     assert len(idle_from) > 50
     assert {*idle_from[1:], free_ns} <= set(done)
     assert max(done) == free_ns
@@ -383,7 +383,7 @@ def test_waits_under_fifo_are_lindleys(tmp_path: Path, world: str) -> None:
 def test_policies_replay_the_trace_and_serve_all_of_it(
     tmp_path: Path, world: str, names: list[str]
 ) -> None:
-    """In the whole broker those of the presets."""
+    """The whole broker runs the preset policies only."""
     more = "".join(
         f'[[arms]]\nname = "{name.replace("+", "p")}"\nscheduler = "{name}"\n'
         for name in names

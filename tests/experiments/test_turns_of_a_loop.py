@@ -1,4 +1,4 @@
-"""Mean time of a fixed loop between two lines."""
+"""Mean time of a timed reference loop between two input lines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from experiments.processes import idle_probe
 def test_the_mean_is_over_the_turns_between_two_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Turns before the first line are not counted; one answer per two lines."""
+    """Turns before the first line do not count; each pair of lines gets one answer."""
     took_ns = itertools.chain([900] * 30, [100] * 24 + [400] * 6, [900] * 100)
-    # A line is there after 30 turns, 30 turns, and 30 turns; then the input ends.
+    # A line arrives after each 30 turns; after the second line the input ends.
     readable = itertools.cycle([False] * 30 + [True])
     lines = iter([b"\n", b"\n", b""])
     monkeypatch.setattr(idle_probe, "_loop_ns", lambda: next(took_ns))

@@ -1,22 +1,22 @@
-"""A watcher of experiments for tests, in which nobody watches."""
+"""A watcher of experiments that reports nothing."""
 
 from experiments.worlds.world import RunResult, Trial
 
 
 class Unwatched:
-    """Ignores whatever it is told."""
+    """Ignores all events."""
 
     def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def started(self, trial: Trial) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def tick(self) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def ended(self, trial: Trial, result: RunResult) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
-        """Ignore it."""
+        """Do nothing."""
