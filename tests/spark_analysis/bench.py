@@ -1,9 +1,9 @@
 """Spark rows of `make bench`: the two passes at 1, 10 and 100 million requests.
 
 The table is that of `CellSessions`: three quantiles by session, pooled, and with each
-session left out. DuckDB computes the same table by the same two passes, in its own SQL,
-on as many threads. Both must have the digits of NumPy. Each engine runs in a process of
-its own, of which the peak of the resident memory is taken.
+session left out. DuckDB computes the same table by the same two passes in its own SQL,
+with as many threads. Both results must equal NumPy's in all digits. Each engine runs in
+its own process, whose peak resident memory is measured.
 
 ``python -m tests.spark_analysis.bench [ROWS_MAX]`` adds the rows to runs/bench.json.
 """
@@ -61,7 +61,7 @@ Table = dict[GroupKey, list[tuple[float, list[float], list[float], list[int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One engine's table with the time and the memory that it took."""
+    """One engine's table, with its time and peak memory."""
 
     seconds: float
     peak: int
@@ -96,7 +96,7 @@ def _word(kind: str, number: np.ndarray[Any, Any]) -> pa.Array:
 
 
 def by_spark(directory: Path) -> Iterator[Callable[[Path], Table]]:
-    """Yield the function that computes a table, in a session that stays."""
+    """Yield a function that computes a table in a persistent session."""
     with spark_session(f"local[{CORES}]", rows=ROWS[-1]) as spark:
 
         def compute(files: Path) -> Table:
@@ -120,7 +120,7 @@ def _table(found: Mapping[GroupKey, tuple[Quantile, ...]]) -> Table:
 
 
 def by_duckdb(directory: Path) -> Iterator[Callable[[Path], Table]]:
-    """Yield the same for DuckDB."""
+    """Yield the same function for DuckDB."""
     import duckdb
 
     base = duckdb.connect()
@@ -264,7 +264,7 @@ ENGINES: Final = {"spark": by_spark, "duckdb": by_duckdb}
 
 
 def taken(engine: str, files: Path, warm: Path) -> Taken:
-    """Run an engine in a process of its own, on small data first."""
+    """Run an engine in its own process, on small data first."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(engine, files, warm, sender))
@@ -323,7 +323,7 @@ def rows(rows_max: int) -> Iterator[BenchRow]:
                 assert ours.table == theirs.table == by_numpy(files)
                 shutil.rmtree(files)
                 assert ours.peak < MEMORY_MAX, ours.peak
-                # Less than ten times as long costs nothing; more is not linear.
+                # Faster than linear is allowed; slower than linear is not.
                 growth = ours.seconds / before / 10 if before else 0.0
                 before = ours.seconds
                 print(
@@ -345,7 +345,7 @@ def rows(rows_max: int) -> Iterator[BenchRow]:
 
 
 def main() -> None:
-    """Print the rows, and put them into runs/bench.json in place of older ones."""
+    """Print the rows, and replace older ones in runs/bench.json."""
     rows_max = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS[-1]
     found = []
     for row in rows(rows_max):

@@ -1,4 +1,4 @@
-"""Fixtures: a queue with a known truth, recordings, one Spark session for all tests."""
+"""Fixtures: a queue with known quantiles, recordings, one shared Spark session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WARM_UP = 2000
 def mm1_sojourns() -> Sojourns:
     """Sojourn times of an M/M/1 queue with service rate 1, by Lindley's recursion.
 
-    Arguments: generator, runs, requests a run, load. In the long run the times are
+    Arguments: generator, runs, requests per run, load. In the limit the times are
     exponential with rate ``1 - load``.
     """
     return _mm1_sojourns
@@ -53,14 +53,14 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight blocks, five arms; the last 2 % of fetches under wfq are never answered.
+    """Eight blocks, five arms; the last 2 % of fetches under wfq have no response.
 
-    Block 7 has no valid run of ``wfq`` and block 2 has an invalid run beside its
-    repetition, so that both kinds of excluded runs occur.
+    Block 7 has no valid run of ``wfq``, and block 2 has an invalid run and its
+    repetition, so both kinds of excluded runs occur.
     """
     directory: Path = tmp_path_factory.mktemp("recorded")
     manifest = synthetic.write(directory, blocks=8, seconds=0.8)
-    # Seven sessions have the weight of few independent requests.
+    # Seven sessions have few effective exceedances.
     manifest["analysis"]["exceedances_shown"] = 5
     runs = {(run["block"], run["arm"]): run for run in manifest["runs"]}
     late = dict(runs[2, "fifo"], run_id="b002-fifo-t1", valid=False, requests=None)

@@ -1,4 +1,4 @@
-"""Damage to the files of a recording, drawn from a seed: bytes of a file, or fields."""
+"""Damage to the files of a recording, drawn from a seed: to bytes or to fields."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ WAYS: tuple[Callable[[bytearray, random.Random], None], ...] = (
 
 
 def damage_bytes(path: Path, rng: random.Random) -> str:
-    """Damage a file at any byte; return in which way."""
+    """Damage a file at a random byte; return the kind of damage."""
     data, way = bytearray(path.read_bytes()), rng.choice(WAYS)
     way(data, rng)
     path.write_bytes(data)
     return way.__name__
 
 
-# What JSON can hold in place of a value.
+# JSON values of wrong types.
 STRANGE = (
     *(None, True, 0, -1, 1e9, 2**63, -(2**63), 10**30, 0.5, float("nan"), float("inf")),
     *("", "x", "it's", "\\", "\0", "\ud800", "../..", [], [1], {}, {"x": 1}),
@@ -51,7 +51,7 @@ STRANGE = (
 
 
 def damage_field(path: Path, rng: random.Random) -> str:
-    """Change, remove or double any field of a JSON file; return where."""
+    """Change, remove or duplicate a random field of a JSON file; return its path."""
     content = json.loads(path.read_text())
     places = list(_places(content, ""))
     holder, key, where = places[rng.randrange(len(places))]
@@ -94,7 +94,7 @@ def without_footer(path: Path) -> None:
 
 
 def page_damaged(path: Path) -> None:
-    """Damage the page that stands in the middle of the file's first columns."""
+    """Damage the page in the middle of the file's first columns."""
     column = pq.read_metadata(path).row_group(0).column(0)
     data = bytearray(path.read_bytes())
     data[column.data_page_offset + column.total_compressed_size // 2] ^= 0xFF

@@ -1,4 +1,4 @@
-"""Elections written by hand: attempts whose every measure is known."""
+"""Elections written by hand: attempts with known values of every measure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECIDED_MS = 100
 
 
 class Hand:
-    """Attempts of one run, written down one by one; times are in milliseconds."""
+    """Attempts of one run, added one by one; times are in milliseconds."""
 
     def __init__(self) -> None:
         self.rows: list[Attempt] = []
@@ -42,7 +42,7 @@ class Hand:
         leader: int = -1,
         kept: int = 1,
     ) -> None:
-        """Add one; a broker's own error is the client's unless it says otherwise."""
+        """Add an attempt; the broker's error equals the client's unless given."""
 
         def ns(at_ms: float | None) -> int:
             return NEVER if at_ms is None else round(at_ms * MS)
@@ -69,10 +69,11 @@ class Hand:
 
 
 def incident(step_down_ms: float) -> Hand:
-    """One election whose last LEADER_AND_ISR the old leader obeys so late.
+    """One election whose old leader obeys its last LEADER_AND_ISR late.
 
     Per run: 10 records accepted in vain for each of three writes, of which one with
-    acks=1 is acknowledged and lost; one write timed out, one told NOT_LEADER.
+    acks=1 is acknowledged and lost; one write timed out, and one failed with
+    NOT_LEADER.
     """
     hand, until = Hand(), DECIDED_MS + step_down_ms
     for at, api in ((1, LEADER_AND_ISR), (3, UPDATE_METADATA)):
@@ -82,7 +83,7 @@ def incident(step_down_ms: float) -> Hand:
     # Before the decision: accepted, and acknowledged 10 ms after it.
     hand.add(PRODUCE, OLD, due=80, local=90, remote=110, done=110)
     hand.add(PRODUCE, OLD, due=80, local=90, remote=95, done=95, partition=1)
-    # In vain: failed by the stepping down, given up before it, acknowledged for one.
+    # In vain: failed by the step-down, timed out before it, acknowledged with acks=1.
     hand.add(PRODUCE, OLD, due=90, local=105, remote=until, done=until, code=NOT_LEADER)
     hand.add(
         PRODUCE,
@@ -96,16 +97,16 @@ def incident(step_down_ms: float) -> Hand:
         kept=0,
     )
     hand.add(PRODUCE, OLD, due=96, local=107, done=108, acks=1, kept=0)
-    # A refusal is no acceptance, and no other error is a fast one.
+    # A refusal is no acceptance, and only NOT_LEADER counts as a fast failure.
     hand.add(PRODUCE, OLD, due=97, local=until + 2, done=until + 2, code=STORAGE)
-    # The new leader: partition 1 is back after 40 ms, partition 0 after the rest.
+    # The new leader: partition 1 is writable after 40 ms, partition 0 after the others.
     hand.add(PRODUCE, NEW, due=99, local=130, remote=140, done=140, partition=1)
     hand.add(PRODUCE, NEW, due=99, local=until, remote=until + 5, done=until + 5)
     hand.add(PRODUCE, NEW, due=120, local=until, remote=until + 20, done=until + 20)
-    # Due later than the recovery: not waited for.
+    # Due after the recovery, so its end does not count.
     late = until + 6
     hand.add(PRODUCE, NEW, due=late, local=late + 1, remote=late + 50, done=late + 50)
-    # Metadata: stale until 30 ms after the decision; a failure names nobody.
+    # Metadata: stale until 30 ms after the decision; a failure names no leader.
     hand.add(METADATA, OLD, due=120, local=130, done=130, leader=OLD)
     hand.add(METADATA, NEW, due=120, local=131, done=131, leader=NEW)
     hand.add(METADATA, OLD, due=140, local=None, done=None, code=TIMED_OUT)
@@ -119,9 +120,9 @@ def step_down_ms(arm: str, block: int) -> float:
 def written(
     at: Path, world: str, step_down_ms: Callable[[str, int], float], places: int = 4
 ) -> None:
-    """Write a run directory of a world, whose old leaders obey so late.
+    """Write a run directory of a world, with the step-down of each arm and block.
 
-    Four writes wait at the decision, for a queue of so many places.
+    Four writes wait at the decision, in a queue with room for ``places``.
     """
     manifest = synthetic.write(at, blocks=8, seconds=0.1, arms=("fifo", "priority"))
     manifest["world"] = world

@@ -48,7 +48,7 @@ def made(
 ) -> Results:
     """Return results of one world ("live") or, by name, of several.
 
-    Every cell holds at every point.
+    Each cell is the same at every point.
     """
     worlds: Mapping[str, Cells]
     worlds = cells if isinstance(next(iter(cells)), str) else {"live": cells}  # type: ignore[assignment]

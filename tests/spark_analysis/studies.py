@@ -1,7 +1,7 @@
-"""Comparisons and studies made of values: no recordings, no Spark.
+"""Comparisons and studies built from values, without recordings or Spark.
 
-A class under an arm is a list with one value per session, of the p99 in milliseconds;
-goodput is 100 a second everywhere.
+A class under an arm is a list of the p99 in milliseconds, one value per session.
+Goodput is always 100 per second.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FACTORS = {"r": "reader", "q": "queue", "w": "worker"}
 
 
 def cube_arms() -> dict[str, dict[str, str]]:
-    """Name the eight arms of a 2 x 2 x 2 design, with their factors."""
+    """Return the eight arms of a 2 x 2 x 2 design, with their factors."""
     return {
         name or "none": {
             factor: "own" if letter in name else "shared"
@@ -66,7 +66,7 @@ def manifest_of(
     point: tuple[str, Mapping[str, str]] = ("", {}),
     world: str = "model",
 ) -> Manifest:
-    """Describe an experiment in which everything went well; the first arm is base."""
+    """Describe an experiment without failures; the first arm is the baseline."""
     names = list(arms)
     return Manifest(
         directory=Path("nowhere"),
@@ -141,7 +141,7 @@ def _run(point: str, arm: str, block: int) -> Run:
 def comparison_of(
     manifest: Manifest, values: Values, thin: Sequence[tuple[str, str]] = ()
 ) -> Comparison:
-    """Compare; the tails of the (class, arm) in ``thin`` are in one session alone."""
+    """Compare; the tail of each (class, arm) in ``thin`` is in a single session."""
     metrics = (P99, PER_S)
     found = [
         _sessions(
@@ -193,7 +193,7 @@ def _sessions(
 
 
 def study_of(comparisons: Sequence[Comparison], pairs: Sequence[Pair] = ()) -> Study:
-    """Put the points of a sweep together."""
+    """Combine the points of a sweep into a study."""
     first = comparisons[0].manifest
     manifest = replace(
         first,

@@ -1,8 +1,9 @@
-"""Run directories as the experiments write them, from a queue worked out in NumPy.
+"""Synthetic run directories in the format of experiments, from a queue in NumPy.
 
-One server, bursts of PRODUCE and a steady stream of control requests. Under ``fifo``
-control waits with everybody (Lindley's recursion over all), under the others only
-behind control; the rest of the stamps are small constants with noise.
+One server receives bursts of PRODUCE and a steady stream of control requests. Under
+``fifo`` a control request waits for all earlier requests (Lindley's recursion), under
+other arms only for earlier control requests. The remaining stamps are small constants
+with noise.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def write(
     seed: int = 1,
     analysis: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write a whole run directory, and return its manifest.
+    """Write a complete run directory, and return its manifest.
 
     ``rates`` are requests per second by class.
     """
@@ -74,7 +75,7 @@ def write_sweep(
     *,
     analysis: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write a sweep of load x share of control: factors by level, multiplying rates."""
+    """Write a sweep of load x share of control; each factor's levels multiply rates."""
     names, seconds = [*ARMS, "fifo-again"], 0.2
     window = [0, int(seconds * 1e9)]
     manifest = _manifest(names, 2, 1, window, RATES, analysis or {})
@@ -132,7 +133,7 @@ def save(directory: Path, manifest: Mapping[str, Any]) -> None:
 def make_trace(
     rng: np.random.Generator, seconds: float, rates: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Draw arrivals: PRODUCE in bursts of about six, the others alone."""
+    """Draw arrivals: PRODUCE in bursts of about six, the others one by one."""
     parts = []
     for name, rate in rates.items():
         size = 6 if name == "produce" else 1
@@ -217,7 +218,7 @@ def write_run(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
 
 
 def write_samples(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
-    """Write queue samples: how many requests are between received and dequeued."""
+    """Write queue samples: the number of requests between received and dequeued."""
     received, enqueued, dequeued = (
         np.array([n for n in rows[name] if n is not None])
         for name in ("received_ns", "enqueued_ns", "dequeued_ns")
@@ -249,7 +250,7 @@ def write_samples(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
 
 
 def _waits(arrival: Int64s, service: Int64s) -> Int64s:
-    """Lindley's recursion: how long each request waits for those before it."""
+    """Return the wait of each request for earlier ones, by Lindley's recursion."""
     if not len(arrival):
         return arrival
     walk = np.concatenate([[0], np.cumsum(service[:-1] - np.diff(arrival))])

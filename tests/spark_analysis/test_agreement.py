@@ -1,4 +1,4 @@
-"""More than two worlds, and theory: one table, a sentence for every disagreement."""
+"""Agreement of several worlds and theory: one table, a sentence per disagreement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.spark_analysis.world_studies import study_in
 
 
 def five() -> Worlds:
-    """Three worlds of five see planes ahead of wfq, one the other way round."""
+    """In three worlds of five planes beat wfq, in one wfq beats planes."""
     ratios = {"planes": 0.2, "wfq": 0.5}
     return hold_together(
         [

@@ -1,4 +1,4 @@
-"""Effects of the factors of a design, from made values whose answer is known."""
+"""Effects of the factors of a design, from values with known effects."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def cube(
     thin: tuple[tuple[str, str], ...] = (),
     lost: tuple[str, ...] = (),
 ) -> Comparison:
-    """Make control's p99 of every arm: 100 ms times the factors that the arm has.
+    """Make control's p99 of every arm: 100 ms times the factors of the arm.
 
-    A key of several letters is a factor that only their combination brings.
+    A key of several letters is a factor of their combination only.
     """
     rng = np.random.default_rng(1)
     session = np.exp(rng.normal(0, 0.3, size=12))
@@ -109,7 +109,7 @@ def test_arms_beside_the_design_do_not_disturb_it() -> None:
     assert designs_of(manifest_of({"fifo": {}}, ["control"], 8)) == ()
 
 
-# ---- policies, each with each reader ----
+# ---- policies crossed with readers ------
 
 P99_MS = {
     ("fifo", "blind"): 10.0,
@@ -122,7 +122,7 @@ P99_MS = {
 
 
 def crossed(*, without: str = "") -> Comparison:
-    """Make two policies and FIFO under two readers, and planes beside them."""
+    """Make two policies and FIFO under two readers, and planes."""
     rng = np.random.default_rng(11)
     arms: dict[str, dict[str, str]] = {}
     values = {}
@@ -142,8 +142,8 @@ def test_a_factor_of_three_levels_makes_a_design_with_each() -> None:
     designs = {it.design.full: it.design.none for it in comparison.effects}
     assert designs == {"priority-aware": "fifo-blind", "wfq-aware": "fifo-blind"}
     found = effects_of(comparison, "priority-aware")
-    # The factors by hand: 10 / 8 by the reader alone, 10 / 5 by the policy alone, and
-    # in the whole of log 20 each has the mean of its parts added first and last.
+    # The factors by hand: 10 / 8 by the reader alone, 10 / 5 by the policy alone. Each
+    # share of log 20 is the mean of the effects added first and last.
     alone = of_kind(found, "alone")
     assert alone["policy"].ratio.value == pytest.approx(0.5, rel=0.05)
     assert alone["reading"].ratio.value == pytest.approx(0.8, rel=0.05)

@@ -1,7 +1,7 @@
-"""Capacity at an objective by bisection, against the closed form of M/M/1.
+"""Capacity at a latency objective by bisection, against the closed form of M/M/1.
 
-The sojourn time T of M/M/1 (first come, first served) has P(T > t) = exp(-(mu - l) t):
-a share p of the requests is answered within t as long as l <= mu + ln(1 - p) / t.
+The sojourn time T of M/M/1 (FIFO) has P(T > t) = exp(-(mu - l) t). A share p of the
+requests is answered within t if and only if l <= mu + ln(1 - p) / t.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_the_capacity_of_mm1_is_the_closed_form(
     assert [plot.name for plot in plots(found)][:1] == ["curves-model"]
     (row,) = (row for row in found["measures"] if row["metric"] == "capacity")
     assert (row["point"], row["value"]) == ("", cell.value.value)
-    # Flows of one queue, served as they come: fair, but not in every window.
+    # Flows of one FIFO queue: fair overall, but not in every window.
     indices = [row for row in found["measures"] if row["metric"] == "jain"]
     assert len(indices) == len(study.comparisons)
     assert all(0.5 < (row["value"] or 0) <= 1 for row in indices)

@@ -24,12 +24,12 @@ def test_each_value_is_an_exact_order_statistic() -> None:
     )
     assert found.sessions == (2, 4, 9)
     assert found.values == (10.0, 2.0, 5.0)
-    # 1 2 3 5 10 inf: the third.
+    # The third of 1 2 3 5 10 inf.
     assert found.pooled == 3.0
-    # 1 2 3 5, then 5 10 inf, then 1 2 3 10 inf.
+    # The medians of 1 2 3 5, of 5 10 inf, and of 1 2 3 10 inf.
     assert found.without == (2.0, 10.0, 3.0)
     assert found.counts == (2, 3, 1)
-    # At or beyond 3: 10 and inf; 3; 5.
+    # At least 3: 10 and inf; 3; 5.
     assert found.exceedances == (2, 1, 1)
 
 

@@ -1,4 +1,4 @@
-"""Verdicts from sessions: gate, family, noise floor, word."""
+"""Verdicts from sessions: exceedance gate, family, noise floor, word."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of(
     counts: int = 10_000,
     exceedances: Sequence[int] | None = None,
 ) -> CellSessions:
-    """Return a p99 with these values by session, and a tail spread evenly over them."""
+    """Return a p99 with these session values and an evenly spread tail."""
     return CellSessions(
         point="",
         class_name=class_name,
@@ -66,7 +66,7 @@ def of(
 
 
 def logs(mean: float, t: float, seed: int) -> np.ndarray:
-    """Return log-ratios with this mean and this t exactly."""
+    """Return log-ratios with exactly this mean and t."""
     noise = np.random.default_rng(seed).normal(size=SESSIONS)
     noise = (noise - noise.mean()) / noise.std(ddof=1)
     return mean + noise * abs(mean) * math.sqrt(SESSIONS) / t
@@ -101,7 +101,7 @@ def test_the_values_of_a_cell() -> None:
 
 
 def test_a_degenerate_contrast_leaves_a_t_of_ten_significant() -> None:
-    """Differences in one session of twelve alone: its own p is 1, and no other's."""
+    """A difference in one session of twelve has p = 1 and affects no other p."""
     one_session = [3.0] + [0.0] * (SESSIONS - 1)
     rivals = {f"equal-{n}": one_session for n in range(20)}
     found = judged({"wfq": logs(-0.3, 10, seed=1), **rivals})
@@ -162,7 +162,7 @@ def test_primary_and_secondary_contrasts_are_separate_families() -> None:
 
 
 def test_no_difference_within_the_noise_floor_is_better_or_worse() -> None:
-    """A pair of baselines 4 % apart: the floor reaches as far to the other side."""
+    """Two baselines differ by 4 %, so the noise floor is 4 % on either side."""
     found = judged(
         {
             "fifo-again": logs(0.04, 20, seed=2),
@@ -176,7 +176,7 @@ def test_no_difference_within_the_noise_floor_is_better_or_worse() -> None:
     assert noise.low == pytest.approx(1 / noise.high)
     assert found["fifo-again"].ratio is not None
     assert noise.high == found["fifo-again"].ratio.high
-    # Smaller than the margin, so it is equivalent all the same.
+    # The ratio is within the margin, so the verdict is equivalent all the same.
     assert found["near"].word == "equivalent"
     assert (found["far"].word, found["beyond"].word) == ("better", "worse")
 
@@ -287,7 +287,7 @@ def test_the_calibration_widens_a_prediction() -> None:
 
 
 def test_thin_sessions_are_judged_by_the_pooled_quantile() -> None:
-    """The contrast is the quotient of the pooled quantiles, as they are printed."""
+    """The contrast is the ratio of the pooled quantiles, as printed."""
     generator = np.random.default_rng(9)
     base = [generator.lognormal(0, 0.5, 150) for _ in range(14)]
     cells = [

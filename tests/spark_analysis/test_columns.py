@@ -1,4 +1,4 @@
-"""Recorder and analysis mean the same columns: names, types, order, outcomes."""
+"""Columns of recorder and analysis agree: names, types, order, outcomes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_stamps_outcomes_and_version_are_the_recorders() -> None:
 
 
 def test_phases_lead_from_the_first_stamp_to_the_last() -> None:
-    """Added up, every stamp but the two ends is entered once and left once."""
+    """The sum telescopes: every inner stamp is added and subtracted once."""
     signed = " ".join(f"+ {phase.sql}" for phase in PHASES)
     found = re.findall(r"([+-]) (\w+)", signed)
     total = {name: 0 for _, name in found}
@@ -60,7 +60,7 @@ def test_phases_lead_from_the_first_stamp_to_the_last() -> None:
 
 
 def test_columns_are_listed_once() -> None:
-    """One file declares them; the made-up recorder of the tests fills them in."""
+    """One file declares the columns; the synthetic recorder of the tests fills them."""
     listing = [
         path.name
         for path in SOURCES

@@ -1,4 +1,4 @@
-"""The comparison by Spark against the same recordings read and computed naively."""
+"""Comparison by Spark against a naive computation on the same recordings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def naive_rows(directory: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def naive(recorded: Path) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
-    """Rows by (class, arm, block) of the runs that count: blocks 0 to 6."""
+    """Rows by (class, arm, block) of the valid runs: blocks 0 to 6."""
     manifest = json.loads((recorded / "manifest.json").read_text())
     found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for run in manifest["runs"]:
@@ -90,7 +90,7 @@ def _expr(sql: str) -> Any:
 def test_cells_by_session_are_numpys(
     comparison: Comparison, naive: dict[tuple[str, str, int], list[dict[str, Any]]]
 ) -> None:
-    """Without planned sessions a block is a session."""
+    """Without planned sessions, each block is a session."""
     assert len(comparison.sessions) == len(comparison.cells)
     for cell in comparison.sessions.values():
         rows = {
@@ -165,7 +165,7 @@ def test_the_phenomenon_is_found_and_equal_arms_are_the_noise_floor(
         assert cell.contrast is not None
         assert cell.contrast.ratio.high < 0.5
         assert cell.sessions == len(cell.contrast.logs) == 7
-        # Seven sessions, all to one side; the three arms are a family.
+        # Seven sessions with differences of one sign, in a family of three arms.
         assert cell.p_min == cell.contrast.p == 3 * 2 / 2**7
         again = comparison.cell("control", "fifo-again", "p99_ms")
         assert again.word == "A/A"
@@ -247,7 +247,7 @@ def test_broken_phases_stop_the_analysis(
     stamp: str,
     value: int | None,
 ) -> None:
-    """A stamp is missing, runs backwards, or more time was spent than passed."""
+    """A stamp is missing or decreases, or the spent time exceeds the elapsed time."""
     manifest = synthetic.write(
         tmp_path, blocks=1, seconds=0.1, arms=["fifo"], again=False
     )

@@ -1,4 +1,4 @@
-"""A run directory that breaks its contract stops the analysis with a clear sentence."""
+"""A run directory that violates its contract stops the analysis with one message."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_missing_files_are_named(written: Path) -> None:
 
 
 def rows_of(manifest: Manifest) -> list[dict[str, Any]]:
-    """One row per run, as the tally of a sound recording gives it."""
+    """Return one row per run, as the tally of a sound recording yields it."""
     return [
         {
             "run_id": run.run_id,
@@ -210,7 +210,7 @@ def test_files_are_read_in_the_order_of_the_runs(written: Path) -> None:
     assert names == [run.run_id for run in manifest.runs_compared]
 
 
-# ---- what Spark is told ----
+# ---- Spark's configuration -
 
 
 def test_a_cluster_has_as_many_partitions_as_spark_thinks_right() -> None:

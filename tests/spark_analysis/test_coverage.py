@@ -1,7 +1,7 @@
 """Coverage of the intervals on dependent requests: sessions of an M/M/1 queue.
 
-Sojourn times of an M/M/1 queue are exponential in the long run, so the truth is known,
-and the requests of a session are anything but independent. A binomial share of 200 at
+Sojourn times of an M/M/1 queue are exponential in the limit, so the true quantiles are
+known, and the requests of a session are strongly dependent. A binomial share of 200 at
 0.95 has standard deviation 0.015.
 """
 
@@ -30,7 +30,7 @@ def sessions_of(times: npt.NDArray[np.float64]) -> CellSessions:
 
 
 def test_the_interval_of_a_pooled_quantile_covers(mm1_sojourns: Sojourns) -> None:
-    """A dozen effective exceedances: little more than the gate's least."""
+    """A dozen effective exceedances: slightly more than the gate's minimum."""
     generator = np.random.default_rng(2024)
     truth = -math.log(0.01) / (1 - LOAD)
     covered = 0
@@ -42,9 +42,9 @@ def test_the_interval_of_a_pooled_quantile_covers(mm1_sojourns: Sojourns) -> Non
 
 
 def test_requests_taken_as_independent_do_not_cover(mm1_sojourns: Sojourns) -> None:
-    """The session is the unit: the same requests, distributed over sessions at random.
+    """The same requests, distributed over sessions at random, lose their dependence.
 
-    The interval then takes requests for independent, and covers far less.
+    The interval then treats requests as independent, and covers far less often.
     """
     generator = np.random.default_rng(77)
     truth = -math.log(0.01) / (1 - LOAD)
@@ -60,9 +60,10 @@ def test_requests_taken_as_independent_do_not_cover(mm1_sojourns: Sojourns) -> N
 def test_the_interval_of_a_ratio_covers_and_equal_queues_rarely_differ(
     mm1_sojourns: Sojourns,
 ) -> None:
-    """Arms 1 and 2 are one queue, arm 3 is slower by 1.3; sessions differ by a factor.
+    """Arms 1 and 2 are one queue, arm 3 is slower by 1.3; each session has a factor.
 
-    A true 30 % is called equivalent within 5 % at most by the test's own error.
+    A true difference of 30 % is called equivalent within 5 % only by the test's own
+    error.
     """
     generator = np.random.default_rng(99)
     rejected = covered = same = 0

@@ -1,6 +1,6 @@
-"""A damaged recording: a report of it, or one sentence that names the file.
+"""A damaged recording gives a report, or one message that names the file.
 
-Never another exception, and the recording's own files stay as they were.
+Other exceptions are failures, and the recording's own files must not change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = tmp_path_factory.mktemp("sound")
     synthetic.write(at, blocks=3, seconds=0.02, arms=["fifo", "wfq"])
     for path in at.rglob("*.parquet"):
-        # As the recorder writes it: with a checksum of each page.
+        # As the recorder writes it, with a checksum of each page.
         recording.write(pq.read_table(path), path)
     return at
 
@@ -63,7 +63,7 @@ def prints(directory: Path) -> dict[str, str]:
 
 
 def fault_of(call: Callable[[], object]) -> str:
-    """Return the one sentence that a call ends in; nothing if it ends well."""
+    """Return the error message of a call, or an empty string."""
     try:
         with session.reading():
             call()
@@ -90,7 +90,7 @@ def test_a_file_that_is_none_is_named(
 
     said = fault_of(read)
     if (kind, damage) == ("samples", a_strangers):
-        # A file of other columns has no samples of this run.
+        # A file with other columns has no samples of this run.
         assert not said
     else:
         assert f"{kind}/{file.name}" in said
@@ -200,7 +200,7 @@ def test_a_class_without_requests_in_the_window_is_none_of_the_compared(
 def test_goodput_counts_the_time_of_rounds_without_a_request(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Answers over seconds, counted by PyArrow over all rounds of an arm."""
+    """Responses per second, counted by PyArrow over all rounds of an arm."""
     seconds, blocks = 0.05, 8
     rates = {"control": 20.0, "produce": 2000.0}
     synthetic.write(
@@ -217,6 +217,6 @@ def test_goodput_counts_the_time_of_rounds_without_a_request(
     cell = comparison.cell("control", "wfq", "goodput_per_s")
     assert cell.value is not None
     assert cell.value.value == pytest.approx(sum(answers) / (blocks * seconds))
-    # A round without a request compares nothing.
+    # A round without requests contributes nothing to the comparison.
     assert cell.contrast is not None
     assert len(cell.contrast.values) == sum(map(bool, answers))

@@ -1,4 +1,4 @@
-"""Dose and response of an incident: its table and its figure, from values by hand."""
+"""Dose and response of an incident: table and figure, from values made by hand."""
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg

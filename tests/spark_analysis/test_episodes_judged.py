@@ -1,4 +1,4 @@
-"""Rounds of episodes, judged: pooled quantiles, the rule, and what the machine did."""
+"""Verdicts on rounds of episodes: pooled quantiles, the rule, machine conditions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOK = {
 
 
 def write(directory: Path) -> dict[str, Any]:
-    """Write rounds of a tenth of a second, an arm's in one file; one was repeated."""
+    """Write rounds of 0.1 s, one file per arm; one round was repeated."""
     manifest = synthetic.write(
         directory, blocks=ROUNDS, seconds=0.1, arms=("fifo", "planes", "priority")
     )

@@ -1,4 +1,4 @@
-"""Two passes in Spark against NumPy on drawn data: the same digits, everywhere."""
+"""Two passes in Spark against NumPy on drawn data: equal in all digits."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_an_even_tail_earns_no_credit() -> None:
 
 
 def test_exceedances_are_the_nominal_ones_where_many_are_equal() -> None:
-    """In an idle simulated world all requests may be at the quantile."""
+    """In an idle computed world all requests may equal the quantile."""
     assert tail_of_sessions([500, 500], [500, 500], P99) == (10, 1.0, 10.0)
 
 
@@ -47,6 +47,6 @@ def test_one_session_has_no_spread() -> None:
 
 
 def test_sessions_may_differ_in_length() -> None:
-    """A ratio estimate: shares are equal, so nothing is clustered."""
+    """A ratio estimate: equal shares are not clustered."""
     counts = [1000, 2000, 3000]
     assert tail_of_sessions(counts, [10, 20, 30], P99).vif == 1.0

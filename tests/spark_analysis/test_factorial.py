@@ -34,7 +34,7 @@ def of_kind(kind: str) -> dict[tuple[str, ...], Line]:
 
 
 def test_two_factors_by_hand() -> None:
-    """Nothing 10, a 8, b 9, both 2: a does -2 or -7, b does -1 or -6."""
+    """Responses 10 (none), 8 (a), 9 (b), 2 (both): a adds -2 or -7, b adds -1 or -6."""
     a, b = frozenset("a"), frozenset("b")
     values = {frozenset[str](): 10.0, a: 8.0, b: 9.0, a | b: 2.0}
     responses = {cell: np.array([value]) for cell, value in values.items()}
@@ -106,7 +106,7 @@ def test_a_factor_that_changes_nothing_gets_nothing() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_every_line_is_a_contrast(count: int) -> None:
-    """Its weights sum to zero, so what all arms of a block share drops out."""
+    """Weights sum to zero, so effects common to all arms of a block cancel."""
     names = tuple("abcd"[:count])
     found = lines(names)
     assert len(found) == 2**count - 1 + 3 * count + 1
@@ -114,7 +114,7 @@ def test_every_line_is_a_contrast(count: int) -> None:
         assert math.fsum(line.weights.values()) == pytest.approx(0.0, abs=1e-12)
 
 
-# ---- a part of the whole ----
+# ---- share of the whole effect 
 
 
 def test_fieller_by_hand() -> None:
@@ -127,7 +127,7 @@ def test_fieller_by_hand() -> None:
     whole = 4 + np.array([0.0, 0.0, 1, -1]) * math.sqrt(3 / 2)
     assert np.var(part, ddof=1) / 4 == pytest.approx(1)
     assert np.var(whole, ddof=1) / 4 == pytest.approx(0.25)
-    # The confidence at which Student's t with three degrees of freedom is exactly 1.
+    # The confidence level at which Student's t with three degrees of freedom is 1.
     level = 1 / 3 + math.sqrt(3) / (2 * math.pi)
     found = part_of_whole(part, whole, level)
     roots = np.sort(np.roots([15.75, -16, 3]))
@@ -149,7 +149,7 @@ def test_a_part_of_an_unknown_whole_is_unbounded() -> None:
 def test_the_whole_is_all_of_itself() -> None:
     whole = np.random.default_rng(8).normal(3, 1, size=9)
     assert part_of_whole(whole, whole, 0.95) == pytest.approx((1, 1, 1))
-    # Two blocks are enough, if they agree.
+    # Two blocks suffice if they agree.
     assert part_of_whole(whole[:2] / 2, whole[:2], 0.5) == pytest.approx((0.5,) * 3)
 
 
@@ -157,11 +157,11 @@ def test_the_whole_is_all_of_itself() -> None:
 
 
 def test_intervals_cover_all_effects_at_once_and_parts_one_by_one() -> None:
-    """400 experiments of ten blocks with a gain that only reader and queue share.
+    """400 experiments of ten blocks, in which reader and queue gain only together.
 
-    Blocks differ by a factor of their own, arms by noise that is larger where requests
-    are slower. All 17 lines must hold together in 95 % of the experiments, each part in
-    95 % of them; a binomial of 400 has standard deviation 0.011.
+    Each block has its own factor, and each arm noise that grows with its latency. All
+    17 lines must hold simultaneously in 95 % of the experiments, and each share in 95 %
+    of them. A binomial share of 400 has standard deviation 0.011.
     """
     truth = {
         cell: -0.3 * ("reader" in cell)

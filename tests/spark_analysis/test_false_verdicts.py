@@ -1,4 +1,4 @@
-"""The rate of false verdicts of `make aa`: rows that say better or worse."""
+"""The rate of false verdicts of `make aa`: rows judged better or worse."""
 
 from __future__ import annotations
 

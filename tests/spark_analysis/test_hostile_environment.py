@@ -1,4 +1,4 @@
-"""A local analysis on a machine that is set up for something else."""
+"""A local analysis on a machine with unsuitable settings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from spark_analysis.recordings.java import java_home, version_of
 from tests.spark_analysis import synthetic
 
 HOST = ("unshare", "--uts", "--map-root-user", "--user", "sh", "-c")
-# A name that no resolver knows, for as long as the command runs.
+# Sets a host name that does not resolve, for the command only.
 UNRESOLVED = 'hostname nowhere.invalid && exec "$@"'
 
 
 def renames_hosts() -> bool:
-    """Return whether this kernel lets a user give a process another host name."""
+    """Return whether this kernel lets a user change a process's host name."""
     command = [*HOST, "hostname nowhere.invalid"]
     try:
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
@@ -46,7 +46,7 @@ def test_a_shim_is_asked_where_its_runtime_lies(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_strangers_variables_names_and_locales_change_nothing(tmp_path: Path) -> None:
-    """All at once, as a start of Spark takes seconds; each of them failed alone."""
+    """All settings in one test, since Spark starts slowly; each failed alone."""
     plain = tmp_path / "plain"
     synthetic.write(plain, blocks=2, seconds=0.02, arms=["fifo", "wfq"])
     odd = tmp_path / "[x]{a,b} ü*"

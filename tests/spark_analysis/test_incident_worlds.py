@@ -1,4 +1,4 @@
-"""One election in several worlds: who agrees, in what order arms stand, one report."""
+"""One election in several worlds: agreement, ranks of arms, one report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Inc
 
 
 def slower(arm: str, block: int) -> float:
-    """Return twice what the other world says: the ratios are the same."""
+    """Return twice the time of the other world, for equal ratios."""
     return 2 * step_down_ms(arm, block)
 
 
@@ -63,7 +63,7 @@ def agreement(worlds: IncidentWorlds, measure: str) -> str:
 
 
 def test_an_event_missing_in_a_world_contradicts_nothing(judged: Incident) -> None:
-    """Seen live, where nobody waited for long: sameness of nought and nought."""
+    """Live runs had no time-outs: two zeros are neither agreement nor contradiction."""
     live = replace(
         judged,
         manifest=replace(judged.manifest, world="live"),
@@ -76,5 +76,5 @@ def test_an_event_missing_in_a_world_contradicts_nothing(judged: Incident) -> No
     )
     found = hold_incidents_together([judged, live])
     told = {it.mine.measure.name for it in found.pairs}
-    # Nor is it agreement that both worlds keep a promise under every arm.
+    # Two worlds without a violation under any arm are no agreement either.
     assert {it.name for it in judged.measures} - told == {"timed_out", "lost_by_all"}

@@ -1,4 +1,4 @@
-"""An election, from attempts written by hand to the page: every measure is known."""
+"""An election from handwritten attempts to the page, with known measures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def judged(spark: SparkSession, directory: Path) -> Incident:
     return found
 
 
-# Means over blocks 0 to 7, so 3.5 is what the block adds on average.
+# Means over blocks 0 to 7, so the block adds 3.5 on average.
 @pytest.mark.parametrize(
     ("measure", "fifo", "priority"),
     [
@@ -57,12 +57,12 @@ def judged(spark: SparkSession, directory: Path) -> Incident:
         ("timed_out", 1, 1),
         ("failed_fast", 1, 1),
         ("failed_otherwise", 1, 1),
-        # From the old leader's last success, 10 ms after the decision; under priority
-        # the other partition, of which that was before it, is back later.
+        # From the old leader's last success, 10 ms after the decision. Under priority,
+        # the other partition's last success was earlier, and it recovers later.
         ("unwritable_ms", 203.5 + 5 - 10, 40),
         ("stale_ms", 30, 30),
-        # The last write that was due before both were back; under priority, where the
-        # other partition is back at 40 ms, that is one more.
+        # The last write due before both partitions recovered. Under priority, the other
+        # partition recovers at 40 ms, so one more write counts.
         ("recover_ms", 203.5 + 20, 23.5 + 6 + 50),
     ],
 )
@@ -86,7 +86,7 @@ def test_intervals_are_students_t_over_blocks(judged: Incident) -> None:
     half = 2.364624 * 6**0.5 / 8**0.5
     assert cell.estimate.low == pytest.approx(203.5 - half)
     assert cell.estimate.high == pytest.approx(203.5 + half)
-    # Arm and baseline move together, so their difference does not move at all.
+    # Arm and baseline vary together, so their difference is constant.
     difference = judged.cell("priority", "step_down_ms").difference
     assert difference is not None
     assert difference.low == pytest.approx(difference.high) == pytest.approx(-180)
@@ -97,7 +97,7 @@ def test_a_panel_shows_every_write_where_it_ended(judged: Incident) -> None:
     assert fifo.lanes["accepted"] == (-10.0, -10.0)
     assert fifo.lanes["in vain"] == (5.0, 6.0, 7.0)
     assert fifo.lanes["not leader"] == (200.0,)
-    # Sent at 95 ms, given up half a second later.
+    # Sent at 95 ms, timed out half a second later.
     assert fifo.lanes["timed out"] == (495.0,)
     assert len(fifo.lanes["by the new leader"]) == 4
     assert (fifo.obeyed_ms, fifo.told_ms) == ((200.0,), (201.0,))
@@ -107,7 +107,7 @@ def test_a_panel_shows_every_write_where_it_ended(judged: Incident) -> None:
 def test_a_partition_that_never_recovers_is_infinite(
     spark: SparkSession, directory: Path, tmp_path: Path
 ) -> None:
-    """One run in which nobody acknowledges any more leaves medians, not means."""
+    """One run without further acknowledgements allows medians, but no means."""
     manifest: dict[str, Any] = json.loads((directory / "manifest.json").read_text())
     for run in manifest["runs"]:
         hand = incident(step_down_ms(run["arm"], run["block"]))

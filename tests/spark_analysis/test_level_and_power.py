@@ -1,6 +1,6 @@
 """A small version of ``make validate-statistics``: level, coverage and power.
 
-Thresholds are three standard deviations of a binomial share from the nominal value.
+Tolerances are three standard deviations of a binomial share.
 """
 
 from __future__ import annotations

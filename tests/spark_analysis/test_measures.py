@@ -1,4 +1,4 @@
-"""Metrics besides quantiles: Spark against naive arithmetic on drawn and odd rows."""
+"""Metrics other than quantiles: Spark against naive arithmetic, also on odd rows."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ METHOD = Path(__file__).parents[2] / "docs/method.md"
 MARKS = "<!-- table: metrics -->", "<!-- end of table -->"
 
 
-# ---- from the first pass ----
+# ---- metrics of the first pass 
 
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four sessions with the extremes of a class, under two arms.
+    """Four sessions with extreme cases of a class, under two arms.
 
-    0: every control request misses its objective. 1: there is one control request.
-    2: there is none. 3: no fetch has a service time, and wfq never answers a produce.
+    0: every control request misses its objective. 1: there is one control request. 2:
+    there is none. 3: no fetch has a service time, and wfq never answers a produce.
     """
     directory: Path = tmp_path_factory.mktemp("odd")
     manifest = synthetic.write(
@@ -97,7 +97,7 @@ def _edited(rows: list[dict[str, Any]], block: int, arm: str) -> list[dict[str, 
 
 
 def naive(rows: Sequence[dict[str, Any]], slo_ns: float) -> dict[str, float]:
-    """Return the metrics of one class in one session; absent where not defined."""
+    """Return the defined metrics of one class in one session."""
     ok = [row for row in rows if row["outcome"] == "ok"]
     latency = np.array([row["client_done_ns"] - row["intended_ns"] for row in ok])
     service = np.array([row["service_ns"] for row in ok])
@@ -223,7 +223,7 @@ runs = st.lists(st.lists(requests, max_size=25), min_size=1, max_size=4)
 def naive_fairness(
     served: Sequence[Served], width: int, start: int, end: int
 ) -> tuple[list[Fraction], Fraction]:
-    """Return Jain's index of each window, and the largest lag, by filling up shares."""
+    """Return Jain's index of each window, and the largest lag, by naive filling."""
     known = [it for it in served if it.service_ns and it.done_ns is not None]
     indices, worst = [], Fraction(0)
     for low in range(start, start + (end - start) // width * width, width):
@@ -280,7 +280,7 @@ def test_fairness_is_that_of_filled_shares(
 
 @pytest.mark.parametrize("served", [1, 2, 3])
 def test_the_index_is_the_share_of_equal_flows_that_are_served(served: int) -> None:
-    """k / n of n equal flows, of which k are served and the others wait (Jain 1984)."""
+    """Jain's index is k / n if k of n equal flows are served (Jain 1984)."""
     made_of = [Served(flow, 0, 5, 6) for flow in "abc"[:served]]
     made_of += [Served(flow, 0, 99, 6) for flow in "abc"[served:]]
     indices, _ = naive_fairness(made_of, 10, 0, 10)
@@ -297,7 +297,7 @@ arrivals = st.lists(
 
 
 def recovering() -> Manifest:
-    """Return a manifest with one class that has an objective, and one that has none."""
+    """Return a manifest with one class with an objective, and one without."""
     manifest = manifest_of({"fifo": {}}, ["data", "bulk"], 1)
     options = replace(
         OPTIONS, recovery_s=tuple((a / 1e9, b / 1e9) for a, b in INTERVALS)
@@ -362,7 +362,7 @@ def test_passes_of_their_own_are_made_if_the_config_asks(
     asked = replace(manifest, options=options)
     (comparison,) = compare(spark, asked).comparisons
     found = {(it.class_name, it.metric.name) for it in comparison.measures}
-    # Each class has one flow: nothing to be fair between. Control has an objective.
+    # Each class has one flow, so fairness is undefined. Control has an objective.
     recovery = {("control", "recovery_ms"), ("control", "recovery_area_s")}
     assert found >= recovery
     assert not {name for _, name in found} & {"jain", "lag_ms"}
@@ -395,7 +395,7 @@ def test_a_capacity_ends_at_the_first_load_that_misses() -> None:
     assert capacity_of(shares, 0.9) == pytest.approx(1.5)
 
 
-# ---- judging ----
+# ---- verdicts ---
 
 RULES = Rules(
     baseline="fifo", again=None, primary=("control", "p99_ms"), options=OPTIONS

@@ -53,7 +53,7 @@ CONFIG: dict[str, Any] = {
     "sessions": {"count": 8, "rounds": 1},
     "arms": [{"name": "fifo", "set": {"queue": 10}}],
 }
-# The config with defaults, as it is recorded.
+# The recorded config, with its defaults.
 RECORDED: dict[str, Any] = {
     **CONFIG,
     "experiment": {**CONFIG["experiment"], "world": "live", "title": ""},
@@ -147,7 +147,7 @@ def test_predictions_cover_as_often_as_they_say(measured: int) -> None:
     assert abs(covered / experiments - 0.95) < 3 * deviation, seed
 
 
-# ---- the judgement ----
+# ---- verdicts ---------
 
 
 def test_coverage_and_errors_are_those_made_by_hand() -> None:
@@ -259,7 +259,7 @@ def test_page_and_paper_have_a_section_when_there_is_a_judgement(
         render(template, kept)
 
 
-# ---- the whole, in computed worlds ----
+# ---- end to end, in computed worlds ---
 
 
 @pytest.mark.spark
@@ -269,8 +269,8 @@ def test_two_points_are_predicted_and_judged_by_the_program(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The model stands for the machine: it predicts its own other traces."""
-    # The program's own session would end that of all tests.
+    """The model replaces the machine: it predicts its own other traces."""
+    # A session of the program's own would stop the shared session of all tests.
     monkeypatch.setattr(
         out_of_sample, "spark_session", lambda *_, **__: nullcontext(spark)
     )

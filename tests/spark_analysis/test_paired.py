@@ -34,12 +34,12 @@ def test_sign_flips_are_all_enumerated(count: int) -> None:
 
 def test_equal_sessions_give_the_smallest_p_and_ties_count() -> None:
     assert sign_flip_p(np.full(12, 0.3)) == smallest_p(12) == 2**-11
-    # Two zeros do not change the sum: four vectors of signs reach it, not two.
+    # Two zeros do not change the sum: four sign vectors reach it, not two.
     assert sign_flip_p(np.array([0.3] * 10 + [0.0] * 2)) == 2**-9
 
 
 def test_drawn_signs_agree_with_all_signs_and_repeat_with_their_seed() -> None:
-    # A twenty-first session without a difference changes no p, but signs are drawn.
+    # A twenty-first session without a difference changes no p, but makes signs random.
     values = np.append(np.random.default_rng(5).normal(0.05, 0.2, 20), 0.0)
     exact, drawn = sign_flip_p(values[:20]), sign_flip_p(values, seed=7)
     assert drawn == sign_flip_p(values, seed=7) != sign_flip_p(values, seed=8)

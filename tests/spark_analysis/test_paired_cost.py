@@ -1,4 +1,4 @@
-"""The cost of identical requests finds a known difference in the machine's speed."""
+"""The cost ratio of identical requests detects a known difference in machine speed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROUNDS = 20
-# By how much the machine is slower under an arm than under the baseline.
+# Slowdown of the machine under each arm, relative to the baseline.
 SLOWER = {"fifo": 1.0, "planes": 1.3, "fifo-again": 1.0}
 UNANSWERED, UNRECORDED = 5, 3
 
 
 def write(directory: Path) -> None:
-    """Write rounds in which speed differs by arm, and strays by episode and request.
+    """Write rounds whose speed differs by arm, with noise by episode and request.
 
-    In round 0 the first requests under planes are never answered, in round 1 the last
-    of the baseline's have no recorded cost.
+    In round 0 the first requests under planes have no response. In round 1 the last
+    ones of the baseline have no recorded cost.
     """
     manifest = synthetic.write(
         directory, blocks=ROUNDS, seconds=0.05, arms=("fifo", "planes")
@@ -75,7 +75,7 @@ def study(spark: SparkSession, recorded_rounds: Path) -> Study:
 
 
 def naive(directory: Path, arm: str, block: int) -> float:
-    """Return a round's median ratio, by merging two files request by request."""
+    """Return a round's median ratio, by joining two files request by request."""
     sides = []
     for name in ("fifo", arm):
         path = directory / f"requests/b{block:03d}-{name}-t0.parquet"
@@ -94,7 +94,7 @@ def test_a_known_difference_in_speed_is_found(
     planes, again = comparison.paired_costs
     assert (planes.arm, again.arm) == ("planes", "fifo-again")
     for of in (planes, again):
-        # Buckets are a hundredth of a per cent wide; the even median is the lower one.
+        # Buckets are 0.01 % wide; the median of an even count is the lower one.
         assert of.ratios == pytest.approx(
             {block: naive(recorded_rounds, of.arm, block) for block in range(ROUNDS)},
             rel=0.02,

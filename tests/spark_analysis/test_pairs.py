@@ -1,4 +1,4 @@
-"""Arms against each other over points, and ratios by level: from made values."""
+"""Comparison of arms over points, and ratios by level, from values made by hand."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def point_of(
 
 @pytest.fixture
 def study() -> Study:
-    """Priority wins where the load is high, planes where it is low and share large."""
+    """Priority is best at high loads, planes at low loads with a large share."""
     ratios = {
         ("0.5", "small"): 1.0,
         ("0.5", "large"): 1.3,
@@ -165,7 +165,7 @@ def test_a_level_is_the_geometric_mean_over_its_points(study: Study) -> None:
 
 
 def test_a_level_with_a_point_that_is_not_compared_has_no_mean() -> None:
-    """The points left over are the light ones: their mean answers another question."""
+    """A mean over only the light points would be misleading."""
     thin = point_of("0.9", "small", 0.5, thin=(("control", "priority"),))
     made = study_of([thin, point_of("0.9", "large", 0.6), point_of("0.5", "small", 1)])
     found = {(f.factor, f.level, f.arm): f for f in made.levels}

@@ -1,4 +1,4 @@
-"""Physical plans: one scan per pass, and no Python above the rows of a recording."""
+"""Physical plans: one scan per pass, and no Python per row of a recording."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-# Spark's physical nodes for Python code: BatchEvalPython, ArrowEvalPython,
-# MapInArrow, FlatMapGroupsInPandas, and the like.
+# Spark's physical nodes for Python code: BatchEvalPython, ArrowEvalPython, MapInArrow,
+# FlatMapGroupsInPandas, and the like.
 PYTHON = re.compile(r"Python|InArrow|InPandas")
 
 

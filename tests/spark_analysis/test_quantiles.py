@@ -21,7 +21,7 @@ from spark_analysis.statistics.quantiles import nearest_rank, rank
 def test_nearest_rank_is_numpys_inverted_cdf(
     values: list[float], quantile: float
 ) -> None:
-    """Levels that binary floats hold exactly, so that NumPy cannot round the rank."""
+    """Levels are exact binary floats, so NumPy cannot round the rank."""
     expected = np.quantile(values, quantile, method="inverted_cdf")
     assert nearest_rank(np.sort(values), exact_quantile(quantile)) == expected
 
@@ -39,7 +39,7 @@ def test_nearest_rank_is_numpys_inverted_cdf(
 def test_rank_is_the_smallest_that_covers_the_share(
     count: int, quantile: float, expected: int
 ) -> None:
-    """100 x 0.07 is 7.000000000000001 in floats, whose ceiling would be 8."""
+    """100 x 0.07 is 7.000000000000001 in floats, and its ceiling would be 8."""
     assert rank(count, exact_quantile(quantile)) == expected
 
 

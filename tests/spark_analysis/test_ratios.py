@@ -1,4 +1,4 @@
-"""Ratios of what may be zero or infinite, by what limits say of them."""
+"""Ratios of values that may be zero or infinite, by their limits."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def test_a_ratio_comes_back_from_its_logarithm() -> None:
     assert factor(log_ratio(3.0, 2.0)) == pytest.approx(1.5)
     assert factor(-INFINITE) == 0.0
     assert factor(699.0) == pytest.approx(math.exp(699.0))
-    # 2^1024, the first number that is no float any more, is e^709.78.
+    # 2^1024, the first number beyond the floats, is e^709.78.
     assert factor(710.0) == INFINITE
     assert factor(INFINITE) == INFINITE

@@ -1,7 +1,7 @@
-"""Recordings that a hostile referee would hand in.
+"""Recordings that a hostile referee would submit.
 
-Each ends in one sentence that names the fault, or in a report that claims no more than
-the recording holds.
+Each gives one message that names the fault, or a report that claims no more than the
+recording supports.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def manifest_edited(
 
 
 def rewritten(directory: Path, change: Change, arm: str = "", kind: str = "") -> None:
-    """Change the files of an arm, or of all, and count the requests again."""
+    """Change the files of one arm or of all, and update the request counts."""
 
     def edit(manifest: dict[str, list[dict[str, object]]]) -> None:
         for run in manifest["runs"]:
@@ -92,7 +92,7 @@ def renamed(name: str) -> Change:
 
 
 def lasting(latency_ns: int) -> Change:
-    """Give every request this latency, spread evenly over its stamps."""
+    """Set every latency to a constant, spread evenly over the stamps."""
 
     def change(table: pa.Table) -> pa.Table:
         start = table["intended_ns"].to_numpy()
@@ -119,7 +119,7 @@ def not_a_number(table: pa.Table) -> pa.Table:
 
 
 def one_answered_early(by_ns: int) -> Change:
-    """Move the last stamp of one request before its intended instant by so much."""
+    """Move the last stamp of one request to ``by_ns`` before its intended time."""
 
     def change(table: pa.Table) -> pa.Table:
         done = table["client_done_ns"].to_numpy().copy()
@@ -130,7 +130,7 @@ def one_answered_early(by_ns: int) -> Change:
 
 
 def report(directory: Path, spark: SparkSession) -> Results:
-    """Analyse a run directory to the last figure."""
+    """Analyse a run directory, including all figures."""
     with session.reading():
         recorded = recordings_here(directory)
         studies = [compare(spark, manifest) for manifest in recorded.manifests]
@@ -152,7 +152,7 @@ def verdicts(found: Results, metric: str = "p99_ms") -> Verdicts:
     }
 
 
-# ---- refused, in one sentence ----
+# ---- refused, with one message ---
 
 
 @pytest.mark.parametrize(
@@ -244,13 +244,13 @@ def test_an_invalid_input_is_refused_in_one_sentence(
     assert sentence in line
 
 
-# ---- reported, with no more certainty than there is ----
+# ---- reported, without unsupported certainty -----------
 
 
 def test_sessions_too_few_for_their_number_of_arms_are_named(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    # Alone, 2 ** (1 - 6) is below 0.05; of two arms it is not.
+    # For one arm, 2 ** (1 - 6) is below 0.05; for two arms it is not.
     arms = ("fifo", "planes", "wfq")
     synthetic.write(tmp_path, blocks=6, seconds=0.05, arms=arms, seed=31)
     (said,) = Summary(report(tmp_path, spark)).cautions

@@ -1,4 +1,4 @@
-"""Run directories by path and by URI, and analyses away from this process."""
+"""Run directories by path and by URI, and analyses in other processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ START_S = 120.0
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in a directory whose name has a meaning for shells, URIs and patterns."""
+    """A run in a directory with special characters of shells, URIs and globs."""
     directory: Path = tmp_path_factory.mktemp("runs") / "a {b} [c]* 100%25"
     synthetic.write(directory, blocks=2, seconds=0.02, arms=["fifo", "wfq"])
     return directory
@@ -119,7 +119,7 @@ def expected(run: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_a_cluster_with_another_home_gives_the_same_bytes(
     run: Path, expected: bytes, tmp_path: Path
 ) -> None:
-    """Its workers have no package of ours, and no Python at all."""
+    """The workers have none of our packages, and no Python."""
     home = tmp_path / "home"
     home.mkdir()
     there = {
@@ -147,7 +147,7 @@ def test_a_cluster_with_another_home_gives_the_same_bytes(
 
 @pytest.fixture
 def connect_server(tmp_path: Path) -> Iterator[str]:
-    """Start Spark Connect, in a directory of its own; give its URL."""
+    """Start Spark Connect in its own directory; yield its URL."""
     pytest.importorskip("grpc", reason="pyspark[connect] is not installed")
     home = Path(pyspark.__file__).parent
     if not list(home.glob("jars/spark-connect_*.jar")):

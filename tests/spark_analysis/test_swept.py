@@ -1,4 +1,4 @@
-"""A recorded sweep: each point comes out as if it had been recorded alone."""
+"""A recorded sweep: each point has the results of a separate recording."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ FACTORS = ("reader", "queue")
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four points with two blocks; one point has one block, another none at all.
+    """Four points with two blocks; one point has only one block, another has none.
 
-    Windows and objectives differ between points, three arms carry factors (so that they
-    are no full design), one arm broke a law, and two arms are to be compared.
+    Windows and objectives differ between points. Three arms have factors that are no
+    full design, one arm broke a law, and two arms are compared with each other.
     """
     directory: Path = tmp_path_factory.mktemp("swept")
     manifest = synthetic.write_sweep(
@@ -58,7 +58,7 @@ def study(spark: SparkSession, swept: Path) -> Study:
 
 
 def alone(swept: Path, place: int, directory: Path) -> Path:
-    """Write a point of the sweep as an experiment of its own, over the same files."""
+    """Write a point of the sweep as a separate experiment over the same files."""
     manifest: dict[str, Any] = json.loads((swept / "manifest.json").read_text())
     point = manifest.pop("points")[place]
     manifest |= {"classes": point["classes"], "window_ns": point["window_ns"]}

@@ -1,4 +1,4 @@
-"""Several worlds: does one world's effect agree with another's."""
+"""Agreement of an effect between worlds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.spark_analysis.world_studies import WILD, study_in
 
 
 def compared(*studies: Study, arm: str = "planes") -> WorldCell:
-    """Return how two worlds compare in control's p99 under an arm."""
+    """Return the comparison of two worlds in control's p99 under an arm."""
     (found,) = [
         it
         for it in hold_together(studies, {}).cells
@@ -50,10 +50,10 @@ def test_measurement_is_the_reference() -> None:
     ("live", "virtual", "agreement"),
     [
         (0.1, 0.1, "agrees"),
-        # A quarter of log 0.1: quotients up to 1.78 agree.
+        # A quarter of log 0.1 is the margin: ratios up to 1.78 agree.
         (0.1, 0.15, "agrees"),
         (0.1, 0.3, "differs"),
-        # Near 1 the margin is that of the metric: no effect is no agreement with 9 %.
+        # Near 1 the margin is the metric's: an effect of 0 % does not agree with 9 %.
         (1.09, 1.0, "differs"),
         (1.0, 1.0, "agrees"),
         (1.19, 1.042, "differs"),
@@ -81,7 +81,7 @@ def test_an_effect_of_unknown_size_is_open() -> None:
 
 
 def test_worlds_on_the_same_traces_are_paired_session_by_session() -> None:
-    """Both vary widely and alike: their quotient is known, unpaired it is not."""
+    """Both vary widely but equally: only the paired ratio is precise."""
     live, virtual = (
         study_in(world, {"planes": 0.5}, WILD) for world in ("live", "virtual")
     )
@@ -118,11 +118,11 @@ def test_the_calibration_of_a_simulated_world_widens_the_quotient() -> None:
     assert wider.high > found.high * 1.3
 
 
-# ---- the quotient ----
+# ---- ratio of two effects 
 
 
 def test_of_normal_logarithms_the_quotient_has_the_classical_interval() -> None:
-    # Half widths 0.3 and 0.4 add in squares: 0.5.
+    # Half-widths 0.3 and 0.4 add in quadrature: 0.5.
     over = Estimate(2.0, 2.0 * math.exp(-0.3), 2.0 * math.exp(0.3))
     under = Estimate(4.0, 4.0 * math.exp(-0.4), 4.0 * math.exp(0.4))
     found = quotient(over, under)
@@ -132,8 +132,8 @@ def test_of_normal_logarithms_the_quotient_has_the_classical_interval() -> None:
 
 
 def test_the_interval_of_a_quotient_covers_as_often_as_it_says() -> None:
-    # Means of eight normal logarithms, t intervals of 95 %; 2000 pairs, so the bound is
-    # four standard errors below.
+    # Means of eight normal logarithms with t intervals of 95 %. The bound is four
+    # standard errors of 2000 pairs below.
     rng = np.random.default_rng(7)
     logs = rng.normal(0.0, [[[0.2]], [[0.4]]], (2, 2000, 8))
     half = 2.3646 * logs.std(axis=2, ddof=1) / math.sqrt(8)

@@ -1,4 +1,4 @@
-"""Studies of one experiment in several worlds, made of values."""
+"""Studies of one experiment in several worlds, built from values."""
 
 from __future__ import annotations
 

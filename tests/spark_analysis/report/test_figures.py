@@ -1,4 +1,4 @@
-"""Figures: intervals beyond the picture, looks of arms, maps of sweeps."""
+"""Figures: intervals beyond the axes, styles of arms, maps of sweeps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CELLS = {
 
 
 def swept(factors: dict[str, tuple[str, ...]]) -> Results:
-    """Return results in which the first arm is better, by another ratio each time."""
+    """Return results in which the first arm is better, with a ratio per point."""
     levels = [
         dict(zip(factors, each, strict=True))
         for each in itertools.product(*factors.values())

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.live, pytest.mark.browser]
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """The report, with its details open."""
+    """The report with its details expanded."""
     directory = tmp_path_factory.mktemp("page")
     arms = [f"arm-with-a-long-name-{n}" for n in range(8)]
     verdicts = {"control": BETTER, "produce": WORSE, "fetch": OPEN, "group": OPEN}

@@ -1,4 +1,4 @@
-"""The report's page and files: sound, reproducible, offline, safe with any name."""
+"""The report's page and files: valid, reproducible, offline, safe with any name."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_noise_floor_is_the_again_arms_interval(results: Results) -> None:
         if low is None or high is None:
             assert row["noise_low"] is None
             continue
-        # Either baseline could be called the second: the wider end counts for both.
+        # Either baseline could come first, so the wider end applies to both sides.
         wider = max(high, 1 / low)
         assert row["noise_low"] == pytest.approx(1 / wider)
         assert row["noise_high"] == pytest.approx(wider)

@@ -1,4 +1,4 @@
-"""The paper and the page of findings, set from results."""
+"""The paper and the page of findings, built from results."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_without_a_report_the_command_to_run_is_named(tmp_path: Path) -> None:
 
 
 def test_kept_results_make_one_paper(tmp_path: Path) -> None:
-    """The results of the page of findings, with the figures that the page names."""
+    """The results and figures of the page of findings also make the paper."""
     runs, kept = tmp_path / "runs", tmp_path / "kept"
     for name in ("one", "two"):
         analysed(KINDS["point"] | {"name": name}, runs / name)
@@ -114,7 +114,7 @@ def test_every_claim_of_the_paper_is_about_a_shipped_arm() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_damaged_results_are_read_or_named(seed: int, tmp_path: Path) -> None:
-    """Every second time a field, else a byte; the page that was kept stays."""
+    """Damage alternates between fields and bytes; the previous page stays."""
     runs, beside, rng = tmp_path / "runs", tmp_path / "page", random.Random(seed)
     file = runs / "one" / "report" / "results.json"
     file.parent.mkdir(parents=True)

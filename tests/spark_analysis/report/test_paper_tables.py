@@ -41,7 +41,7 @@ KAFKA: Cells = {
 
 
 def crossed(world: str, cells: Cells) -> Results:
-    """Return results of a world whose arms are orders and readers."""
+    """Return results of a world whose arms combine policies and readers."""
     found = made({world: cells})
     factors = {
         "fifo": {"policy": "fifo", "reading": "blind"},
@@ -55,7 +55,7 @@ def crossed(world: str, cells: Cells) -> Results:
 
 
 def texts(table: Table) -> list[list[str]]:
-    """Return the rows as they are printed, after their headings."""
+    """Return the printed rows, after the headings."""
     return [
         [column.heading for column in table.columns],
         *([column.text(row) for column in table.columns] for row in table.rows),

@@ -1,4 +1,4 @@
-"""Figures of poor data: absent, refused, zero everywhere, or a single point."""
+"""Figures of poor data: absent, refused, all zero, or a single point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_analysis.report.figures.style import styled
 from tests.spark_analysis.made_results import P99
 from tests.spark_analysis.report.test_figures import FIRST, SECOND, swept
 
-# Factors, for each kind of the first figures: one point, a load, more than one factor.
+# Factors for each kind of first figure: one point, a load, several factors.
 KINDS: dict[str, dict[str, tuple[str, ...]]] = {
     "overview": {},
     "curves": {"load": ("0.3", "0.6", "0.9")},
@@ -31,7 +31,7 @@ DRAWN = ("curves", "phases", "queue", "election")
 
 
 def rich(kind: str) -> Content:
-    """Return results of which every figure of a kind can be drawn."""
+    """Return results from which every figure of a kind can be drawn."""
     found: Content = swept(KINDS[kind])
     point = found["points"][0]["point"] if found["points"] else ""
     place = {"world": "live", "point": point, "class": "control", "arm": FIRST}
@@ -75,7 +75,7 @@ def rich(kind: str) -> Content:
 
 
 def drawn(place: dict[str, str], arms: Sequence[str]) -> Content:
-    """Return the parts of results that only figures read."""
+    """Return the parts of results that only figures use."""
     curves = [
         {
             **place,
@@ -125,7 +125,7 @@ def drawn(place: dict[str, str], arms: Sequence[str]) -> Content:
 
 
 def absent(found: Content) -> None:
-    """Leave out everything that only some recordings have."""
+    """Remove all optional parts of a recording."""
     for name in (*CELLS, *DRAWN):
         if name != "rows":
             found[name] = []
@@ -133,7 +133,7 @@ def absent(found: Content) -> None:
 
 
 def refused(found: Content) -> None:
-    """Leave no number of a cell, and nothing that happened."""
+    """Remove all numbers of cells, and all events."""
     for name in CELLS:
         found[name] = replaced(found[name], None)
     for each in (*found["curves"], *found["election"]["timelines"]):
@@ -145,13 +145,13 @@ def refused(found: Content) -> None:
 
 
 def zero(found: Content) -> None:
-    """Make every number zero."""
+    """Set every number to zero."""
     for name in (*CELLS, *DRAWN):
         found[name] = replaced(found[name], 0.0)
 
 
 def one_point(found: Content) -> None:
-    """Leave one number of everything."""
+    """Keep a single value of each series."""
     curves = [it | {key: it[key][1:2] for key in CURVE} for it in found["curves"]]
     phases = found["phases"][:1]
     refused(found)
@@ -162,7 +162,7 @@ def one_point(found: Content) -> None:
 
 
 def replaced(part: Any, number: float | None) -> Any:
-    """Return a part of results with one number in place of each."""
+    """Return a part of results with every number replaced."""
     if isinstance(part, dict):
         return {key: replaced(value, number) for key, value in part.items()}
     if isinstance(part, list):
@@ -191,5 +191,5 @@ def test_a_panel_without_data_says_so() -> None:
     refused(found)
     (plot,) = (it for it in plots(found) if it.name == "curves-live")
     words = [text.get_text() for axis in plot.draw().axes for text in axis.texts]
-    # The latency of each of the two classes.
+    # One text for the latency of each class.
     assert words == ["no data"] * 2

@@ -1,4 +1,4 @@
-"""Every shipped config, run small in a computed world: its report and its paper."""
+"""Report and paper of every shipped config, run on a small scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First screen of a report: sentences, table and terminal output from made results."""
+"""First screen of a report: sentences, table and terminal output."""
 
 from __future__ import annotations
 
