@@ -1,4 +1,4 @@
-"""A browser's part for tests: requests to the application, and pages taken apart."""
+"""A test client of the console: requests to the application, and parsed pages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from urllib.parse import urlencode, urlsplit
 
 from starlette.types import ASGIApp
 
-# Elements without an end.
+# Elements without an end tag.
 _VOID = frozenset({"meta", "link", "input", "br", "rect"})
 FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass
 class Answer:
-    """An answer of the application."""
+    """A response of the application."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -39,14 +39,14 @@ class ParsedPage(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        # Tag and names of attributes of each element, and None for each end.
+        # Tag and attribute names of each element, and None for each end tag.
         self.shape: list[tuple[str, tuple[str, ...]] | None] = []
         self.links: list[str] = []
-        # Points of lines in charts.
+        # Points of the lines in charts.
         self.lines: list[str] = []
         self.rows: list[list[str]] = []
         self.words: list[str] = []
-        # Values by label, at the head of the page.
+        # Values by label in the page's header.
         self.facts: dict[str, str] = {}
         # Values of the fields of each form, by name.
         self.forms: list[dict[str, str]] = []
@@ -58,7 +58,7 @@ class ParsedPage(HTMLParser):
 
     @classmethod
     def of(cls, text: str) -> ParsedPage:
-        """Parse a whole page; every element that was opened is closed."""
+        """Parse a whole page; check that every element is closed."""
         page = cls()
         page.feed(text)
         page.close()
@@ -66,7 +66,7 @@ class ParsedPage(HTMLParser):
         return page
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take an element."""
+        """Handle a start tag."""
         self.shape.append((tag, tuple(name for name, _ in attrs)))
         found = dict(attrs)
         if "points" in found:
@@ -88,22 +88,22 @@ class ParsedPage(HTMLParser):
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take an element without content, which has no end."""
+        """Handle an empty element."""
         self.handle_starttag(tag, attrs)
         if tag not in _VOID:
             self._open.pop()
 
     def handle_endtag(self, tag: str) -> None:
-        """End an element, the one that was opened last."""
+        """Handle an end tag, which must match the last start tag."""
         assert self._open.pop() == tag
         self.shape.append(None)
 
     def handle_data(self, data: str) -> None:
-        """Take text."""
+        """Handle text."""
         if self._open[-1:] == ["pre"]:
             self.blocks[-1] += data
         if self._open[-1:] == ["textarea"]:
-            # A line break at the start is not part of it.
+            # An initial line break is not part of the value.
             self.forms[-1][self._field] += data.removeprefix("\n")
         if not data.strip():
             return
@@ -176,7 +176,7 @@ async def post(
     kind: str = FORM,
     address: str = "127.0.0.1",
 ) -> Answer:
-    """Send a form, as a browser does that has received ``cookie``."""
+    """Submit a form, as a browser with the given ``cookie`` does."""
     given = {"origin": origin, "cookie": cookie, "content_type": kind}
     headers = {name: value for name, value in given.items() if value is not None}
     body = urlencode(form).encode()
@@ -184,7 +184,7 @@ async def post(
 
 
 async def carry_out(app: ASGIApp, action: str, **values: str) -> Answer:
-    """Fill in a form, confirm its preview, and return the page after."""
+    """Submit a form, confirm its preview, and return the resulting page."""
     target = f"/clusters/0/change/{action}"
     shown = await get(app, f"{target}?{urlencode({'preview': 1, **values})}")
     assert shown.status == 200, shown.page.words

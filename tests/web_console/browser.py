@@ -1,7 +1,7 @@
-"""Chromium without a window, and a console that it reaches over loopback.
+"""Headless Chromium, and a console that it reaches over loopback.
 
-The console runs in a thread of its own, in real time; the browser is driven from the
-test's thread. Nothing sleeps: every call of the driver waits for its condition.
+The console runs in its own thread in real time, and the test's thread drives the
+browser. There are no sleeps: every driver call waits for its condition.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Yield the installed browser, which resolves no name; skip without one."""
+    """Yield the installed browser without name resolution; skip if there is none."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip("no Chromium is installed (`make browser`)")
@@ -45,7 +45,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Site(NamedTuple):
-    """A console that answers at an address, and the broker from a table behind it."""
+    """A console at an address, and its fake broker."""
 
     address: str
     kafka: FakeKafka
@@ -64,7 +64,7 @@ def site(
         async with console_of_fake(text, **settings) as (app, kafka):
             found = Site(f"http://127.0.0.1:{port}", kafka)
             ready.set_result((found, trio.lowlevel.current_trio_token(), stop))
-            # ASGI's types have two authors.
+            # ASGI's types differ between the two libraries.
             anything: Any = app
             await serve_app(anything, listener, stop.wait)
 
@@ -82,7 +82,7 @@ def site(
 
 
 class Watched(NamedTuple):
-    """A page, and the faults that the browser has noticed since it was opened."""
+    """A page, and the faults reported by the browser since it was opened."""
 
     page: Page
     faults: list[str]
@@ -90,11 +90,11 @@ class Watched(NamedTuple):
 
 @contextmanager
 def watched(browser: Browser, address: str, **settings: Any) -> Iterator[Watched]:
-    """Yield a page; errors, dialogs and requests to elsewhere are its faults."""
+    """Yield a page; its faults are errors, dialogs and requests to other hosts."""
     faults: list[str] = []
 
     def on_console(message: ConsoleMessage) -> None:
-        # A page that is refused has a status above 399, which the browser reports.
+        # The browser reports a refused page, whose status is above 399.
         if message.type != "log" and not message.text.startswith(
             "Failed to load resource: the server responded with a status of 4"
         ):
@@ -109,7 +109,7 @@ def watched(browser: Browser, address: str, **settings: Any) -> Iterator[Watched
             faults.append(f"request: {request.url[:200]}")
 
     def on_failure(request: Request) -> None:
-        # The next page ends what this one still loads.
+        # Navigation aborts pending requests of the previous page.
         if request.failure != "net::ERR_ABORTED":
             faults.append(f"{request.failure}: {request.url[:200]}")
 

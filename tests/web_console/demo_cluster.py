@@ -1,6 +1,6 @@
-"""Pages of three busy brokers, recorded in virtual time: the same bytes in each run.
+"""Pages of three busy brokers in virtual time: the same bytes in each run.
 
-Records flow for `MINUTES`, so that rates, lags and disks have a past.
+Records flow for `MINUTES`, so that rates, lags and disks have a history.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CAPACITY_BYTES: Final = (512 << 20, 512 << 20, 128 << 20)
 def recorded() -> dict[str, str]:
     """Return the pages by name, as HTML."""
     with ExitStack() as stack:
-        # Ports that nobody uses; brokers name theirs in their configs.
+        # Free ports, which brokers advertise in their configs.
         free = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in RACKS
         ]
@@ -79,7 +79,7 @@ def recorded() -> dict[str, str]:
 
 
 async def with_metrics(members: Members, ports: list[int]) -> None:
-    """Start each broker again with a rack, a disk and an endpoint of its own."""
+    """Restart each broker with its own rack, disk and metrics endpoint."""
     for number, (port, rack) in enumerate(zip(ports, RACKS, strict=True)):
         members.members[number].storage.capacity_bytes = CAPACITY_BYTES[number]
         members.settings = {
@@ -93,7 +93,7 @@ async def with_metrics(members: Members, ports: list[int]) -> None:
 
 
 async def with_topics(members: Members) -> None:
-    """Create the topics; that of clicks is on two brokers of three."""
+    """Create the topics; that of clicks is on two of three brokers."""
     await members.create("orders", 6, configs=[("retention.ms", "259200000")])
     await members.create("payments", 3, configs=[("min.insync.replicas", "2")])
     await members.create("customers", 3, configs=[("cleanup.policy", "compact")])
@@ -109,7 +109,7 @@ async def with_topics(members: Members) -> None:
 async def flow(
     members: Members, app: ASGIApp, producer: KafkaProducer
 ) -> dict[str, Answer]:
-    """Produce records, while one group commits now and then; return the pages."""
+    """Produce records while one group commits at intervals; return the pages."""
     steps = MINUTES * 60 // STEP_S
     async with AsyncExitStack() as stack:
         billing = [
@@ -138,12 +138,12 @@ async def flow(
 
 
 def consumer_of(members: Members, group: str, client: str) -> Any:
-    """Open a consumer that commits only when it is told to."""
+    """Open a consumer without automatic commits."""
     return members.consumer(group_id=group, client_id=client, enable_auto_commit=False)
 
 
 async def drained(consumer: KafkaConsumer) -> None:
-    """Read what there is."""
+    """Read all available records."""
     while await consumer.poll(timeout_s=0.5):
         pass
 
@@ -176,7 +176,7 @@ async def one_step(producer: KafkaProducer, step: int) -> None:
 def connecting(
     members: Members, nursery: trio.Nursery, ports: list[int]
 ) -> Callable[[str, int], Any]:
-    """Return the way to brokers, and to their metrics without a real socket."""
+    """Return connectors to brokers and to their metrics, without real sockets."""
 
     async def connect(host: str, port: int) -> Any:
         if port not in ports:
@@ -196,7 +196,7 @@ def connecting(
 
 
 def metrics_of(members: Members, number: int) -> str:
-    """Return the metrics of a broker's requests, as its endpoint writes them."""
+    """Return a broker's request metrics in the format of its endpoint."""
     server = members.members[number].server
     assert server is not None
     made = Exposition()

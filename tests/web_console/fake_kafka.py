@@ -1,6 +1,6 @@
-"""A broker that answers from a table, every text of it chosen by the test.
+"""A fake broker that answers from a table, with texts chosen by the test.
 
-It listens on an imagined host and answers real frames by the codec of the wire.
+It listens on a fictitious host and answers real frames with the wire codec.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ VERSIONS = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
 }
-# Changes, which it refuses unless told otherwise.
+# Requests for changes, refused by default.
 CHANGING = {
     ApiKey.OFFSET_COMMIT: (5, 8),
     ApiKey.CREATE_TOPICS: (4, 7),
@@ -140,7 +140,7 @@ CHANGING = {
 
 
 class FakeKafka:
-    """One broker; ``text`` returns the text of each field, given its name."""
+    """One broker; ``text`` maps each field's name to its text."""
 
     def __init__(
         self, nursery: trio.Nursery, text: Callable[[str], str], topics: int = 1
@@ -151,36 +151,36 @@ class FakeKafka:
         self.topics = [first, *(f"{first}-{it:04}" for it in range(1, topics))]
         self.versions = {**VERSIONS, **CHANGING}
         self.calls: list[ApiKey] = []
-        # Connections are accepted, and nothing is answered.
+        # If true, connections are accepted, and no request is answered.
         self.is_silent = False
         self.is_reachable = True
-        # A partition moves.
+        # If true, a partition is being reassigned.
         self.is_moving = True
         self.groups = [text("group")]
-        # Topics whose first partition each group has committed.
+        # Number of topics whose first partition each group has committed.
         self.committed = 1
-        # The error of every end offset.
+        # Error code of every end offset.
         self.offsets_error = NONE
-        # The error of every change; NONE lets it succeed.
+        # Error code of every change; NONE makes it succeed.
         self.verdict = REFUSED
         self.brokers = 1
         self.end = RECORDS
         self.committed_offset = 3
         self.usable_bytes = 1 << 28
-        # Configs of the broker that Kafka's do not have.
+        # Configs that are not Kafka's.
         self.own_configs: dict[str, str | None] = {
             "doorkeeper.scheduler": text("scheduler"),
             "doorkeeper.wfq.weights": text("weights"),
             "doorkeeper.metrics.port": str(METRICS_PORT),
         }
-        # Sends the answer of the metrics' endpoint; None if no endpoint listens.
+        # Sends the metrics endpoint's response; None if there is no endpoint.
         self.send_metrics: Callable[[Any], Awaitable[None]] | None = self._send_metrics
-        # The metrics as the endpoint writes them.
+        # The metrics in the endpoint's format.
         self.metrics = metrics_text(text)
         self.scrapes = 0
 
     async def connect(self, host: str, port: int) -> Any:
-        """Connect to it."""
+        """Connect to the fake broker."""
         await trio.lowlevel.checkpoint()
         if not self.is_reachable:
             raise ConnectionRefusedError(111, "<b>out of reach</b>")
@@ -435,7 +435,7 @@ class FakeKafka:
             keys=[self._text("record key").encode()] * RECORDS,
             headers=[(self._text("header"), self._text("header value").encode())],
         )
-        # The last of them is just before the end.
+        # The last record is directly before the end offset.
         records = (self.end - RECORDS).to_bytes(8, "big", signed=True) + records[8:]
         row = PartitionData(
             partition_index=asked.partition,
@@ -535,7 +535,7 @@ class FakeKafka:
 
 
 def metrics_text(text: Callable[[str], str], *, requests: float = 2) -> str:
-    """Return metrics of one class in one plane, as a broker of ours writes them."""
+    """Return metrics of one class in one plane, in our broker's format."""
     made = Exposition()
     plane = {"plane": text("plane")}
     labels = {"class": text("class"), **plane}

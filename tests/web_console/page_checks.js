@@ -1,6 +1,6 @@
-// Reads a page as the browser shows it; `page_checks.py` calls these and judges.
+// Measurements of a rendered page, which `page_checks.py` evaluates.
 ({
-  // Faults of the layout: overlaps, broken words, what sticks out.
+  // Layout faults: overlaps, broken words, elements beyond the edge.
   layout([controls, side, letters]) {
     const faults = new Set();
     const name = it => `${it.tagName} ${(it.innerText ?? "").slice(0, 40)}`;
@@ -35,7 +35,7 @@
     };
     for (const node of this.texts("option, textarea")) {
       for (const found of node.data.matchAll(/[^\s-]+/gu)) {
-        // Lines may be broken between signs.
+        // Line breaks are allowed at punctuation.
         const isWord = /^[\p{L}\p{N}]+[.,:]?$/u.test(found[0]);
         if (!isWord || found[0].length > letters) continue;
         range.setStart(node, found.index);
@@ -50,7 +50,7 @@
     return [...faults];
   },
 
-  // Pairs of colours: of text, and of edges of controls and lines of charts.
+  // Pairs of colours of text, of control edges and of chart lines.
   colours([controls]) {
     const found = new Map();
     const add = (kind, colour, back, it, sample) => {
@@ -80,7 +80,7 @@
     return [...found.values()];
   },
 
-  // The element with the focus; null if it is the page itself.
+  // The focused element; null if the page itself has the focus.
   focused([controls]) {
     const it = document.activeElement;
     if (it === document.body) return null;

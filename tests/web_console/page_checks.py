@@ -1,4 +1,4 @@
-"""Faults of a page as a browser shows it: layout, contrast, focus.
+"""Faults of a page in a browser: layout, contrast, focus.
 
 `page_checks.js` reads boxes and colours. The bounds are those of WCAG 2.2, level AA.
 """
@@ -14,16 +14,16 @@ from playwright.sync_api import Page
 
 # Success criteria 1.4.3 (text; large text) and 1.4.11 (edges of controls, graphics).
 CONTRASTS = {"text": 4.5, "large": 3.0, "graphic": 3.0}
-# Pixels of a control's side: success criterion 2.5.8.
+# Minimum side of a control in pixels: success criterion 2.5.8.
 SIDE_PX = 24
-# Words up to this length stay on one line.
+# Words up to this length must not be broken.
 WORD_LETTERS = 12
 CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea"
 _SCRIPT = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
 
 
 def _call(page: Page, function: str, *arguments: object) -> Any:
-    # Text is found before its style sheet has come.
+    # Text may be found before its style sheet has loaded.
     page.wait_for_load_state()
     return page.evaluate(f"given => ({_SCRIPT}).{function}(given)", arguments)
 
@@ -32,12 +32,12 @@ def _call(page: Page, function: str, *arguments: object) -> Any:
 
 
 def layout_faults(page: Page) -> list[str]:
-    """Return overlaps, broken words, and what sticks out of a page."""
+    """Return overlaps, broken words, and elements beyond the page's edge."""
     return list(_call(page, "layout", CONTROLS, SIDE_PX, WORD_LETTERS))
 
 
 def contrast_faults(page: Page) -> list[str]:
-    """Return pairs of colours of too little contrast."""
+    """Return pairs of colours with too little contrast."""
     return [
         f"{row['kind']} {row['sample']!r}: {row['colour']} on {row['back']}"
         for row in _call(page, "colours", CONTROLS)
@@ -46,7 +46,7 @@ def contrast_faults(page: Page) -> list[str]:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return WCAG's ratio of two opaque colours, as a browser writes them."""
+    """Return WCAG's contrast ratio of two opaque colours in the browser's notation."""
     darker, lighter = sorted((luminance(one), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -66,7 +66,7 @@ def luminance(colour: str) -> float:
 
 
 class Focus(NamedTuple):
-    """The element with the focus; ``index`` is its place in the document."""
+    """The focused element; ``index`` is its position in the document."""
 
     index: int
     is_control: bool
@@ -81,7 +81,7 @@ class Focus(NamedTuple):
     back: str
 
     def faults(self) -> list[str]:
-        """Return the reasons why it cannot be seen."""
+        """Return the reasons why the focus is not visible."""
         found = []
         if not self.has_outline:
             found.append(f"no outline: {self}")
@@ -92,14 +92,14 @@ class Focus(NamedTuple):
         return found
 
     def is_read_before(self, other: Focus) -> bool:
-        """Return whether it is above another element, or left of it on its line."""
+        """Return whether the element is above the other, or left of it on one line."""
         if other.bottom <= self.top + 1:
             return False
         return other.top >= self.bottom - 1 or other.left >= self.left
 
 
 def tabbed(page: Page) -> Iterator[Focus]:
-    """Press Tab, and yield the element that gets the focus, until the page's end."""
+    """Press Tab repeatedly, and yield each focused element to the end of the page."""
     seen: set[int] = set()
     while True:
         page.keyboard.press("Tab")

@@ -1,6 +1,6 @@
-"""Pictures of pages in Chromium: ``python -m tests.web_console.screenshots DIRECTORY``.
+"""Screenshots of pages: ``python -m tests.web_console.screenshots DIRECTORY``.
 
-`make screenshots` writes those of docs/console.md, light and dark.
+`make screenshots` writes those of docs/console.md, light and dark, with Chromium.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ADDRESS: Final = "http://console.example"
 
 
 def main(directory: Path) -> None:
-    """Write all pictures."""
+    """Write all screenshots."""
     pages = recorded()
     style = (TEMPLATES / "console.css").read_text(encoding="utf-8")
 

@@ -1,6 +1,6 @@
-"""Changes by the console, against real brokers in virtual time; and who may make them.
+"""Changes by the console against real brokers in virtual time, and authorization.
 
-The brokers' own state is what a change is judged by.
+The assertions are on the brokers' own state.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def beside_three(
 
 
 async def changed(app: ASGIApp, action: str, **values: str) -> Answer:
-    """Carry out a change that is to succeed."""
+    """Carry out a change; check that it succeeds."""
     found = await carry_out(app, action, **values)
     assert (found.status, "Carried out:" in found.page.words) == (200, True), (
         found.page.words
@@ -59,7 +59,7 @@ async def changed(app: ASGIApp, action: str, **values: str) -> Answer:
 
 
 def arguments(page: Answer) -> list[str]:
-    """Return the words of the one command that a page shows, without the broker."""
+    """Return the words of the page's only command, without the broker."""
     program, option, _, *words = shlex.split(page.page.blocks[0])
     assert option == "--bootstrap-server"
     return [program, *words]
@@ -379,9 +379,9 @@ async def test_a_scheduler_of_kafka_is_not_altered(autojump_clock: object) -> No
     assert "no broker of Doorkeeper among them" in " ".join(found.page.words)
 
 
-# ---- questions, refusals and the log ------------------------------------------------
+# ---- confirmations, refusals and the log --------------------------------------------
 
-# Values with which a change of the broker of a table can be previewed.
+# Valid values for the preview of each change of the fake broker.
 FILLED = {
     "create-topic": {"name": "new", "partitions": "1", "configs": "a=b"},
     "add-partitions": {"name": "topic", "count": "3"},
@@ -491,7 +491,7 @@ async def test_a_form_needs_the_token_and_cookie_of_its_session(
         many = {**form, **{f"{it}": "" for it in range(99)}}
         assert (await post(app, target, many, cookie=cookie)).status == 413
         assert not CHANGING.keys() & {*kafka.calls}
-        # The browser keeps its session, and the token stays the same.
+        # The browser keeps its session, and the token is unchanged.
         again = await get(app, target, cookie=cookie)
         assert again.headers["set-cookie"].partition(";")[0] == cookie
         await post(app, target, form, cookie=cookie)
@@ -603,7 +603,7 @@ async def test_impossible_values_are_refused_in_a_sentence(
         assert found.status == 400
         assert why in " ".join(found.page.words)
         assert not CHANGING.keys() & {*kafka.calls}
-        # The form keeps the values, and nothing can be confirmed.
+        # The form keeps the values, and has no confirmation button.
         (form,) = found.page.forms
         for key, value in values.items():
             if key in form and key not in ("kind", "to", "by"):
@@ -630,7 +630,7 @@ async def test_apis_that_are_not_served_are_reported(autojump_clock: object) -> 
 
 
 def hostile_values(action: str, added: str) -> dict[str, str]:
-    """Return values for a form, with ``added`` after each that is a text."""
+    """Return values for a form, with ``added`` at the end of each text."""
     values = {
         key: value
         if key in ("partitions", "count", "id", "kind", "to", "weights", "ageing")
@@ -645,7 +645,7 @@ def hostile_values(action: str, added: str) -> dict[str, str]:
 
 
 async def shapes_of_a_change(action: str, tail: str, *, is_shown: bool) -> list[object]:
-    """Return the shapes of preview, outcome and refusal where texts end in ``tail``."""
+    """Return the shapes of preview, outcome and refusal for texts with a tail."""
 
     def text(name: str) -> str:
         return "Empty" if name == "state" else name + tail
@@ -660,7 +660,7 @@ async def shapes_of_a_change(action: str, tail: str, *, is_shown: bool) -> list[
         ended = await post(app, target, shown.page.forms[-1], cookie=cookie)
         assert ended.status in (200, 400)
         refused = await get(app, preview(action, dict.fromkeys(values, text("x"))))
-    # A shell gets the words as they are.
+    # A shell must parse the words unchanged.
     for block in shown.page.blocks:
         if block.startswith("kafka-") and is_shown:
             words = shlex.split(block)

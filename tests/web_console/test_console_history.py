@@ -72,7 +72,7 @@ def test_a_rate_needs_two_readings_and_is_never_negative() -> None:
     assert (rates.of_partition(FIRST), rates.of_topic("t")) == (3.0, 4.0)
     assert (rates.of_topic("u"), rates.span_s) == (None, 10)
     assert rates.hottest(1) == [HotPartition(FIRST, 3.0, 0.75)]
-    # Created anew, its offsets begin at 0 again.
+    # The topic was deleted and created, so its offsets restart at 0.
     record(30, {FIRST: 2, SECOND: 110})
     assert rates.of_topic("t") == 0
     assert rates.hottest(9) == []
@@ -84,7 +84,7 @@ def test_a_rate_needs_two_readings_and_is_never_negative() -> None:
 async def test_days_until_full_are_those_of_a_disk_that_fills(
     autojump_clock: object,
 ) -> None:
-    """1 MiB in each ten minutes, and 253 MiB left."""
+    """1 MiB per ten minutes, and 253 MiB free."""
     async with console_of_fake(keep_history=True) as (app, kafka):
 
         async def shown() -> str:
@@ -131,7 +131,7 @@ def test_samples_of_disks_are_bounded_in_time_and_number() -> None:
     assert history.days_left(0, "d") == 900 / (100 / 3_600) / 86_400
     assert history.days_left(1, "d") is None
     assert history.days_left(DIRECTORIES_MAX, "d") is None
-    # Sizes that are not known are no samples.
+    # Unknown sizes are no samples.
     history.record(7_200, [directory(0, -1)])
     assert history.days_left(0, "d") == 900 / (100 / 3_600) / 86_400
     history.record(RETENTION_S + 3_601, [])

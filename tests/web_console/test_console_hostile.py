@@ -1,7 +1,7 @@
 """Hostile text in every field, wrong hosts, and clusters that do not answer.
 
-A page with hostile text must have the elements and attributes of the same page with
-harmless text, one by one.
+A page with hostile text must have the same elements and attributes as the page with
+harmless text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def addresses(topic: str, group: str) -> dict[str, str]:
 
 
 def harmless(kind: str) -> str:
-    """Return text without markup that is long where a kind of hostile text is."""
+    """Return text without markup, which is long if ``kind`` is the long one."""
     return "x" * (len(HOSTILE["long"]) if kind == "long" else 20)
 
 

@@ -60,7 +60,7 @@ def browser() -> Iterator[Browser]:
 
 
 def with_history(view: ClusterView, topic: str = "topic", group: str = "group") -> None:
-    """Fill a view with samples of the past, as if it had watched its cluster."""
+    """Fill a view with past samples, as if it had monitored its cluster."""
     now_s = trio.current_time()
     for it in range(20):
         view.history.record(now_s + 30 * (it - 20), {group: it % 7})
@@ -77,7 +77,7 @@ def with_history(view: ClusterView, topic: str = "topic", group: str = "group") 
 
 @pytest.fixture(scope="module")
 def plain(browser: Browser) -> Iterator[Site]:
-    """A console over 120 topics that is only read."""
+    """A read-only console over 120 topics."""
     settings = {"allow_changes": True, "topics": 120, "prepare": with_history}
     with site(without_members, **settings) as found:
         yield found
@@ -115,7 +115,7 @@ def test_a_page_fits_is_legible_and_is_read_by_keyboard(
 
 
 def check_tab_order(page: Page) -> None:
-    """Tab reaches every control, in the order of reading."""
+    """Check that Tab reaches every control, in reading order."""
     found = [*tabbed(page)]
     assert [fault for it in found for fault in it.faults()] == []
     reached = [it for it in found if it.is_control]
@@ -126,7 +126,7 @@ def check_tab_order(page: Page) -> None:
 
 
 def test_contrast_is_that_of_the_standard() -> None:
-    """WCAG's extremes, and a grey that is known to be just under the bound."""
+    """WCAG's extremes, and a grey just below the bound."""
     assert contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == 21
     assert contrast("rgb(1, 2, 3)", "rgb(1, 2, 3)") == 1
     assert 4.4 < contrast("rgb(120, 120, 120)", "rgb(255, 255, 255)") < 4.5
@@ -275,7 +275,7 @@ def test_a_session_is_opened_and_closed_by_keyboard(browser: Browser) -> None:
 # ---- hostile text and numbers -------------------------------------------------------
 
 
-# All in one text, but for the long one, which has a page of its own.
+# All kinds in one text, except the long one, which has its own page.
 SHORT = "".join(text for kind, text in HOSTILE.items() if kind != "long")
 
 

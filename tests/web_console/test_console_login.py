@@ -1,4 +1,4 @@
-"""The login: pages behind it, sessions, and the bound on attempts."""
+"""The login: protected pages, sessions, and the limit on attempts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cookie_of(answer: Answer) -> str:
 
 
 async def attempt(app: ASGIApp, password: str, address: str = "127.0.0.1") -> Answer:
-    """Send the login's form with a password."""
+    """Submit the login form with a password."""
     shown = await get(app, "/login")
     (form,) = shown.page.forms
     filled = {**form, "password": password}
@@ -65,7 +65,7 @@ async def test_the_password_opens_a_session_under_a_new_name(
         page = await get(app, PAGE, cookie=cookie)
         assert page.status == 200
         assert cookie_of(page) == cookie
-        # The name of before is not open, nor is that of another console.
+        # The previous session id is invalid, and so is another console's.
         assert (await get(app, PAGE, cookie=cookie_of(shown))).status == 303
         async with console_of_fake(password=PASSWORD) as (other, _):
             assert (await get(other, PAGE, cookie=cookie)).status == 303

@@ -1,4 +1,4 @@
-"""Contents of the pages beside real brokers in virtual time; bounds of lists."""
+"""Contents of the pages beside real brokers in virtual time, and limits of lists."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def beside_three(
     *,
     keep_history: bool = False,
 ) -> None:
-    """Run ``scenario`` beside three brokers, a topic and ten records in it."""
+    """Run ``scenario`` beside three brokers and a topic of ten records."""
 
     async def run(members: Members) -> None:
         await members.create("t", 1, configs=[("retention.ms", "77")])
@@ -189,7 +189,7 @@ def test_a_bounded_number_of_groups_is_kept() -> None:
     history.record(0, {f"{it}": it for it in range(GROUPS_MAX + 1)})
     assert history.of(f"{GROUPS_MAX - 1}") == [(0, GROUPS_MAX - 1)]
     assert history.of(f"{GROUPS_MAX}") == []
-    # Groups that are gone make room.
+    # Groups that no longer exist are evicted.
     history.record(2 * RETENTION_S, {f"{GROUPS_MAX}": 1 << 80})
     assert history.of("0") == []
     assert history.of(f"{GROUPS_MAX}") == [(2 * RETENTION_S, (1 << 63) - 1)]
@@ -216,7 +216,7 @@ def test_reading_every_page_creates_nothing() -> None:
     with_members(scenario)
 
 
-# ---- bounds -------------------------------------------------------------------------
+# ---- limits -------------------------------------------------------------------------
 
 
 async def test_a_thousand_topics_are_read_page_by_page(autojump_clock: object) -> None:
@@ -232,7 +232,7 @@ async def test_a_thousand_topics_are_read_page_by_page(autojump_clock: object) -
             target = next((it for it in found.page.links if _leads_on(it, names)), None)
         assert names == sorted(kafka.topics)
         assert len(names) == 1_000
-        # Kept for a moment: ten pages asked once.
+        # The response is cached briefly: ten pages sent one request.
         assert kafka.calls.count(ApiKey.METADATA) == 1
         assert kafka.calls.count(ApiKey.DESCRIBE_LOG_DIRS) == 1
 
@@ -293,7 +293,7 @@ async def test_many_partitions_are_asked_for_in_pieces(autojump_clock: Any) -> N
     async with console_of_fake(topics=500) as (app, kafka):
         kafka.committed = 500
         (row,) = (await page(app, "groups")).page.rows[1:]
-        # Each has the end 7 and the commit 3.
+        # Each partition has the end offset 7 and the committed offset 3.
         assert row[5] == "2000"
         assert kafka.calls.count(ApiKey.LIST_OFFSETS) == 10
 
@@ -315,7 +315,7 @@ async def test_topics_are_read_anew_where_a_leader_has_moved(
 
 
 async def test_groups_are_sampled_in_steps_with_rests(autojump_clock: Any) -> None:
-    """Five groups of 100 partitions are 605 rows, and so 3 s of rest."""
+    """Five groups of 100 partitions are 605 rows, hence 3 s of pauses."""
     async with console_of_fake(topics=100, keep_history=True) as (app, kafka):
         kafka.groups = [f"group-{it:02}" for it in range(20)]
         kafka.committed = 100
@@ -333,7 +333,7 @@ async def test_groups_are_sampled_in_steps_with_rests(autojump_clock: Any) -> No
 async def test_many_groups_are_sampled_less_often(
     autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pass over ten groups of 100 partitions rests twice for 60.5 s."""
+    """A pass over ten groups of 100 partitions pauses twice, 60.5 s in total."""
     monkeypatch.setattr(cluster_view, "_ROW_S", 0.1)
     async with console_of_fake(topics=100, keep_history=True) as (app, kafka):
         kafka.groups = [f"group-{it:02}" for it in range(10)]

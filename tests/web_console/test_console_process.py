@@ -1,4 +1,4 @@
-"""``doorkeeper console`` as an operator sees it: one line, pages, signals, refusals."""
+"""The process ``doorkeeper console``: output, pages, signals, refusals."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_requests_of_a_running_broker_are_shown(tmp_path: Path) -> None:
     assert ["0", "wfq", "0", "read"] in second.rows
     assert any("since the broker's start" in it for it in first.words)
     assert any("Rates and means over the last" in it for it in second.words)
-    # The console's own requests: DescribeConfigs is of the class admin.
+    # The console's own requests, DescribeConfigs, are of the class admin.
     (before,) = (it for it in first.rows if it[:2] == ["admin", "data"])
     (after,) = (it for it in second.rows if it[:2] == ["admin", "data"])
     assert int(before[-1]) < int(after[-1])
@@ -98,7 +98,7 @@ def test_requests_of_a_running_broker_are_shown(tmp_path: Path) -> None:
 
 
 def check_member_of_kip_848(bootstrap: str) -> None:
-    """Check that a page shows a member of librdkafka's, and its two partitions."""
+    """Check that a page shows a librdkafka member and its two partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("read", 2)])["read"].result(30)
     settings = {
@@ -186,7 +186,7 @@ PLAIN = (
 
 
 def console_of(broker: subprocess.Popen[str], listeners: int = 1) -> str:
-    """Wait for the lines of the listeners and of the console; return its address."""
+    """Wait for the output lines of listeners and console; return its address."""
     assert broker.stdout is not None
     lines = [broker.stdout.readline() for _ in range(listeners + 1)]
     assert all(it.startswith("listening on ") for it in lines[:-1]), lines
@@ -195,7 +195,7 @@ def console_of(broker: subprocess.Popen[str], listeners: int = 1) -> str:
 
 
 def is_gone(address: str, within_s: float) -> bool:
-    """Return whether nobody listens at an address any more."""
+    """Return whether no process listens at an address any more."""
     parts = urlsplit(address)
     ends_s = time.monotonic() + within_s
     while time.monotonic() < ends_s:

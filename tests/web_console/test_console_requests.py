@@ -1,4 +1,4 @@
-"""The requests page: figures of a real broker, hostile and missing metrics."""
+"""The requests page: metrics of a real broker, hostile metrics, no metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def classes(answer: Answer) -> dict[tuple[str, str], list[str]]:
     return {(it[0], it[1]): it[2:] for it in rows[1:]}
 
 
-# ---- figures ------------------------------------------------------------------------
+# ---- values -------------------------------------------------------------------------
 
 
 def served() -> tuple[str, list[Any]]:
@@ -109,7 +109,7 @@ async def test_rates_and_means_are_those_between_two_readings(
     async with console_of_fake() as (app, kafka):
         kafka.metrics = metrics_text(lambda it: it, requests=100)
         first = await page(app)
-        # Of each request: no wait, 1 ms of service, half a preemption.
+        # Each request: no wait, 1 ms of service, half a preemption.
         assert classes(first)[key][:3] == ["none", "0.00", "1.00"]
         assert classes(first)[key][-3:] == ["77.50", "none", "100"]
         await trio.sleep(10)
@@ -122,13 +122,13 @@ async def test_rates_and_means_are_those_between_two_readings(
         await trio.sleep(10)
         third = await page(app)
         assert classes(third)[key][0] == "2.50"
-        # All readings but this one have left the window.
+        # All samples except this one have left the window.
         await trio.sleep(61)
         assert classes(await page(app))[key][0] == "none"
         await trio.sleep(10)
         idle = classes(await page(app))[key]
         assert idle[:7] == ["0.00", *["none"] * 6]
-        # The broker was started anew.
+        # The broker was restarted.
         kafka.metrics = metrics_text(lambda it: it, requests=30)
         await trio.sleep(10)
         again = await page(app)

@@ -1,4 +1,4 @@
-"""Plans of replicas against counting, and against every single move."""
+"""Plans of replicas against direct counts, and against every single move."""
 
 from __future__ import annotations
 

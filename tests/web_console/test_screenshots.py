@@ -1,4 +1,4 @@
-"""Pictures of docs/console.md: each is there, light and dark, and small."""
+"""Screenshots of docs/console.md: all present, light and dark, and small."""
 
 import re
 from pathlib import Path
