@@ -56,7 +56,7 @@ class World:
         await trio.sleep(1)
 
     def context(self) -> ClientContext:
-        """Return where a client may run."""
+        """Return the context of clients of this cluster."""
         host = self.network.host("client")
         return ClientContext(host, self.cluster.bootstrap, self.clock, self.history)
 
@@ -65,13 +65,13 @@ class World:
         return self.cluster.brokers[broker].broker.replicas.partitions[KEY]
 
     def leader(self) -> int:
-        """Return who leads the partition, as the controller has it."""
+        """Return the partition's leader in the controller's state."""
         return self.control.elections.states[KEY].leader
 
     async def until(self, condition: Callable[[], bool], within_s: float = 30) -> None:
-        """Wait for something to become true."""
+        """Wait until a condition is true."""
         with trio.fail_after(within_s):
-            # Nothing tells of all that is waited for; virtual time is free.
+            # No event signals every awaited change; polling is free in virtual time.
             while not condition():  # noqa: ASYNC110 see above
                 await trio.sleep(0.01)
 

@@ -1,4 +1,4 @@
-"""Histories of a naive cluster: one list per partition, and nothing ever goes wrong."""
+"""Histories of a naive cluster: one list per partition, and no faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 def send(number: int, offset: int = -1, **changes: Any) -> Send:
-    """Return a record that was acknowledged by all, unless told otherwise."""
+    """Return a record acknowledged by all replicas, apart from ``changes``."""
     fields: dict[str, Any] = {
         "producer": "p",
         "number": number,
@@ -41,7 +41,7 @@ def send(number: int, offset: int = -1, **changes: Any) -> Send:
 
 
 def read(offset: int, value: int, **changes: Any) -> Read:
-    """Return a record that a consumer was given."""
+    """Return a record read by a consumer."""
     fields: dict[str, Any] = {
         "consumer": "c",
         "session": 0,
@@ -55,7 +55,7 @@ def read(offset: int, value: int, **changes: Any) -> Read:
 
 
 def commit(offset: int, start: int, end: int, outcome: Outcome = "ok") -> Commit:
-    """Return a commit of group g, from one time to another."""
+    """Return a commit of group g, invoked at ``start`` and answered at ``end``."""
     return Commit(
         group="g",
         partition=PARTITION,
@@ -67,7 +67,7 @@ def commit(offset: int, start: int, end: int, outcome: Outcome = "ok") -> Commit
 
 
 def committed(offset: int, start: int, end: int) -> Committed:
-    """Return what group g was told that it had committed."""
+    """Return an OffsetFetch of group g with this committed offset."""
     return Committed(
         group="g",
         partition=PARTITION,
@@ -78,7 +78,7 @@ def committed(offset: int, start: int, end: int) -> Committed:
 
 
 def look(end: int, **changes: Any) -> Replica:
-    """Return a look at a leader that has committed all it has."""
+    """Return an observation of a leader whose whole log is committed."""
     fields: dict[str, Any] = {
         "broker": 0,
         "incarnation": 0,
@@ -97,13 +97,13 @@ def look(end: int, **changes: Any) -> Replica:
 
 
 def final(*values: int, start: int = 0) -> FinalLog:
-    """Return a log of these values, one after the other."""
+    """Return a final log with these values at consecutive offsets."""
     records = tuple((start + at, b"%d" % it) for at, it in enumerate(values))
     return FinalLog(partition=PARTITION, log_start_offset=start, records=records)
 
 
 def transaction(number: int, **changes: Any) -> Transaction:
-    """Return a transaction that was committed at 500, unless told otherwise."""
+    """Return a transaction committed at 500 ns, apart from ``changes``."""
     fields: dict[str, Any] = {
         "name": f"p/{number}",
         "transactional_id": "x",
@@ -121,7 +121,7 @@ def sent_in(number: int, value: int, offset: int = -1, **changes: Any) -> Send:
 
 
 def initialization(producer: str, start: int) -> Initialization:
-    """Return how a producer got the transactional id, in 10 ns."""
+    """Return a producer's initialization of the transactional id, taking 10 ns."""
     return Initialization(
         transactional_id="x",
         producer=producer,
@@ -131,7 +131,7 @@ def initialization(producer: str, start: int) -> Initialization:
 
 
 def clean_history(rng: random.Random) -> History:
-    """Return what may be seen of a cluster in which all goes well."""
+    """Return a history of a cluster without faults."""
     history = History()
     for index in range(rng.randint(1, 3)):
         _fill(history, TopicPartition("t", index), rng)
@@ -140,7 +140,7 @@ def clean_history(rng: random.Random) -> History:
 
 
 def _transact(history: History, rng: random.Random) -> None:
-    """Make transactions one after the other, each with a record in some partitions."""
+    """Add sequential transactions, each with a record in some partitions."""
     logs: dict[TopicPartition, list[tuple[int, bytes]]] = {
         TopicPartition("out", index): [] for index in range(2)
     }
@@ -160,7 +160,7 @@ def _transact(history: History, rng: random.Random) -> None:
                 replace(sent, value=value, invoked_ns=now, answered_ns=now + 5)
             )
             log.append((ends[partition], value))
-            # The stable offset stays below the record, then passes it and its marker.
+            # The last stable offset is below the record, then above it and its marker.
             for at_ns, stable in ((now + 9, 0), (ends_ns + 9, 2)):
                 seen = look(ends[partition] + 2, at_ns=at_ns)
                 stable += ends[partition]
@@ -223,7 +223,7 @@ def _write(
         value=b"%d-%d" % (partition.partition, number),
         outcome=rng.choice(("ok", "ok", "unknown", "fail")),
     )
-    # What the leader alone has acknowledged may go with it.
+    # A record that only the leader has acknowledged may be lost with the leader.
     lost = sent.acks == 1 and rng.random() < 0.2
     written = sent.outcome == "ok" or (sent.outcome == "unknown" and rng.random() < 0.5)
     if sent.outcome == "ok" and not lost:
@@ -245,7 +245,7 @@ def _look(
 def _commit(
     history: History, partition: TopicPartition, end: int, rng: random.Random
 ) -> None:
-    """Commit one after the other; in between somebody asks."""
+    """Add sequential commits, with OffsetFetches between them."""
     standing = -1
     for now in range(0, 10 * rng.randint(0, 6), 10):
         if rng.random() < 0.5:

@@ -1,7 +1,7 @@
 """Bugs planted in the real code, one at a time, for the swarm to find.
 
-Each is a way in which brokers, controllers and clients of other projects have failed;
-``kinds`` are what it shows itself as.
+Each is a failure of brokers, controllers or clients of other projects. ``kinds`` are
+the anomalies that reveal it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug: how it is planted, as what it is found, and a seed that finds it."""
+    """A bug: its patch, the anomalies that reveal it, and a seed that finds it."""
 
     plant: Callable[[Patch], None]
     kinds: frozenset[str]
@@ -49,7 +49,7 @@ class Planted:
 
 
 def skip_truncation(patch: Patch) -> None:
-    """A follower does not ask where its log parts from its leader's."""
+    """A follower does not detect where its log diverges from its leader's."""
     request = ReplicaFetcher._request
 
     def without_epochs(self: ReplicaFetcher, due: Any) -> Any:
@@ -63,7 +63,7 @@ def skip_truncation(patch: Patch) -> None:
 
 
 def acknowledge_early(patch: Patch) -> None:
-    """A leader acknowledges before the replicas in sync have the records."""
+    """A leader acknowledges before all in-sync replicas have the records."""
 
     def acknowledged(self: Partition, required_offset: int) -> ErrorCode:
         leads = self.is_leader
@@ -73,12 +73,12 @@ def acknowledge_early(patch: Patch) -> None:
 
 
 def forget_the_epoch_of_a_fetch(patch: Patch) -> None:
-    """A leader does not look at the epoch of the last record that a follower has."""
+    """A leader ignores the epoch of the last record that a follower has."""
     patch.setattr(fetch, "_divergence", lambda partition, target: None)
 
 
 def lose_order_on_resume(patch: Patch) -> None:
-    """A producer sends what has failed behind what came after it."""
+    """A producer retries a failed batch after later batches."""
 
     def put_back(
         self: RecordAccumulator, batch: ProducerBatch, retry_at_s: float
@@ -94,7 +94,7 @@ def lose_order_on_resume(patch: Patch) -> None:
 
 
 def keep_a_bounced_broker_in_sync(patch: Patch) -> None:
-    """A controller does not notice that a broker was away between two looks."""
+    """A controller does not notice a broker's restart between two checks."""
 
     def lose(self: ScriptedController, broker: int, registration: Any) -> None:
         lost = registration.channel
@@ -107,7 +107,7 @@ def keep_a_bounced_broker_in_sync(patch: Patch) -> None:
 
 
 def lose_offsets_on_a_move(patch: Patch) -> None:
-    """A new group coordinator does not read what the last one has written."""
+    """A new group coordinator does not replay its predecessor's records."""
 
     def replay(self: ReplicatedShardLog, partition: int) -> Iterator[Any]:
         return iter(())
@@ -116,7 +116,7 @@ def lose_offsets_on_a_move(patch: Patch) -> None:
 
 
 def move_the_high_watermark_back(patch: Patch) -> None:
-    """A new leader believes its followers, of whom it knows nothing yet."""
+    """A new leader uses its followers' positions before their first fetch."""
 
     def advance(self: Partition) -> bool:
         before = self.high_watermark
@@ -133,7 +133,7 @@ def move_the_high_watermark_back(patch: Patch) -> None:
 
 
 def commit_with_too_few(patch: Patch) -> None:
-    """A leader moves the high watermark whoever is in sync, as Kafka did before 3.7."""
+    """A leader ignores min.insync.replicas when it commits, as before Kafka 3.7."""
     advance = Partition.advance_high_watermark
 
     def regardless(self: Partition) -> bool:
@@ -146,12 +146,12 @@ def commit_with_too_few(patch: Patch) -> None:
 
 
 def forget_producers_on_a_fail_over(patch: Patch) -> None:
-    """A follower does not remember which batches it has copied."""
+    """A follower keeps no producer state for the batches that it copies."""
     patch.setattr(Producers, "replay", lambda self, header, marker: None)
 
 
 def drop_a_watch(patch: Patch) -> None:
-    """ZooKeeper tells nobody that a broker has come or gone, once all are there."""
+    """ZooKeeper fires no watch on broker ids once all brokers have registered."""
     gone_off, heard = WatchTable.gone_off, Counter[WatchTable[Any]]()
 
     def forgetful(self: WatchTable[Any], event: WatchEvent) -> list[Any]:
@@ -165,9 +165,9 @@ def drop_a_watch(patch: Patch) -> None:
 
 
 def two_controllers(patch: Patch) -> None:
-    """A controller goes on when its session has expired, and brokers obey it still.
+    """A controller continues after its session has expired, and brokers obey it.
 
-    Its writes ZooKeeper refuses, by the epoch; its requests nobody refuses.
+    ZooKeeper refuses its writes by the epoch, but no broker refuses its requests.
     """
     terms: dict[SessionLoop, Term] = {}
 
@@ -199,7 +199,7 @@ def two_controllers(patch: Patch) -> None:
     patch.setattr(ReplicaManager, "_is_stale", lambda self, epoch: False)
 
 
-# Of the cluster that the watch is dropped in.
+# Number of brokers of the cluster whose watch is dropped.
 _BROKERS: Final = 3
 _LOST: Final = frozenset({"lost-write", "unseen", "dirty-read", "inconsistent-offsets"})
 

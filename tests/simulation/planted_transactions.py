@@ -1,6 +1,6 @@
 """Bugs planted in transactions, one at a time, for the swarm to find.
 
-Each kind of anomaly that a day can show has one at least.
+There is at least one bug for each kind of anomaly.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ R = TypeVar("R", bound=AnyResponse)
 
 @dataclass(frozen=True)
 class PlantedTransactions:
-    """A bug: how it is planted, the kinds that it shows, and a seed that finds it.
+    """A bug: its patch, the anomalies that reveal it, and a seed that finds it.
 
-    ``faults`` are those of a day that is made for it, in place of the drawn ones; with
-    ``transaction_version`` its day has this level, with ``writes_only`` no copiers and
-    no members of groups.
+    ``faults`` replace the drawn faults of the day. ``transaction_version`` sets its
+    feature level. ``writes_only`` removes its copiers and group members.
     """
 
     plant: Callable[[Patch], None]
@@ -61,7 +60,7 @@ class PlantedTransactions:
     writes_only: bool = False
 
     def scenario(self) -> Scenario:
-        """Return the day that finds it."""
+        """Return the day that reveals the bug."""
         scenario = draw(self.seed, transactions=True)
         plan = scenario.transactions
         assert plan is not None
@@ -80,7 +79,7 @@ class PlantedTransactions:
 
 
 def fault(number: int, kind: str, broker: int, at_ms: int, lasts_ms: int = 0) -> Fault:
-    """Return a fault of a day that is made for a bug."""
+    """Return a fault of a day made for a bug."""
     return Fault(
         number=number,
         at_ms=at_ms,
@@ -91,7 +90,7 @@ def fault(number: int, kind: str, broker: int, at_ms: int, lasts_ms: int = 0) ->
     )
 
 
-# One broker after the other is away, again and again.
+# Repeated kills, one broker after the other.
 _KILLS: Final = tuple(
     fault(number, "kill", number % 3, 1_000 + 700 * number, 400) for number in range(8)
 )
@@ -99,7 +98,7 @@ _DEATHS: Final = tuple(
     fault(number, "transactor", 0, 2_000 + 300 * number) for number in range(24)
 )
 _ONE_KILL: Final = (fault(0, "kill", 0, 4_000, 400),)
-# Two after each other, so that requests wait for the first when the second is hit.
+# Two power failures in succession: requests wait for the first when the second occurs.
 _POWER_FAILURES: Final = tuple(
     fault(number, "power", number % 3, 1_000 + 500 * number, 800)
     for number in range(16)
@@ -110,24 +109,24 @@ _USURPERS: Final = tuple(
 
 
 def hide_aborted_transactions(patch: Patch) -> None:
-    """A Fetch does not say which transactions were aborted."""
+    """A Fetch response does not list aborted transactions."""
     patch.setattr(reading, "aborted_between", lambda *_: [])
 
 
 def read_to_the_high_watermark(patch: Patch) -> None:
-    """Readers of committed records are given those of open transactions."""
+    """Readers of committed records receive records of open transactions."""
     stable = property(lambda self: self.high_watermark)
     patch.setattr(Partition, "last_stable_offset", stable)
 
 
 def read_beyond_the_high_watermark(patch: Patch) -> None:
-    """The last stable offset is that of all records, replicated or not."""
+    """The last stable offset ignores the high watermark."""
     stable = property(lambda self: self.log.stable_below(self.log.log_end_offset))
     patch.setattr(Partition, "last_stable_offset", stable)
 
 
 def begin_too_early(patch: Patch) -> None:
-    """A transaction holds back the record before it, too."""
+    """A transaction also holds back the record before it."""
     begin = Producers._begin
 
     def early(
@@ -139,7 +138,7 @@ def begin_too_early(patch: Patch) -> None:
 
 
 def forget_transactions_on_a_fail_over(patch: Patch) -> None:
-    """A follower does not notice which of its records are of transactions."""
+    """A follower ignores the transactional attribute of batches."""
     replay = Producers.replay
 
     def plain(
@@ -154,7 +153,7 @@ def forget_transactions_on_a_fail_over(patch: Patch) -> None:
 
 
 def abort_on_followers(patch: Patch) -> None:
-    """A follower takes the markers of commits for those of aborts."""
+    """A follower treats commit markers as abort markers."""
     append, follow = Log.append_as_follower, Log._follow
 
     def aborting(self: Log, header: BatchHeader, marker: Marker | None) -> None:
@@ -169,7 +168,7 @@ def abort_on_followers(patch: Patch) -> None:
 
 
 def coordinate_once(patch: Patch) -> None:
-    """No broker coordinates the ids of a partition that has moved."""
+    """A transaction partition that has moved has no coordinator."""
     elect = TransactionCoordinator.elect
 
     def first(self: TransactionCoordinator, partition: int, epoch: int) -> None:
@@ -180,7 +179,7 @@ def coordinate_once(patch: Patch) -> None:
 
 
 def wait_for_ever(patch: Patch) -> None:
-    """A producer waits for its coordinator even where that has lost power."""
+    """A producer waits for its coordinator forever, even after a power failure."""
 
     async def ask(self: Transactions, request: AnyRequest[R]) -> R:
         address = self._coordinator or await self._find(self._id, 1)
@@ -192,7 +191,7 @@ def wait_for_ever(patch: Patch) -> None:
 
 
 def stop_before_markers(patch: Patch) -> None:
-    """A consumer's position does not pass markers behind the last record."""
+    """A consumer's position does not pass markers after the last record."""
     take = PartitionState.take
 
     def records_only(self: PartitionState, count: int) -> list[ConsumerRecord]:
@@ -205,7 +204,7 @@ def stop_before_markers(patch: Patch) -> None:
 
 
 def ignore_epochs(patch: Patch) -> None:
-    """A coordinator serves all producers that ever had the transactional id."""
+    """A coordinator serves fenced producers of the transactional id."""
     end = Transaction.end_and_raise_epoch
 
     def any_epoch(
@@ -222,12 +221,12 @@ def ignore_epochs(patch: Patch) -> None:
 
 
 def never_time_out(patch: Patch) -> None:
-    """A coordinator leaves transactions open for ever."""
+    """A coordinator leaves transactions open forever."""
     patch.setattr(Transaction, "is_timed_out", lambda self, now_ms: False)
 
 
 def count_offsets_at_once(patch: Patch) -> None:
-    """Offsets of a transaction count, whatever becomes of it."""
+    """Offsets of a transaction are committed at once, whatever its outcome."""
     commit = Commits._commit
 
     def plainly(
@@ -243,7 +242,7 @@ def count_offsets_at_once(patch: Patch) -> None:
 
 
 def drop_offsets(patch: Patch) -> None:
-    """Offsets of a transaction do not count when it commits."""
+    """A commit drops the offsets of its transaction."""
     completing = Commits.completing
 
     def dropping(

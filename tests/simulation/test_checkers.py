@@ -1,4 +1,4 @@
-"""Each checker finds the anomaly that was planted for it, and nothing in clean runs."""
+"""Each checker finds its planted anomaly, and none in fault-free histories."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ ALLOWED = {
         commits=[commit(3, 0, 1, "unknown"), commit(5, 2, 3)],
         committed=[committed(5, 4, 5), committed(3, 6, 7)],
     ),
-    # Seed 83683: what a broker that was cut off got of a connection given up since.
+    # Seed 83683: an isolated broker received a commit of an abandoned connection.
     "of a commit that was repeated the first attempt may arrive last": History(
         commits=[replace(commit(3, 0, 1), repeated=True), commit(5, 2, 3)],
         committed=[committed(5, 4, 5), committed(3, 6, 7)],

@@ -1,4 +1,4 @@
-"""Simulated clusters: brokers that die and come back, links, disks, sessions."""
+"""Simulated clusters: restarted brokers, links, disks, sessions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def host(number: int) -> str:
 
 
 def test_an_idle_producer_finds_the_next_leader() -> None:
-    """Nothing was under way that could have failed, so that nothing told it."""
+    """No request was in flight, so no failure reported the leader's end."""
 
     async def scenario(world: World) -> float:
         async with producer(world) as client:
@@ -118,7 +118,7 @@ def test_a_broker_that_the_controller_does_not_reach_is_gone_and_registers_anew(
         links = between([host(0)], [CONTROLLER])
         world.network.silence(links)
         await world.until(lambda: world.leader() == 1)
-        # It cannot know, and leads still; the ISR that it would need refuses it.
+        # The isolated broker still acts as leader; it cannot change the ISR.
         assert world.replica(0).is_leader
         world.network.hear(links)
         await world.until(lambda: world.control.epoch_of(0) > before)
@@ -183,7 +183,7 @@ def test_a_replica_that_finds_no_room_is_made_when_there_is_some() -> None:
         replicas = first.broker.replicas
         await world.until(lambda: key in replicas.without_room)
         await trio.sleep(20)
-        # Asked for again and again, and refused.
+        # The replica is requested repeatedly, and refused.
         assert key in replicas.without_room
         assert key not in replicas.partitions
         first.disk.make_room()
@@ -237,7 +237,7 @@ def test_wall_clocks_agree_once_faults_are_over_and_none_goes_back() -> None:
 def test_a_produce_that_waits_for_the_disk_while_its_records_are_cut_off_fails() -> (
     None
 ):
-    """It comes back to a leader, at the right offset, with another leader's record."""
+    """The broker leads again when the flush ends, and another record has the offset."""
 
     async def scenario(world: World) -> None:
         cluster, network, control = world.cluster, world.network, world.control
@@ -261,7 +261,7 @@ def test_a_produce_that_waits_for_the_disk_while_its_records_are_cut_off_fails()
             await world.until(lambda: world.replica(1).log.log_end_offset == 2)
             await cluster.kill(0)
             await world.until(lambda: world.replica(1).is_leader)
-            # Refused, it is sent again: it stands behind the other's record.
+            # The record is refused and retried, after the other producer's record.
             assert (await doomed.wait()).offset == 2
 
     in_world(

@@ -1,4 +1,4 @@
-"""Decisions of the scripted controller on ISRs that leaders propose."""
+"""The scripted controller's decisions on proposed ISRs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEY = TopicPartition("t", 0)
 
 
 def test_a_proposal_whose_answer_was_lost_may_come_again() -> None:
-    """Seed 840 of the swarm: the leader waited for ever for another leader epoch."""
+    """Seed 840 of the swarm: the leader waited forever for another leader epoch."""
     elections = Elections(live={0, 1})
     elections.create(KEY, (0, 1))
 

@@ -1,4 +1,4 @@
-"""The shrinker finds the faults that matter, and only those."""
+"""The shrinker finds the relevant faults, and no others."""
 
 from __future__ import annotations
 

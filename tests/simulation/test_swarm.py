@@ -1,4 +1,4 @@
-"""The swarm: the same day from the same seed, days without anomalies, planted bugs."""
+"""The swarm: repeatable days, days without anomalies, planted bugs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from simulation.swarm.scenarios import Fault, draw
 from simulation.swarm.swarm import SeedResult, judge, swarm, with_faults
 from tests.simulation.planted import PLANTED, commit_with_too_few
 
-# Quick ones, with kills, silent links, failing disks, and nothing of the kind.
+# Quick seeds: with kills, silent links or failing disks, and without faults.
 SEEDS = (4, 8, 9)
-# In the last, a leader hears that it leads when all faults are over.
+# In the last one, a broker learns of its leadership after all faults have ended.
 ZOOKEEPER_SEEDS = (4, 8, 36)
-# Bugs that only a long day shows.
+# Bugs that only a long day reveals.
 LONG = (
     "forget an epoch check",
     "lose order on resume",
@@ -36,7 +36,7 @@ def failures(result: SeedResult) -> list[str]:
 
 @cache
 def sound(seed: int) -> SeedResult:
-    """Return the day of a seed in this process, without planted bugs."""
+    """Return the day of a seed without planted bugs, cached by process."""
     return judge(draw(seed))
 
 
@@ -62,7 +62,7 @@ def fault(number: int, kind: str, broker: int, at_ms: int, lasts_ms: int) -> Fau
 
 
 def test_a_broker_that_hands_over_until_after_the_last_fault_is_brought_back() -> None:
-    """Seed 112: its disk fails, and the controller that it asks is cut off."""
+    """Seed 112: the broker's disk fails, and its controller is isolated."""
     scenario = replace(
         draw(4),
         brokers=3,
@@ -111,7 +111,7 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_records_below_min_insync_replicas_are_never_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seldom do so many fail that a day has it: here every replica is asked for."""
+    """Drawn days rarely lose enough replicas, so this one requires all of them."""
     drawn = draw(ALL_ASKED_FOR)
     scenario = replace(drawn, min_insync=drawn.replicas)
     assert not judge(scenario).anomalies

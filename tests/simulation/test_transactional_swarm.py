@@ -1,4 +1,4 @@
-"""Days with transactions: none breaks a promise, and planted bugs are found."""
+"""Days with transactions: no anomalies, and planted bugs are found."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from simulation.transaction_checkers import TRANSACTION_CHECKS
 from tests.simulation.planted_transactions import PLANTED_TRANSACTIONS
 from tests.simulation.test_checkers import PLANTED
 
-# Quick ones: a scripted controller with and without KIP-890's second part, and KIP-848.
+# Quick seeds: a scripted controller with and without KIP-890's second part, KIP-848.
 SEEDS = (0, 1)
 ZOOKEEPER_SEEDS = (0,)
 SEARCHED_SEEDS = 200
-# Demands of a day on transactions, once all faults are over.
+# Conditions on transactions at the end of a day, after all faults.
 DEMANDS = {
     "transactors-stuck",
     "not-committable",
@@ -45,9 +45,9 @@ def test_nor_does_one_under_zookeeper(seed: int) -> None:
 
 
 def seconds_of_copying() -> float:
-    """Return how long copiers copy that take one record and abort often, as seed 24's.
+    """Return the duration of slow copying: one record per transaction, many aborts.
 
-    After an abort comes a long poll.
+    Seed 24 has such copiers. A long poll follows each abort.
     """
     scenario = draw(0, transactions=True)
     plan = scenario.transactions
@@ -88,7 +88,7 @@ def test_each_kind_of_anomaly_has_a_planted_bug() -> None:
         for checker in TRANSACTION_CHECKS
         for anomaly in checker(history)
     }
-    # A day waits until the offsets are at the ends: `copiers-stuck` comes first.
+    # A day waits for the offsets to reach the ends, so `copiers-stuck` comes first.
     assert found == (checked | DEMANDS) - {"offset-behind"}
 
 

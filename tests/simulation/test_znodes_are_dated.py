@@ -1,7 +1,8 @@
-"""Znodes of a simulated cluster are dated by the time of day that its brokers have.
+"""Znodes of a simulated cluster have timestamps of its brokers' clocks.
 
-A broker takes away notices of altered configs that are older than 15 minutes (KIP-21):
-dated otherwise, they would be gone before all brokers have seen them.
+A broker deletes notifications of altered configs that are older than 15 minutes
+(KIP-21). With other timestamps, they would be deleted before all brokers have read
+them.
 """
 
 from __future__ import annotations
