@@ -9,9 +9,9 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 class Area(NamedTuple):
-    """Files (patterns), and the tests that are to notice a change in them.
+    """File patterns, and the tests that should detect a change in these files.
 
-    Those that are ``far`` import much else, and are asked when the near ones pass.
+    The ``far`` tests import much other code, and run after the near ones pass.
     """
 
     sources: tuple[str, ...]
@@ -21,7 +21,7 @@ class Area(NamedTuple):
 
 
 def _that_import(package: str, folder: str) -> tuple[str, ...]:
-    """Return the tests of a folder that say to import from a package."""
+    """Return the tests of a folder that import from a package."""
     found = [
         path.relative_to(_ROOT).as_posix()
         for path in sorted((_ROOT / folder).glob("test_*.py"))
@@ -33,7 +33,7 @@ def _that_import(package: str, folder: str) -> tuple[str, ...]:
 
 _DEFAULTS: Final = "tests/broker/config/test_part_defaults.py"
 
-# Doctests are tests where `make test` runs them too (testpaths in pyproject.toml).
+# Doctests count as tests where `make test` runs them (testpaths in pyproject.toml).
 AREAS: Final = {
     "planes": Area(
         ("planes/**/*.py",),
@@ -78,7 +78,7 @@ AREAS: Final = {
             "tests/virtual/test_whole_broker.py",
             "tests/virtual/test_contained_failures.py",
         ),
-        # With sockets: half of the code is for them alone.
+        # Includes socket tests, since half of the code serves only sockets.
         marked="not slow and not search and not kafka and not spark",
     ),
     "statistics": Area(
@@ -93,5 +93,5 @@ AREAS: Final = {
         ),
     ),
 }
-# Code that needs what is not there in a quick run.
+# Code whose requirements a quick run lacks.
 LEFT_OUT: Final = ("*/__init__.py", "*/flush_shell.py")

@@ -1,4 +1,4 @@
-"""The tests of an area, collected in a process that is asked about mutants."""
+"""A process that has collected an area's tests and runs them for mutants."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.mutants.serving import UNFIT
 
 
 class Served:
-    """A `serving` process; it lives until ``close``.
+    """A `serving` process, which lives until ``close``.
 
-    ``command`` is pytest's, to be run in ``directory``, a copy of the tree.
+    ``command`` is pytest's, run in ``directory``, a copy of the tree.
     """
 
     def __init__(
@@ -39,10 +39,11 @@ class Served:
             raise SystemExit("the tests cannot be collected")
 
     def outcome(self, mutant: Mutant, limits_s: Mapping[str, float]) -> int | None:
-        """Return as what a child ended that ran these tests, in this order.
+        """Return the result of a child that ran these tests in this order.
 
-        An exit status; minus the signal that ended it; None if it must be found out in
-        another way. ``limits_s`` are seconds of CPU by the tests' names.
+        The result is an exit status, minus the number of a signal, or None if the
+        mutant needs a new process. ``limits_s`` maps test names to limits in CPU
+        seconds.
         """
         asked = {
             "path": str(self._directory / mutant.path),

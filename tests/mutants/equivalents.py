@@ -1,4 +1,4 @@
-"""Changes that change nothing that anybody could notice, each with its reason."""
+"""Equivalent mutants: changes without an observable effect, with reasons."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FILE: Final = Path(__file__).with_name("equivalents.toml")
 
 
 def equivalents() -> dict[str, str]:
-    """Return the reason for each mutant that is equivalent, by its name."""
+    """Return the reason for each equivalent mutant, by name."""
     with FILE.open("rb") as file:
         return dict(tomllib.load(file))
 
 
 def outdated() -> list[str]:
-    """Return the names in the list that no mutant has (any more)."""
+    """Return listed names that no mutant has."""
     names = {each.name for area in AREAS for each in every_mutant(area)}
     return [name for name in equivalents() if name not in names]
 

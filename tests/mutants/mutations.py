@@ -1,9 +1,9 @@
 """Single changes to a source file: one comparison, operator, constant or call.
 
-Found by ``ast``, made in the text, so that a survivor is shown as a diff of one line.
-What no test could notice is left alone: assertions (``strict`` of ``zip`` is one),
-logging, ``__repr__``, annotations, decorators of classes (mypy holds ``frozen`` and
-``slots``), and the ``check`` methods that only assert.
+They are found by ``ast`` and made in the text, so a survivor is shown as a diff of one
+line. Code without a testable effect is excluded: assertions (including ``strict`` of
+``zip``), logging, ``__repr__``, annotations, class decorators (mypy checks ``frozen``
+and ``slots``), and ``check`` methods, which only assert.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _QUIET: Final = ("logger", "warnings", "logging")
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A stretch of a file's characters, and what stands there instead."""
+    """A range of a file's characters, and its replacement."""
 
     start: int
     end: int
@@ -60,7 +60,7 @@ class Mutation:
 
 
 def mutations(source: str) -> list[Mutation]:
-    """Return every single change that is made to a file, in its order.
+    """Return all single changes of a file, in order.
 
     >>> [each.of("a = b < 1") for each in mutations("a = b < 1")]
     ['a = b <= 1', 'a = b < 2']
@@ -71,7 +71,7 @@ def mutations(source: str) -> list[Mutation]:
 
 
 class _Text:
-    """A source, with the place in it that a node's line and column (bytes) name."""
+    """A source text, with conversion of a node's line and byte column."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -94,14 +94,14 @@ class _Text:
 
 
 def _walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that are worth a change."""
+    """Yield the nodes that can be mutated."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
             continue
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if node.name in _LEFT_ALONE:
                 continue
-            # Its annotations are no behaviour; nor are defaults that are there always.
+            # Skip the signature: annotations and default values.
             yield from _walk(ast.Module(node.body, []))
         elif isinstance(node, ast.AnnAssign):
             if node.value is not None:
@@ -118,7 +118,7 @@ def _is_quiet(node: ast.AST) -> bool:
     if isinstance(node, ast.keyword):
         return node.arg == "strict"
     if isinstance(node, ast.Raise):
-        # Which error it is counts; its words do not.
+        # The type of an error matters, its message does not.
         return True
     call = node.value if isinstance(node, ast.Expr) else node
     return isinstance(call, ast.Call) and ast.unparse(call.func).startswith(_QUIET)

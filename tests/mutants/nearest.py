@@ -1,4 +1,4 @@
-"""Order of tests for a change: those that reach it."""
+"""Order of tests for a mutant: those that reach its function."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Reach:
 
     @classmethod
     def read(cls, written: dict[str, Any]) -> Self:
-        """Take it from what ``--reached`` wrote."""
+        """Read the file that ``--reached`` wrote."""
         return cls(
             {name: test["seconds"] for name, test in written.items()},
             {name: frozenset(test["functions"]) for name, test in written.items()},
         )
 
     def is_called_late(self, mutant: Mutant) -> bool:
-        """Return whether a mutant changes a function that is called in tests alone."""
+        """Return whether a mutant's function is called only within tests."""
         function = function_of(mutant)
         return function is not None and function not in self.functions[SHARED]
 
     def nearest_first(self, mutant: Mutant) -> list[str]:
-        """Return the tests that reach the changed function; quick ones first.
+        """Return the tests that reach the changed function, quick ones first.
 
-        What stands in no function, or is called for several tests, concerns them all.
+        Code outside functions, or called by shared fixtures, concerns all tests.
         """
         tests = self.seconds.keys() - {SHARED}
         if self.is_called_late(mutant):
@@ -49,14 +49,14 @@ class Reach:
 
 
 def function_of(mutant: Mutant) -> str | None:
-    """Return the innermost function that a mutant changes, if it stands in one."""
+    """Return the innermost function that a mutant changes, if any."""
     found = None
     for node in ast.walk(ast.parse(mutant.source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             body = node.body[0].lineno
             if body <= mutant.mutation.line <= node.end_lineno:
-                # Breadth first: an inner function comes later.
+                # Breadth first, so an inner function comes later.
                 decorators = [each.lineno for each in node.decorator_list]
                 first = min([node.lineno, *decorators])
                 found = f"{mutant.path}:{first}"

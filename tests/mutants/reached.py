@@ -1,8 +1,8 @@
-"""A plugin of pytest's: which functions a test reaches, and running only some tests.
+"""Pytest plugin: record the functions that tests reach, and run selected tests.
 
 ``--reached FILE`` writes, as JSON, the CPU seconds of each test and the functions of
-the tree that it called. ``--only FILE`` runs the tests that a file names, in its order,
-and ends the process in a test that uses more CPU than stands beside its name.
+the tree that it called. ``--only FILE`` runs the listed tests in the file's order. It
+ends the process in a test that exceeds its limit of CPU time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, Final
 import pytest
 from hypothesis import Phase, settings
 
-# Called while modules are imported, or for fixtures that several tests share.
+# Key of functions called at import, or by fixtures of several tests.
 SHARED: Final = "shared"
-# A test that waits, or a machine that is busy, is given so many times the limit of CPU.
+# Elapsed time may be this multiple of the CPU limit: tests wait, machines are busy.
 WAITING_TIMES: Final = 10
 ENDED_BY: Final = (signal.SIGPROF, signal.SIGALRM)
 
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to listen before the first test is imported."""
+    """Start tracing before the first test is imported."""
     if (file := config.getoption("--reached")) is not None:
         config.pluginmanager.register(_Listener(file, config.rootpath))
     if (file := config.getoption("--only")) is not None:
@@ -54,9 +54,9 @@ def take_examples_quickly() -> None:
 
 @contextmanager
 def limited(limit_s: float) -> Iterator[None]:
-    """End the process if this takes more seconds of CPU.
+    """End the process if the block takes more CPU seconds.
 
-    Signals that nobody handles end even a loop that is not Python's.
+    An unhandled signal ends even a loop outside Python.
     """
     signal.setitimer(signal.ITIMER_PROF, limit_s)
     signal.setitimer(signal.ITIMER_REAL, WAITING_TIMES * limit_s)
@@ -68,7 +68,7 @@ def limited(limit_s: float) -> Iterator[None]:
 
 
 class _Chosen:
-    """Runs some tests, each within its limit of CPU, whatever else the machine does."""
+    """Runs selected tests, each within its CPU limit, on a machine of any load."""
 
     def __init__(self, file: Path) -> None:
         lines = (line.rpartition("\t") for line in file.read_text().splitlines())
@@ -86,7 +86,7 @@ class _Chosen:
 
 
 class _Listener:
-    """Notes calls of the tree's functions, and for whom they were made."""
+    """Records calls of the tree's functions, by test."""
 
     def __init__(self, file: Path, root: Path) -> None:
         self._file = file
@@ -104,7 +104,8 @@ class _Listener:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         began = time.process_time()
         self._now = own = self._called.setdefault(item.nodeid, set())
-        # A test may have stopped the listening, as hypothesis does that explains.
+        # A test may have stopped tracing, as hypothesis does when it explains a
+        # failure.
         sys.settrace(self._call)
         result = yield
         self._took_s[item.nodeid] = time.process_time() - began

@@ -1,8 +1,8 @@
-"""`make mutants`: change one thing at a time, and see whether the tests notice.
+"""`make mutants`: make single changes, and check that the tests detect them.
 
-Works in a copy of the tree, never in the tree itself. What survives is printed as a
-diff: each is equivalent, for a reason (equivalents.toml), or lacks a test. The names of
-the survivors are kept in a file, and ``--again FILE`` asks about them alone.
+It works in a copy of the tree. Survivors are printed as diffs: each one is either
+equivalent, for a reason given in equivalents.toml, or lacks a test. Their names are
+kept in a file, and ``--again FILE`` runs only these.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.mutants.reached import ENDED_BY, WAITING_TIMES
 from tests.mutants.sampling import ROOT, Mutant, every_mutant, sample
 from tests.mutants.serving import MEMORY_BYTES
 
-# A mutant may be slower than the tree that it was made from, or may never end. Seconds
-# of CPU for each test.
+# A mutant may be slow, or never end: a factor and a constant, in seconds, for the CPU
+# limit of each test.
 _TIMES, _PLUS_S = 3, 3
 _PYTEST: Final = (
     *(sys.executable, "-m", "pytest", "-q", "-n0"),
@@ -42,7 +42,7 @@ EQUIVALENT = "equivalent"
 
 
 def main() -> None:
-    """Draw, run, tell; the exit status says whether a mutant survived."""
+    """Draw, run and report mutants; exit with a status of 1 if one survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
@@ -56,7 +56,7 @@ def main() -> None:
         drawn = [it for area in AREAS for it in every_mutant(area) if it.name in names]
     else:
         drawn = sample(chosen.seed, chosen.count)
-    # Area by area: what is learned of the unchanged tests of one is then at hand.
+    # By area, to reuse results of its unchanged tests.
     areas = chosen.areas.split(",")
     drawn = [it for area in areas for it in drawn if it.area == area]
     with (
@@ -81,10 +81,10 @@ def _told(mutant: Mutant, fate: str) -> str:
 
 
 class _Runs:
-    """A copy of the tree, and what is known of it.
+    """A copy of the tree, and cached results.
 
-    What was found out about the same tree before is not asked again: the tests of an
-    area as they are, and what became of a mutant.
+    The cache holds each area's unchanged test run and the fate of each mutant, for the
+    same tree.
     """
 
     def __init__(self, copy: Path, kept: Path) -> None:
@@ -104,11 +104,11 @@ class _Runs:
         self.survivors: list[str] = []
 
     def fate(self, mutant: Mutant) -> str:
-        """Return what becomes of a mutant."""
+        """Return the fate of a mutant."""
         name = mutant.name
         if name in self._equivalents:
             return EQUIVALENT
-        # Twin lines have one name.
+        # Identical lines of a function have one name.
         place = f"{mutant.mutation.line} {name}"
         if place not in self._fates:
             self._fates[place] = self._find_out(mutant)
@@ -123,12 +123,12 @@ class _Runs:
         if area not in self._reach:
             self._reach[area] = self._unchanged(area)
         reach = self._reach[area]
-        # Those that import much else come last.
+        # Tests that import much other code come last.
         names = reach.nearest_first(mutant)
         names.sort(key=lambda name: not name.startswith(AREAS[area].near))
         limits_s = {name: _TIMES * reach.seconds[name] + _PLUS_S for name in names}
         served = self._served_of(area) if reach.is_called_late(mutant) else None
-        # Written also for the processes that tests start, and for late imports.
+        # The file is also written for child processes of tests and for late imports.
         self._put(mutant.path, mutant.new())
         try:
             status = served.outcome(mutant, limits_s) if served else None
@@ -152,24 +152,24 @@ class _Runs:
         return served
 
     def close(self) -> None:
-        """End the process that was asked last."""
+        """End the last serving process."""
         if self._served is not None:
             self._served[1].close()
             self._served = None
 
     def _put(self, path: str, source: str) -> None:
-        """Write a file of the copy; its time is another one each time.
+        """Write a file of the copy with a new modification time.
 
-        By their times Python tells whether what it has compiled is out of date.
+        Python compares this time to detect outdated compiled files.
         """
         self._written_s += 1
         (self._copy / path).write_text(source)
         os.utime(self._copy / path, (self._written_s, self._written_s))
 
     def _anew(self, limits_s: dict[str, float]) -> int:
-        """Run these tests in a process of their own, up to the first failure.
+        """Run these tests in a separate process, up to the first failure.
 
-        Returns its exit status, or minus the signal that ended it.
+        Return its exit status, or minus the number of the signal that ended it.
         """
         if not limits_s:
             return 0
@@ -177,7 +177,7 @@ class _Runs:
         lines = (f"{name}\t{limit_s}\n" for name, limit_s in limits_s.items())
         only.write_text("".join(lines))
         files = sorted({name.partition("::")[0] for name in limits_s})
-        # Whatever its marks: chosen they are by name.
+        # Without a filter by marks: the tests are selected by name.
         return self._run(
             WAITING_TIMES * sum(limits_s.values()),
             *("-x", "-m", "", f"--only={only}"),
@@ -185,7 +185,7 @@ class _Runs:
         )
 
     def _unchanged(self, area: str) -> Reach:
-        """Return what the tests of an area take and call; they must pass unchanged."""
+        """Return the time and calls of an area's tests; they must pass unchanged."""
         report = self._kept / f"reached-{area}-{self._tree}.json"
         if not report.exists():
             began = time.monotonic()
@@ -197,7 +197,7 @@ class _Runs:
         return Reach.read(json.loads(report.read_text()))
 
     def _run(self, limit_s: float | None, *arguments: str) -> int:
-        """Run tests in the copy; without a limit, show why they fail."""
+        """Run tests in the copy; without a limit, print their failures."""
         ran = subprocess.Popen(
             [*_PYTEST, *arguments],
             cwd=self._copy,
@@ -217,12 +217,12 @@ class _Runs:
         return ran.returncode
 
     def _surroundings(self) -> dict[str, str]:
-        # BLAS with threads of its own takes other tests' CPU.
+        # Multithreaded BLAS would take the CPU of other tests.
         return {**os.environ, "PYTHONPATH": str(self._copy), "OMP_NUM_THREADS": "1"}
 
 
 def _copy(to: Path) -> Path:
-    """Copy what git knows, as it is now."""
+    """Copy the files that git tracks, in their current state."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -234,7 +234,7 @@ def _copy(to: Path) -> Path:
 
 
 def _digest(tree: Path) -> str:
-    """Name a tree by what is in it, but for these programs."""
+    """Return a digest of a tree's content, without these programs."""
     digest = hashlib.sha256()
     for path in sorted(tree.rglob("*.py")):
         if "mutants" not in path.parts:

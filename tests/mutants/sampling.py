@@ -1,4 +1,4 @@
-"""Mutants: drawn by a seed over all areas, with names that outlive a moved line."""
+"""Mutants drawn from a seed over all areas, with names independent of line numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Mutant:
     mutation: Mutation
 
     def new(self) -> str:
-        """Return the changed file."""
+        """Return the changed source of the file."""
         return self.mutation.of(self.source)
 
     def diff(self) -> str:
@@ -37,7 +37,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """File, function, the line before and after; the same for twin lines."""
+        """File, function, line before and after; equal for identical lines."""
         first = self.source.count("\n", 0, self.mutation.start)
         last = self.source.count("\n", 0, self.mutation.end)
         old = self.source.splitlines()[first : last + 1]
@@ -47,7 +47,7 @@ class Mutant:
 
 
 def sample(seed: int, count: int) -> list[Mutant]:
-    """Draw mutants evenly over all that there are, none twice."""
+    """Draw mutants uniformly over all areas, without replacement."""
     every = [mutant for area in AREAS for mutant in every_mutant(area)]
     return random.Random(seed).sample(every, min(count, len(every)))
 
@@ -64,7 +64,7 @@ def every_mutant(area: str) -> Iterator[Mutant]:
 
 
 def _within(source: str, line: int) -> str:
-    """Return the dotted name of the class and function that a line stands in."""
+    """Return the dotted name of the class and function that contain a line."""
     names: list[str] = []
     inside: ast.AST | None = ast.parse(source)
     while inside is not None:

@@ -1,11 +1,10 @@
-"""A plugin of pytest's: tests are collected once, and some of them run for each mutant.
+"""Pytest plugin: collect tests once, and run some of them for each mutant.
 
-Most of what a mutant takes is imports and collection: without them one that is soon
-noticed takes a twentieth of the CPU. With ``--serve FD`` a process
-that has collected its tests reads requests from a socket, and forks for each of them.
-The child does not import what was changed: it gives the functions that are there the
-code that they have in the changed file. So this is for changes of functions that nobody
-has called yet (`Reach.is_called_late`).
+Most of a mutant's run time is imports and collection; without them a quickly detected
+mutant takes a twentieth of the CPU time. With ``--serve FD``, a process that has
+collected its tests reads requests from a socket and forks for each one. The child does
+not import the changed file: it replaces the code of existing functions. This suits
+functions that have not been called yet (`Reach.is_called_late`).
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ import pytest
 
 from tests.mutants.reached import limited, take_examples_quickly
 
-# What a child says: the tests pass, or one fails, or the change needs a new process.
+# Exit statuses of a child: tests passed, one failed, a new process is needed.
 PASSED, FAILED, UNFIT = 0, 1, 2
-# A mutant may ask for all the memory there is.
+# A mutant may try to allocate all memory.
 MEMORY_BYTES: Final = 16 << 30
 
 
@@ -35,14 +34,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the profile of hypothesis that mutants are tried with."""
+    """Set hypothesis's profile for mutants."""
     if config.getoption("--serve") is not None:
         take_examples_quickly()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Answer each request, a line, with how its child ended, until there is none."""
+    """Read one request per line, and answer with its child's result."""
     if (descriptor := session.config.getoption("--serve")) is None:
         return None
     with socket.socket(fileno=descriptor) as peer, peer.makefile("rw") as lines:
@@ -57,7 +56,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def _end_as_the_tests_do(session: pytest.Session, asked: dict[str, Any]) -> None:
-    """Run the tests that are asked for, as long as they pass, and end the process."""
+    """Run the requested tests until one fails, and end the process."""
     outcome = FAILED
     try:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -81,10 +80,10 @@ def _pass(session: pytest.Session, limits_s: dict[str, float]) -> bool:
 
 
 def changed(path: str, source: str, new: str) -> bool:
-    """Give all functions of a file the code of another source; tell whether that fits.
+    """Replace the code of a file's functions; return whether all could be replaced.
 
-    The two differ in the body of one function. Code of a file that was not imported yet
-    is found changed on the disk.
+    The two sources differ in the body of one function. A file that is not imported yet
+    is read from disk with its change.
     """
     old_code, new_code = (compile(it, path, "exec") for it in (source, new))
     codes = {_key(old): new for old, new in _pairs(old_code, new_code)}
@@ -97,13 +96,13 @@ def changed(path: str, source: str, new: str) -> bool:
         for function in functions:
             function.__code__ = codes[_key(function.__code__)]
     except (KeyError, ValueError):
-        # Lost with the change: a function inside, or a variable of one around.
+        # The change removes an inner function, or a variable of an outer one.
         return False
     return True
 
 
 def _key(code: CodeType) -> tuple[object, ...]:
-    """Key of a function, unique also among those with its name and line."""
+    """Return a function's key, unique among functions of one name and line."""
     return code.co_qualname, code.co_firstlineno, *code.co_positions()
 
 

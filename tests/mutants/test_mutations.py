@@ -1,4 +1,4 @@
-"""Places that are changed to make a mutant, and places that are not."""
+"""Code that is mutated, and code that is excluded."""
 
 from __future__ import annotations
 

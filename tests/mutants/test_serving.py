@@ -1,4 +1,4 @@
-"""Changing functions where they are, and the process that runs tests so."""
+"""In-place change of functions, and the process that serves tests."""
 
 from __future__ import annotations
 
