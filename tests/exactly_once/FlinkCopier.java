@@ -99,7 +99,7 @@ public final class FlinkCopier {
                 .setBootstrapServers(bootstrap)
                 .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
                 .setTransactionalIdPrefix("copiers")
-                // A transaction that was prepared has to outlive the way back from a crash.
+                // A prepared transaction must not time out before the recovery from a crash.
                 .setProperty("transaction.timeout.ms", "300000")
                 .setRecordSerializer((copy, context, timestamp) -> {
                     int partition = copy.charAt(0) == 'a' ? 0 : copy.charAt(0) - '0';
@@ -123,8 +123,8 @@ public final class FlinkCopier {
     }
 
     /**
-     * A fault of the program on purpose: Flink goes back to a checkpoint. Each attempt completes a
-     * checkpoint before it fails, so that a backlog shrinks.
+     * A deliberate failure, after which Flink restores a checkpoint. Each attempt completes a
+     * checkpoint before it fails, so that the backlog shrinks.
      */
     private static final class FailNowAndThen extends RichFlatMapFunction<String, String>
             implements CheckpointListener {
@@ -138,7 +138,7 @@ public final class FlinkCopier {
 
         @Override
         public void open(OpenContext context) {
-            // No attempt fails where the one before it did.
+            // Each attempt fails at another record.
             random = new Random(seed + getRuntimeContext().getTaskInfo().getAttemptNumber());
         }
 

@@ -56,7 +56,7 @@ public final class JavaCopier {
             copier.run();
         } catch (KafkaException fatal) {
             fatal.printStackTrace();
-            // Without an orderly end: the successor finds what a crash leaves.
+            // Halt without closing, as in a crash.
             Runtime.getRuntime().halt(1);
         }
     }
@@ -91,7 +91,7 @@ public final class JavaCopier {
                 commit();
             }
         } catch (ApplicationRecoverableException fatal) {
-            // Fenced: this producer cannot go on, its successor can.
+            // Fenced: only the successor can continue.
             throw fatal;
         } catch (KafkaException abortable) {
             System.err.println("aborted: " + abortable);
@@ -114,13 +114,13 @@ public final class JavaCopier {
                 producer.commitTransaction();
                 return;
             } catch (TimeoutException unknown) {
-                // Nobody knows the outcome; Kafka asks for the same call again.
+                // The outcome is unknown; Kafka requires a retry of the same call.
                 System.err.println("again: " + unknown);
             }
         }
     }
 
-    /** Aborts, and goes back to the committed offsets. */
+    /** Aborts, and seeks back to the committed offsets. */
     private void abort() {
         producer.abortTransaction();
         consumer.committed(consumer.assignment()).forEach((partition, committed) ->

@@ -93,7 +93,7 @@ public final class LinesConnector extends SourceConnector {
                 long before = position;
                 String line;
                 while (records.size() < LINES && (line = line()) != null) {
-                    // Connect commits the offsets of an aborted transaction, too.
+                    // Connect also commits the offsets of an aborted transaction.
                     long offset = isAborted ? before : position;
                     String value = isAborted ? "aborted " + line : line;
                     records.add(new SourceRecord(
@@ -117,7 +117,7 @@ public final class LinesConnector extends SourceConnector {
             return records;
         }
 
-        /** Returns the next whole line, or null, and moves the position behind it. */
+        /** Returns the next complete line, or null, and advances the position past it. */
         private String line() throws IOException {
             byte[] bytes = new byte[64];
             file.seek(position);

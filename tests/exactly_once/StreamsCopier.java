@@ -49,7 +49,7 @@ public final class StreamsCopier {
     }
 
     private static Topology topology(Random random) {
-        // Copies begin with the number of their partition, "aborted" ones aside.
+        // A copy begins with its partition's number; "aborted" copies go to partition 0.
         StreamPartitioner<byte[], byte[]> partitioner = (topic, key, value, partitions) ->
                 Optional.of(Set.of(value[0] == 'a' ? 0 : value[0] - '0'));
         return new Topology()
@@ -80,7 +80,7 @@ public final class StreamsCopier {
         return false;
     }
 
-    /** A fault of the program on purpose: Streams aborts the transaction. */
+    /** A deliberate failure, after which Streams aborts the transaction. */
     private static final class Planned extends RuntimeException {}
 
     private static final class Copier implements Processor<byte[], byte[], byte[], byte[]> {

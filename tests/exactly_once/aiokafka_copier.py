@@ -1,4 +1,4 @@
-"""Copies a partition in transactions by aiokafka; see `tests.exactly_once.clients`.
+"""Copy a partition in transactions with aiokafka; see `tests.exactly_once.clients`.
 
 aiokafka commits offsets without the member's generation, so a member of a group might
 commit after it has lost a partition. Each instance therefore has its own partition, and
@@ -35,7 +35,7 @@ async def copy(bootstrap: str, name: str, seed: str) -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    # The predecessor's transaction has ended before its offsets are read.
+    # `start` ends the predecessor's transaction before its offsets are read.
     await producer.start()
     await consumer.start()
     consumer.assign([partition])

@@ -1,4 +1,4 @@
-"""Brokers that are killed: one of `doorkeeper serve`, or three of `cluster up`."""
+"""Brokers that a schedule kills: one `doorkeeper serve`, or three of `cluster up`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.live.broker_process import BrokerProcess
 from tests.live.cluster_process import cluster
 from tests.live.verifying import Quiet
 
-# One coordinator of transactions and one of groups, so that their brokers can be named.
-# Time-outs are short, since the programs are killed again and again.
+# One partition of each coordinator topic, so each coordinator is a single broker.
+# Time-outs are short, since programs are killed often.
 _SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
@@ -39,27 +39,27 @@ _PATIENCE_S: Final = 60.0
 
 
 class Brokers(Protocol):
-    """Brokers by their numbers."""
+    """Brokers by number."""
 
     bootstrap: str
-    # Brokers that a schedule may name.
+    # Roles by which a schedule selects a broker.
     roles: tuple[str, ...]
 
     def number(self, role: str, draw: float) -> int | None:
-        """Return the broker in a role, if there is one now.
+        """Return the number of the broker in a role, or None.
 
-        ``draw``, from [0, 1), decides between several.
+        ``draw``, from [0, 1), selects one of several.
         """
 
     def kill(self, number: int) -> None:
-        """End a broker as a crash does."""
+        """Kill a broker, as a crash does."""
 
     def start(self, number: int) -> None:
         """Start a broker again, and wait until it listens."""
 
 
 class OneBroker:
-    """A broker on its own, with both coordinators."""
+    """A single broker, with both coordinators."""
 
     roles = ("broker",)
 
@@ -70,20 +70,20 @@ class OneBroker:
         self.bootstrap = self._process.bootstrap
 
     def number(self, role: str, draw: float) -> int | None:
-        """Return the only one."""
+        """Return the number of the only broker."""
         return 0
 
     def kill(self, number: int) -> None:
-        """Kill it."""
+        """Kill the broker."""
         self._process.kill()
 
     def start(self, number: int) -> None:
-        """Start it on the same port."""
+        """Start the broker on the same port."""
         self._process.start()
 
 
 class ThreeBrokers:
-    """Three brokers with replicas, and a ZooKeeper that is spared."""
+    """Three brokers with replicas, and a ZooKeeper that is never killed."""
 
     roles = tuple(_LEADERS)
 
@@ -103,7 +103,7 @@ class ThreeBrokers:
         try:
             topic = self._admin.list_topics(name, timeout=5).topics[name]
         except KafkaException:
-            # The broker that was asked has been killed.
+            # The queried broker has been killed.
             return None
         leaders = [it.leader for it in topic.partitions.values() if it.leader >= 0]
         return leaders[int(draw * len(leaders))] if leaders else None
@@ -113,12 +113,12 @@ class ThreeBrokers:
         ask_cluster(self._directory, "kill", number)
 
     def start(self, number: int) -> None:
-        """Start it again."""
+        """Start the broker again."""
         ask_cluster(self._directory, "start", number)
 
 
 def create_topics(brokers: Brokers, partitions: dict[str, int]) -> None:
-    """Create topics, with as many replicas as the brokers make by default."""
+    """Create topics with the default replication factor."""
     settings = {"bootstrap.servers": brokers.bootstrap, "logger": Quiet()}
     new = [NewTopic(name, count) for name, count in partitions.items()]
     admin = AdminClient(settings)

@@ -1,10 +1,11 @@
-"""Programs that copy ``source`` to ``target`` exactly once, by the client they use.
+"""Programs that copy ``source`` to ``target`` exactly once, by client library.
 
 A program is called with the brokers' addresses, its name, a directory of its own, and a
-seed. It copies each record as ``PARTITION OFFSET VALUE`` to the partition that it came
-from, in transactions, as a member of the group ``copiers``. It aborts some on purpose,
-whose records begin with ``aborted``. It ends at errors that its client calls fatal, and
-is then started again. Kafka Connect's source reads lines of files instead.
+seed. It copies each record as ``PARTITION OFFSET VALUE`` to the same partition of the
+target, in transactions, as a member of the group ``copiers``. It aborts some
+transactions on purpose; their records begin with ``aborted``. It exits at errors that
+its client calls fatal, and is restarted. Kafka Connect's source reads lines of files
+instead.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ _LOG4J: Final = _HERE.parent / "kafka" / "log4j.properties"
 _FRANZ: Final = JARS / "franz" / "franz"
 KAFKA: Final = "4.4.0"
 
-# From the brokers' addresses, a name, a directory and a seed to a command.
+# Maps the brokers' addresses, a name, a directory and a seed to a command.
 Command = Callable[[str, str, Path, str], Sequence[str]]
 
 
 class MissingError(Exception):
-    """A program cannot run here; the message says why."""
+    """A program cannot run here; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A program, and how many instances of it run side by side."""
+    """A program, and its number of concurrent instances."""
 
     command: Command
     instances: tuple[str, ...] = ("a", "b")
@@ -78,7 +79,7 @@ def _kafka_jars() -> str:
 
 
 def _compiled(name: str, class_path: str, at: Path) -> str:
-    """Compile a Java program; return the class path to run it."""
+    """Compile a Java program; return its class path."""
     if shutil.which("javac") is None:
         raise MissingError("there is no javac")
     classes = at / "classes"
@@ -126,7 +127,7 @@ def _streams(at: Path) -> Client:
 
 def _connect(at: Path) -> Client:
     class_path = _compiled(CONNECTOR, _kafka_jars(), at)
-    # By this file Connect finds its plugins.
+    # Connect finds its plugins by this file.
     services = at / "classes" / "META-INF" / "services"
     services.mkdir(parents=True)
     interface = services / "org.apache.kafka.connect.source.SourceConnector"
@@ -135,14 +136,14 @@ def _connect(at: Path) -> Client:
 
 
 def _flink(at: Path) -> Client:
-    # Flink's serializers look into Java's collections.
+    # Flink's serializers use reflection on Java's collections.
     opened = ("--add-opens", "java.base/java.util=ALL-UNNAMED")
     return Client(
         _program("FlinkCopier", f"{_directory('flink')}/*", at, *opened), ("a",)
     )
 
 
-# Each raises `MissingError` where its program cannot run; it is given a directory.
+# Each function takes a directory, and raises `MissingError` if its program cannot run.
 CLIENTS: Final[dict[str, Callable[[Path], Client]]] = {
     "streams": _streams,
     "librdkafka": _librdkafka,

@@ -1,7 +1,7 @@
-"""Workers of Kafka Connect, and a connector that copies lines of files exactly once.
+"""Kafka Connect workers with a connector that copies lines of files exactly once.
 
-Connect writes the position in a file beside the records that were read before it, in
-one transaction. A failed task waits for its operator, the harness.
+Connect commits the position in a file and the records read before it in one
+transaction. The harness restarts failed tasks, as an operator would.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CONNECTOR: Final = {
 def connect_command(
     java: Sequence[str],
 ) -> Callable[[str, str, Path, str], Sequence[str]]:
-    """Return what makes the command of a worker, on a port of its own."""
+    """Return a factory of worker commands, each on its own port."""
     ports: dict[str, int] = {}
 
     def command(bootstrap: str, name: str, at: Path, seed: str) -> list[str]:
@@ -72,7 +72,7 @@ def connect_command(
 
 
 class Operator:
-    """Creates the connector, a task for each file, and starts failed tasks again."""
+    """Creates the connector with a task per file, and restarts failed tasks."""
 
     def __init__(self, at: Path, files: Sequence[Path]) -> None:
         """``at`` is the directory of the workers' commands."""
@@ -81,9 +81,9 @@ class Operator:
         self._next_s = 0.0
 
     def tend(self) -> None:
-        """Do what is to be done now.
+        """Create the connector or restart failed tasks, if necessary.
 
-        A worker that is away, or busy with a rebalance, is left for the next time.
+        A worker that is down, or busy with a rebalance, is retried at the next call.
         """
         if time.monotonic() < self._next_s:
             return

@@ -1,9 +1,9 @@
-"""`make exactly-once`: read, process, write by real clients, while all are killed.
+"""`make exactly-once`: real clients read, process and write while all are killed.
 
-A program copies records in transactions. In each cycle a client, a broker, a leader or
-a coordinator is killed by a schedule that follows from the seed, and starts again after
-a while. A reader of committed records runs beside it. In the end each record was copied
-once, none was lost, no aborted record was read, and no transaction is left open.
+A program copies records in transactions. In each cycle, a schedule derived from the
+seed kills a client, a broker, a leader or a coordinator, and restarts it after a while.
+A reader of committed records runs throughout. At the end, each record must have been
+copied once, none lost, no aborted record read, and no transaction left open.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tests.exactly_once.verifier import Verifier
 BROKERS: Final = {1: OneBroker, 3: ThreeBrokers}
 # Time limits of the first copy, and of the next one after a kill.
 _HEAL_S: Final = 120.0
-# From the last record to the last copy, and to the end of all transactions.
+# Time limit from the last record to the last copy, and to the end of transactions.
 _END_S: Final = 90.0
 _LOOK_S: Final = 0.05
 _AFTER_S, _AWAY_S = 1.5, 1.5
 
 
 class FaultError(Exception):
-    """Exactly once did not hold, or the copying did not go on."""
+    """A violation of exactly-once, or copying that has stopped."""
 
 
 class Run:
@@ -140,7 +140,7 @@ class Run:
                 raise FaultError(f"{copies} of {count} copies {seconds:.0f} s {when}")
 
     def _pass(self, seconds: float) -> None:
-        """Pass the time; tend the programs, and stop at the first fault."""
+        """Wait, restart ended programs, and raise at the first fault."""
         until_s = time.monotonic() + seconds
         while True:
             for instance in self._instances:
@@ -154,7 +154,7 @@ class Run:
                 return
             time.sleep(min(left_s, _LOOK_S))
 
-    # ---- the end --------------------------------------------------------------------
+    # ---- end of a run ---------------------------------------------------------------
 
     def _finish(self, source: dict[int, list[bytes]]) -> str:
         where = self._brokers.bootstrap
@@ -171,7 +171,7 @@ class Run:
         )
 
     def _state(self) -> str:
-        """Describe how far the copies have come, and what is in their way."""
+        """Describe the copies so far, and the end offsets of the target."""
         where = self._brokers.bootstrap
         copied = {each: len(it) for each, it in self._verifier.copied.items()}
         stable = ends(where, "target", "read_committed")
@@ -179,7 +179,7 @@ class Run:
         return f"copied {copied}; target: stable {stable}, end {high}"
 
     def _wait_until_no_transaction_is_open(self) -> None:
-        """Wait until the last stable offset is the high watermark."""
+        """Wait until the last stable offset equals the high watermark."""
         where = self._brokers.bootstrap
         until_s = time.monotonic() + _END_S
         while True:
@@ -204,7 +204,7 @@ def exactly_once(name: str, count: int, cycles: int, seed: int, at: Path) -> str
 
 
 def main() -> None:
-    """Run the chosen clients; the status says whether there was a fault."""
+    """Run the chosen clients; exit with a status of 1 after a fault."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=[*CLIENTS])
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Processes of a program, which are killed, and start again whenever they end."""
+"""Processes of a program that are killed, and restarted whenever they end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 _TAIL: Final = 4_000
-# A program that ends at once is not started in a busy loop.
+# Avoids a busy loop if a program exits immediately.
 _PAUSE_S: Final = 0.3
 
 
 class Instance:
-    """One process after another; their output goes to one file."""
+    """A sequence of processes with one output file."""
 
     def __init__(self, command: Callable[[int], Sequence[str]], log: Path) -> None:
         """``command`` makes a command from the number of the start."""
@@ -25,7 +25,7 @@ class Instance:
         self._starts = 0
         self._ended_s: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        # Ends that nobody brought about, as by a fatal error.
+        # Exits without a kill, such as after a fatal error.
         self.ends = 0
 
     def start(self) -> None:
@@ -46,7 +46,7 @@ class Instance:
             self._process = None
 
     def tend(self) -> None:
-        """Start again after an end that nobody brought about."""
+        """Restart the process if it exited without a kill."""
         if self._process is None or self._process.poll() is None:
             return
         if self._ended_s is None:
@@ -56,5 +56,5 @@ class Instance:
             self.start()
 
     def tail(self) -> str:
-        """Return the end of what the processes have written."""
+        """Return the last output of the processes."""
         return self._log.read_text(errors="replace")[-_TAIL:]

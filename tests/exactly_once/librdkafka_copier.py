@@ -1,4 +1,4 @@
-"""Copies a topic in transactions by librdkafka; see `tests.exactly_once.clients`.
+"""Copy a topic in transactions with librdkafka; see `tests.exactly_once.clients`.
 
 Usage: librdkafka_copier.py BOOTSTRAP NAME DIRECTORY SEED
 """
@@ -21,8 +21,8 @@ from confluent_kafka import (
 )
 
 CALL_S = 10.0
-# `send_offsets_to_transaction` may wait for ever where its coordinator went away
-# (librdkafka's issues 5456 and 5511), so a program that stands still ends itself.
+# `send_offsets_to_transaction` may hang if its coordinator went away (issues 5456 and
+# 5511 of librdkafka), so a program without progress exits.
 STILL_S = 25.0
 
 
@@ -90,7 +90,7 @@ class Copier:
             self._abort()
 
     def _abort(self) -> None:
-        """Abort, and go back to the committed offsets."""
+        """Abort, and seek back to the committed offsets."""
         self._repeat(self._producer.abort_transaction)
         assigned = self._consumer.assignment()
         for each in self._consumer.committed(assigned, CALL_S):
@@ -98,7 +98,7 @@ class Copier:
             self._consumer.seek(each)
 
     def _repeat(self, call: Callable[..., Any], *arguments: Any) -> None:
-        """Call until an error that no repetition cures, as librdkafka asks for."""
+        """Retry a call, as librdkafka requires, until an error is not retriable."""
         while True:
             try:
                 call(*arguments, CALL_S)

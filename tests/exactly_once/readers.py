@@ -1,4 +1,4 @@
-"""Readers of a topic: all of it at once, or all the time beside the kills."""
+"""Readers of a topic: one that reads to the end, and one that runs beside the kills."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.live.verifying import PATIENT
 
 _CALL_S: Final = 10.0
 _PATIENCE_S: Final = 60.0
-# Of brokers that are away.
+# Transient errors while brokers are down.
 _PASSING: Final = (
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
@@ -49,7 +49,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
 
 
 def ends(bootstrap: str, topic: str, isolation: str) -> dict[int, int]:
-    """Return the offset behind the last record of each partition."""
+    """Return the end offset of each partition."""
     consumer = _consumer(bootstrap, isolation)
     try:
         return {
@@ -67,7 +67,7 @@ def read_all(bootstrap: str, topic: str, isolation: str) -> list[Row]:
     consumer.assign(_partitions(consumer, topic))
     rows: list[Row] = []
     until_s = time.monotonic() + _PATIENCE_S
-    # Control records move the position, and are not returned.
+    # Control records advance the position, but are not returned.
     while any(_position(consumer, topic, it) < wanted[it] for it in wanted):
         assert time.monotonic() < until_s, (topic, isolation, wanted, len(rows))
         rows += _rows(consumer)
@@ -89,7 +89,7 @@ def _rows(consumer: Consumer) -> Iterator[Row]:
 
 
 class LiveReader:
-    """Reads committed records of the target all the time, and has them judged."""
+    """Reads committed records of the target continuously, and verifies them."""
 
     def __init__(self, bootstrap: str, verifier: Verifier) -> None:
         self._consumer = _consumer(bootstrap, "read_committed")
@@ -109,7 +109,7 @@ class LiveReader:
                 return
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._stopping.set()
         self._thread.join()
         self._consumer.close()

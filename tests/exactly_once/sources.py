@@ -1,4 +1,4 @@
-"""Records to copy, written all the time: to a topic, or to files for Kafka Connect."""
+"""Records to copy, written continuously to a topic, or to files for Kafka Connect."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _EVERY_S: Final = 0.02
 
 
 class Source(Protocol):
-    """Records by partition, each written once; ``close`` returns when all are."""
+    """Records by partition, each written once."""
 
     def write(self, partition: int, value: bytes) -> None:
         """Write a record."""
 
     def close(self) -> None:
-        """Wait until all are written."""
+        """Wait until all records are written."""
 
     def values(self) -> dict[int, list[bytes]]:
         """Return the records of each partition, in order."""
 
 
 class TopicSource:
-    """The topic ``source``; read again at the end, since it is what is copied."""
+    """The topic ``source``, which is read again at the end as the reference."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -60,7 +60,7 @@ class TopicSource:
         assert self._failures == []
 
     def values(self) -> dict[int, list[bytes]]:
-        """Read the topic; each acknowledged record must be there."""
+        """Read the topic; check that it has each acknowledged record."""
         found: dict[int, list[bytes]] = {each: [] for each in range(PARTITIONS)}
         for row in read_all(self._bootstrap, "source", "read_uncommitted"):
             assert row.offset == len(found[row.partition]), row
@@ -71,7 +71,7 @@ class TopicSource:
 
 
 class FileSource:
-    """A file per partition, of which each line is a copy to come."""
+    """A file per partition, with a line per record."""
 
     def __init__(self, directory: Path) -> None:
         self.files = [directory / f"source-{each}" for each in range(PARTITIONS)]
@@ -87,7 +87,7 @@ class FileSource:
         values.append(value)
 
     def close(self) -> None:
-        """Do nothing: every line is there."""
+        """Do nothing, since lines are written immediately."""
 
     def values(self) -> dict[int, list[bytes]]:
         """Return the lines' values."""
@@ -95,7 +95,7 @@ class FileSource:
 
 
 class Feed:
-    """Writes numbers to a source, in a thread, until it is closed."""
+    """Thread that writes numbers to a source until closed."""
 
     def __init__(self, source: Source, rng: random.Random) -> None:
         self._source = source
@@ -111,7 +111,7 @@ class Feed:
             number += 1
 
     def close(self) -> None:
-        """Write no more, and wait until all is written."""
+        """Stop, and wait until all records are written."""
         self._stopping.set()
         self._thread.join()
         self._source.close()

@@ -1,4 +1,4 @@
-"""Planted faults, each of which the verifier of exactly-once runs names."""
+"""Planted faults that the verifier of exactly-once runs must detect."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Each record of the source is in the target, once, in order: exactly once.
+"""Verifier: each record of the source is in the target once, in order.
 
-A copy is ``PARTITION OFFSET VALUE``, of the record's place in the source. A program
-that counts in a store appends the count. Offsets of the source are contiguous, so each
-copy has one successor. Records of transactions that a program aborts on purpose begin
-with ``aborted``, and a reader of committed records gets none of them.
+A copy is ``PARTITION OFFSET VALUE``, with the record's position in the source. A
+program that counts in a store appends the count. Offsets of the source are contiguous,
+so each copy has one valid successor. Records of deliberately aborted transactions begin
+with ``aborted``; a reader of committed records must not see them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Row(NamedTuple):
 
 
 class Verifier:
-    """Judges the rows of the target one by one, in the order of each partition."""
+    """Verifies the rows of the target one by one, in the order of each partition."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.faults: list[str] = []
-        # Values by partition of the source; their number is the next offset.
+        # Values by partition of the source; the next offset is their count.
         self.copied: dict[int, list[bytes]] = defaultdict(list)
 
     def take(self, row: Row) -> None:
-        """Judge a row."""
+        """Verify a row."""
         self.rows.append(row)
         if row.value.startswith(ABORTED):
             self.faults.append(f"an aborted record was read: {row}")
@@ -54,7 +54,7 @@ class Verifier:
     def finish(
         self, source: Mapping[int, Sequence[bytes]], again: Sequence[Row]
     ) -> None:
-        """Compare with the source, and with a second reading of the target."""
+        """Compare the copies with the source and with a second read of the target."""
         for partition, values in source.items():
             copied = self.copied[partition]
             if copied != list(values):

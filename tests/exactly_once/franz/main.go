@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// transact copies records in a transaction. A session that aborts goes back to its
+// transact copies records in a transaction. After an abort, the session returns to its
 // committed offsets.
 func transact(session *kgo.GroupTransactSession, fetches kgo.Fetches, isAborted bool) {
 	ctx := context.Background()
