@@ -1,10 +1,10 @@
-"""Clients that come and go until stdin ends: each is a thread with a seed.
+"""Clients that connect and disconnect until stdin ends, one thread per kind.
 
-``python -m tests.soak.churn PORT SEED ROUND`` says every second what was done.
+``python -m tests.soak.churn PORT SEED ROUND`` prints its counts every second.
 
-Real ones: confluent-kafka (librdkafka) for records, groups and administration, bare
-sockets for connections that mean no good. Each pauses between its steps, so that a
-broker is kept busy and not flooded.
+confluent-kafka (librdkafka) is used for records, groups and administration, and bare
+sockets for malformed requests. Each client pauses between its steps, so the broker is
+busy but not overloaded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LASTING = {
     },
 }
 _PER_ROUND = 1_000_000_000
-# Of what churn may meet, this is its own doing: the topic or group is gone already.
+# Errors caused by other churn clients: the topic or group is already deleted.
 _EXPECTED = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
@@ -60,7 +60,7 @@ _EXPECTED = (
 
 
 class Churn:
-    """Everything that is done to one broker, and counts of what was done."""
+    """The clients of one broker, and counts of their operations."""
 
     def __init__(self, port: int, seed: int, number: int) -> None:
         self.port = port
@@ -70,15 +70,15 @@ class Churn:
         self.faults: list[str] = []
         self.admin = AdminClient(self.bootstrap)
         self._stop = threading.Event()
-        # Above all that rounds before this one have sent.
+        # Higher than all numbers of previous rounds.
         self._sent = [number * _PER_ROUND] * PARTITIONS
         self._threads: list[threading.Thread] = []
         self._round = number
 
-    # ---- all of it ----------------------------------------------------------------
+    # ---- start and stop -----------------------------------------------------------
 
     def start(self) -> None:
-        """Begin; each kind of client is one thread."""
+        """Start a thread for each kind of client."""
         kinds = (self.topics, self.groups, self.sockets, self.producer, self.reader)
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=kind.__name__)
@@ -109,7 +109,7 @@ class Churn:
     # ---- kinds of clients ---------------------------------------------------------
 
     def topics(self, rng: random.Random) -> None:
-        """Create some topics, use, grow and alter them, and delete them again."""
+        """Create, use, extend, alter and delete some topics."""
         names = [f"churn-{rng.getrandbits(40):x}" for _ in range(rng.randint(1, 4))]
         policies = ("delete", "compact", "compact,delete")
         settled(
@@ -135,7 +135,7 @@ class Churn:
         self.done["topics"] += len(names)
 
     def groups(self, rng: random.Random) -> None:
-        """Be a group of a few members who leave, at once or without a word."""
+        """Run a group of a few members that leave, or disappear without leaving."""
         group = f"churn-{rng.getrandbits(3)}-{rng.getrandbits(20):x}"
         settings = {
             **self.bootstrap,
@@ -158,9 +158,10 @@ class Churn:
         self.done["group members"] += len(members)
 
     def sockets(self, rng: random.Random) -> None:
-        """Open connections, send anything, and hang up in all ways that there are."""
+        """Open connections, send arbitrary bytes, and close them in several ways."""
         words = Words(topics=[b"churn-x", b"churn-y"], groups=[b"churn-z"])
-        # What makes topics and groups of any name would leave them behind.
+        # Requests that create topics and groups of arbitrary names would leave them
+        # behind.
         keys = [key for key in OF_CLIENTS if key.name.startswith(("FETCH", "LIST"))]
         streams = []
         for number in range(rng.randint(1, 15)):
@@ -178,7 +179,7 @@ class Churn:
         self.done["connections"] += len(streams)
 
     def producer(self, rng: random.Random) -> None:
-        """Produce numbered records for a while, as one idempotent producer."""
+        """Produce numbered records as an idempotent producer."""
         producer = Producer({**self.bootstrap, "enable.idempotence": True})
         for _ in range(rng.randint(5, 40)):
             for _ in range(rng.randint(1, 100)):
@@ -194,7 +195,7 @@ class Churn:
             self._pause(0.1)
 
     def reader(self, rng: random.Random) -> None:
-        """Read from somewhere on: numbers of a partition only ever go up."""
+        """Read from a random offset; numbers of a partition must increase."""
         consumer = Consumer({**self.bootstrap, "group.id": "reads-without-committing"})
         topic = rng.choice((STEADY, COMPACTED))
         partition = rng.randrange(PARTITIONS)
@@ -216,7 +217,7 @@ class Churn:
 
 
 def settled(futures: dict[Any, Future[Any]]) -> None:
-    """Wait for administration; raise but for what churn itself explains."""
+    """Wait for administrative calls; raise errors that churn does not explain."""
     for future in futures.values():
         try:
             future.result(30)
@@ -226,7 +227,7 @@ def settled(futures: dict[Any, Future[Any]]) -> None:
 
 
 def prepare(admin: AdminClient) -> None:
-    """Create the topics that stay."""
+    """Create the permanent topics."""
     new = [
         NewTopic(name, PARTITIONS, 1, config=config)
         for name, config in _LASTING.items()
@@ -235,7 +236,7 @@ def prepare(admin: AdminClient) -> None:
 
 
 def main(port: int, seed: int, number: int) -> None:
-    """Come and go until stdin ends."""
+    """Run the clients until stdin ends."""
     churn = Churn(port, seed, number)
     told = 0
     left = threading.Event()

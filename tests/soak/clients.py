@@ -1,9 +1,9 @@
-"""Churn in a process of its own, which is watched.
+"""Churn in a child process with a watchdog.
 
-librdkafka can stand still for ever while a consumer is destroyed, one way being issue
-5476 of confluentinc/librdkafka (two locks, taken in either order), and confluent-kafka
-holds the interpreter meanwhile. So who looks at the broker is not the process with the
-clients: one that is silent for long is killed, as clients are, and another one begins.
+librdkafka can hang while a consumer is destroyed, for example by issue 5476 of
+confluentinc/librdkafka (two locks, taken in either order). confluent-kafka holds the
+interpreter lock meanwhile. The clients therefore run in another process than the
+observer of the broker. A process without output for long is killed and replaced.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import time
 from collections import Counter
 from typing import IO, Final
 
-# It says something every second; this long it may be away, on a busy machine.
+# A process prints every second; this limit allows for a busy machine.
 _SILENCE_S: Final = 60.0
 _STOP_S: Final = 120.0
 FROZEN = "clients that stood still"
 
 
 class Clients:
-    """The clients of a soak; ``done`` and ``faults`` are what they told so far."""
+    """The clients of a soak, with the ``done`` counts and ``faults`` printed so far."""
 
     def __init__(self, port: int, seed: int) -> None:
         self.command = [sys.executable, "-m", "tests.soak.churn", str(port), str(seed)]
@@ -37,11 +37,11 @@ class Clients:
 
     @property
     def done(self) -> Counter[str]:
-        """Count of each operation, over all processes."""
+        """Counts of each operation, over all processes."""
         return self._before + self._told
 
     def start(self) -> None:
-        """Begin to come and go."""
+        """Start the clients."""
         self.rounds += 1
         self._before, self._told = self.done, Counter()
         self._heard = time.monotonic()
@@ -56,7 +56,7 @@ class Clients:
         self._ear.start()
 
     def look(self) -> None:
-        """Replace a process that has stood still."""
+        """Replace a process that hangs."""
         if time.monotonic() - self._heard > _SILENCE_S:
             self._kill()
             self.start()
@@ -86,7 +86,7 @@ class Clients:
         assert self._ear is not None
         assert self._process is not None
         self._ear.join()
-        # Its pipes, too.
+        # Also closes its pipes.
         with self._process:
             pass
 

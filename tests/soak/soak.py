@@ -1,9 +1,9 @@
-"""`make soak`: a live broker under churn, and whether it gives everything back.
+"""`make soak`: a live broker under churn, which must release all resources.
 
-Topics, groups, members and connections come and go under retention, compaction and
-load. After a warm-up, and again at the end, all clients leave and all that they made is
-deleted: memory, descriptors, Trio's tasks and files must then be what they were. On the
-loopback interface, bounded in time.
+Topics, groups, members and connections are created and deleted under retention,
+compaction and load. After a warm-up, and again at the end, all clients leave and their
+topics and groups are deleted. Memory, descriptors, Trio's tasks and files must then be
+the same. The soak uses the loopback interface and is bounded in time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.live.broker_process import BrokerProcess
 from tests.soak.churn import prepare, settled
 from tests.soak.clients import Clients
 
-# Upkeep in seconds instead of minutes, so that it happens while something is going on.
+# Upkeep every few seconds instead of minutes, so it runs under load.
 SETTINGS: Final = {
     "num_partitions": "3",
     "log_initial_task_delay_ms": "1000",
@@ -43,21 +43,21 @@ SETTINGS: Final = {
     "producer_id_expiration_ms": "30000",
     "auto_create_topics_enable": "false",
 }
-# Beyond the offsets' retention, and producers' ids'.
+# Longer than the retention of offsets and of producer ids.
 _REST_S: Final = 100
 _SAMPLE_S: Final = 10
 _TASKS = re.compile(r"^doorkeeper_trio_tasks (\d+)", re.MULTILINE)
-# What a process of this kind may keep more than before: arenas that are not full, and
-# files of the topics that stay (their number follows from how they rolled).
+# Allowed growth of a process: memory arenas that are not full, and files of permanent
+# topics, whose number depends on how segments rolled.
 _RSS_MORE, _RSS_MORE_MB, _FDS_MORE = 0.15, 12, 24
-# The event loop's, eight for devices that begin one by one as they are needed and stay,
-# and a few that Trio keeps for a while.
+# The event loop's thread, eight device threads that start on demand and stay, and a few
+# that Trio caches.
 _THREADS_MOST: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Resources that the broker holds at one moment."""
+    """Resources of the broker at one moment."""
 
     minute: float
     rss_mb: float
@@ -68,7 +68,7 @@ class Sample:
 
 
 class Soak:
-    """One broker, its churn, and the samples taken of it."""
+    """One broker, its churn, and samples of its resources."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -87,7 +87,7 @@ class Soak:
         self._began = time.monotonic()
 
     def sample(self) -> Sample:
-        """Look at the broker."""
+        """Sample the broker's resources."""
         url = f"http://127.0.0.1:{self._metrics_port}/metrics"
         with urllib.request.urlopen(url, timeout=30) as answer:
             found = _TASKS.search(answer.read().decode())
@@ -115,9 +115,9 @@ class Soak:
         self.clients.stop()
 
     def rest(self, at_most_s: float, wanted: Sample | None = None) -> Sample:
-        """Delete what is left of the churn; return the first sample that is calm.
+        """Delete the topics and groups of the churn; return a sample at rest.
 
-        That is one that holds no more than ``wanted``, or the last one.
+        The sample is the first one within ``wanted``, or the last one.
         """
         topics = self.admin.list_topics(timeout=20).topics
         left = [name for name in topics if "churn" in name]
@@ -133,7 +133,7 @@ class Soak:
 
 
 def kept(before: Sample, after: Sample) -> list[str]:
-    """Return what there is more of than there may be."""
+    """Return the resources that exceed their allowed growth."""
     allowed = {
         "rss_mb": before.rss_mb * (1 + _RSS_MORE) + _RSS_MORE_MB,
         "descriptors": before.descriptors + _FDS_MORE,
@@ -151,7 +151,7 @@ def kept(before: Sample, after: Sample) -> list[str]:
 def soak(
     directory: Path, minutes: float, seed: int, rest_s: float = _REST_S
 ) -> list[str]:
-    """Soak a broker; return what is wrong, and print a table on the way."""
+    """Soak a broker; print a table on the way, and return the faults."""
     held = Soak(directory, seed)
     print(" ".join(f"{field.name:>11}" for field in fields(Sample)))
     held.run(max(minutes * 60 / 10, 20))
@@ -168,7 +168,7 @@ def soak(
 
 
 def main() -> None:
-    """Soak for as long as was asked for."""
+    """Soak for the chosen time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""A soak of a minute: nothing is lost, out of order or kept."""
+"""A soak of a minute: no record is lost or reordered, and no resource is kept."""
 
 from __future__ import annotations
 
