@@ -1,9 +1,9 @@
-"""`make bad-days`: a live cluster to which everything happens, and what it has kept.
+"""`make bad-days`: a live cluster under all kinds of faults, without loss of records.
 
-Three brokers, idempotent producers and a group of two. Leaders and the controller are
-killed, ZooKeeper is killed and started again, brokers stand still for longer than their
-session, or are cut off from everybody. After each blow the cluster must heal by itself;
-in the end the history of all clients is put to the checkers of simulated clusters.
+Three brokers, idempotent producers and a consumer group of two. Leaders, the controller
+and ZooKeeper are killed and restarted. Brokers are frozen for longer than their
+session, or isolated. After each fault the cluster must recover by itself. At the end,
+the checkers of simulated clusters judge the history of all clients.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _MEMBERS: Final = 2
 _WHOLE_S: Final = 90.0
 _LOOK_S: Final = 0.25
 _CALM_S: Final = 2.0
-# How long the clients of a partition may be without a leader: until the session of the
-# old one has expired, by the tick of a server, and five seconds more.
+# Longest time without a leader for the clients of a partition: the session expires at a
+# tick of a server, and five seconds of margin.
 _TICK_S: Final = 2.0
 GAP_S: Final = SESSION_MS / 1000 + _TICK_S + 5.0
-# Longer than the session lives.
+# Longer than the session time-out.
 _AWAY_S: Final = SESSION_MS / 1000 + _TICK_S + 2.0
 
 
 class BadDays:
-    """A cluster, its clients, and what befalls it by a seed."""
+    """A cluster, its clients, and faults drawn from a seed."""
 
     def __init__(
         self, cluster: LiveCluster, seed: int, strikes: Sequence[Strike]
@@ -56,11 +56,11 @@ class BadDays:
         self.faults: list[str] = []
         self._seed = seed
         self._rng = random.Random(seed)
-        # From when to when something was wrong on purpose.
+        # Name, start and end of each injected fault.
         self._blows: list[tuple[str, int, int]] = []
 
     def run(self, seconds: float) -> None:
-        """Run clients, strike again and again, and note the end."""
+        """Run clients, inject faults repeatedly, and record the final logs."""
         where, history = self.cluster.bootstrap, self.history
         self._until_whole("at the beginning")
         producers = [
@@ -84,7 +84,7 @@ class BadDays:
         self.faults += map(str, check(history))
         self.faults += self._long_gaps()
 
-    # ---- blows ----------------------------------------------------------------------
+    # ---- faults ---------------------------------------------------------------------
 
     def _strike(self, strike: Strike) -> None:
         name = strike.__name__.strip("_")
@@ -121,7 +121,7 @@ class BadDays:
         self.cluster.let_back(broker)
 
     def brokers_restart_one_by_one(self) -> None:
-        """Stop and start each broker, as for an update: it hands over, then ends."""
+        """Stop and restart each broker in turn, as in a rolling update."""
         for broker in self._rng.sample(range(BROKERS), BROKERS):
             self.cluster.brokers[broker].stop()
             self.cluster.brokers[broker].start()
@@ -133,7 +133,7 @@ class BadDays:
         time.sleep(self._rng.uniform(0.0, _AWAY_S))
         self.cluster.brokers[broker].start()
 
-    # ---- what must hold -------------------------------------------------------------
+    # ---- invariants -----------------------------------------------------------------
 
     def _until_whole(self, when: str) -> None:
         until_s = time.monotonic() + _WHOLE_S
@@ -144,7 +144,7 @@ class BadDays:
             time.sleep(_LOOK_S)
 
     def _long_gaps(self) -> list[str]:
-        """Find partitions that nobody could write to for longer than `GAP_S`."""
+        """Find partitions without acknowledged writes for longer than `GAP_S`."""
         answered: dict[int, list[int]] = defaultdict(list)
         for send in self.history.sends:
             if send.outcome == "ok":
@@ -174,7 +174,7 @@ STRIKES: Final[Sequence[Strike]] = (
 def bad_days(
     directory: Path, seconds: float, seed: int, strikes: Sequence[Strike] = STRIKES
 ) -> list[str]:
-    """Run bad days; return what is wrong, and print what was done."""
+    """Run bad days; print the faults injected, and return the failures."""
     with ExitStack() as stack:
         cluster = LiveCluster(directory, stack)
         cluster.create_topic()
@@ -188,7 +188,7 @@ def bad_days(
 
 
 def main() -> None:
-    """Run bad days for as long as was asked for."""
+    """Run bad days for the chosen time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)

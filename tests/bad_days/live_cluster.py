@@ -1,4 +1,4 @@
-"""Three brokers and a ZooKeeper as processes: killed, frozen, cut off, let back."""
+"""Three brokers and a ZooKeeper as processes: killed, frozen, isolated, reconnected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOOK_S: Final = 0.1
 
 
 class LiveCluster:
-    """The processes, and a proxy before each broker and before each one's ZooKeeper."""
+    """The processes, with a proxy before each broker and before its ZooKeeper."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory = directory
@@ -51,7 +51,7 @@ class LiveCluster:
         self.start_zookeeper()
         stack.callback(self.stop_zookeeper)
         self.brokers: list[BrokerProcess] = []
-        # Of each broker: what leads to it, and what leads from it to ZooKeeper.
+        # Proxies of each broker: the one that leads to it, and the one to ZooKeeper.
         self.lines: list[tuple[int, int]] = []
         for number, port in enumerate(free_ports(BROKERS)):
             self._start_broker(number, port)
@@ -79,7 +79,7 @@ class LiveCluster:
         self._stack.callback(broker.close)
 
     def create_topic(self) -> None:
-        """Create the topic, with a replica on each broker, once all are there."""
+        """Create the topic with a replica on each broker, after all have joined."""
         until_s = time.monotonic() + _START_S
         while not self.is_whole():
             assert time.monotonic() < until_s, "the brokers do not find each other"
@@ -87,14 +87,14 @@ class LiveCluster:
         new = NewTopic(TOPIC, PARTITIONS, BROKERS)
         self.admin.create_topics([new])[TOPIC].result(30)
 
-    # ---- what is seen of it ---------------------------------------------------------
+    # ---- observed state -------------------------------------------------------------
 
     def is_whole(self) -> bool:
-        """Return whether each partition has a leader and all replicas are in sync."""
+        """Return whether each partition has a leader and a full ISR."""
         try:
             metadata = self.admin.list_topics(timeout=5)
         except KafkaException:
-            # Whoever was asked is away, or has not been told yet.
+            # The queried broker is down, or has no metadata yet.
             return False
         if len(metadata.brokers) < BROKERS:
             return False
@@ -103,28 +103,28 @@ class LiveCluster:
         return all(it.leader >= 0 and len(it.isrs) == BROKERS for it in partitions)
 
     def leader(self, partition: int) -> int:
-        """Return who leads a partition."""
+        """Return the leader of a partition."""
         return self._seen(lambda it: it.topics[TOPIC].partitions[partition].leader)
 
     def controller(self) -> int:
-        """Return who is the controller."""
+        """Return the controller's broker id."""
         return self._seen(lambda it: it.controller_id)
 
     def _seen(self, look: Callable[[Any], int]) -> int:
-        """Return the number of a broker, once there is one to be seen."""
+        """Return a broker id from the metadata, as soon as there is one."""
         until_s = time.monotonic() + _START_S
         while time.monotonic() < until_s:
             try:
                 found = look(self.admin.list_topics(timeout=5))
             except (KafkaException, KeyError):
-                # Whoever was asked is away, or has not been told yet.
+                # The queried broker is down, or has no metadata yet.
                 found = -1
             if found >= 0:
                 return found
             time.sleep(_LOOK_S)
         raise AssertionError("nobody leads or governs")
 
-    # ---- what befalls it ------------------------------------------------------------
+    # ---- faults ---------------------------------------------------------------------
 
     def freeze(self, broker: int) -> None:
         """Stop a broker's process; its sockets stay open."""
@@ -135,7 +135,7 @@ class LiveCluster:
         os.kill(self.brokers[broker].pid, signal.SIGCONT)
 
     def cut_off(self, broker: int) -> None:
-        """Cut a broker off from all clients, brokers and ZooKeeper."""
+        """Isolate a broker from all clients, brokers and ZooKeeper."""
         self.proxies.cut(*self.lines[broker])
 
     def let_back(self, broker: int) -> None:
@@ -149,7 +149,7 @@ class LiveCluster:
             self._zookeeper = None
 
     def start_zookeeper(self) -> None:
-        """Start ZooKeeper over its data."""
+        """Start ZooKeeper with its previous data."""
         bound = Binding(parent=os.getpid(), cpus=None, nice=0)
         self._zookeeper = start_own_zookeeper(
             self._directory, self._zookeeper_port, bound, lambda: None

@@ -1,6 +1,6 @@
-"""TCP proxies on the loopback interface, by which a broker is cut off and let back.
+"""TCP proxies on the loopback interface, for isolating and reconnecting a broker.
 
-They run on Trio in a thread of their own; calls come from any other thread.
+They run on Trio in a separate thread; other threads call their methods.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BYTES = 65_536
 
 
 class Proxies:
-    """Proxies by the port at which they listen."""
+    """Proxies by their listening ports."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -41,18 +41,18 @@ class Proxies:
         self._thread.join()
 
     def listen(self, target: int) -> int:
-        """Begin to carry connections to a port; return the one to connect to."""
+        """Start a proxy to a port; return the proxy's port."""
         found: int = trio.from_thread.run(
             self._nursery.start, self._serve, target, trio_token=self._token
         )
         return found
 
     def cut(self, *ports: int) -> None:
-        """Break all connections of proxies, and take no more."""
+        """Close all connections of proxies, and accept no more."""
         self._call(lambda: self._break_off(ports))
 
     def heal(self, *ports: int) -> None:
-        """Take connections again."""
+        """Accept connections again."""
         self._call(lambda: self._cut.difference_update(ports))
 
     def _call(self, function: Callable[[], None]) -> None:
@@ -76,7 +76,7 @@ class Proxies:
             try:
                 far = await trio.open_tcp_stream(HOST, target)
             except OSError:
-                # Nobody there: as the kernel would, hang up.
+                # The target does not listen: close, as the kernel would.
                 await near.aclose()
                 return
             both = {near, far}
@@ -105,7 +105,7 @@ async def _pump(
         async for chunk in one:
             await other.send_all(chunk)
     except (trio.BrokenResourceError, trio.ClosedResourceError):
-        # Cut, or one side has gone: the other shall go, too.
+        # Cut, or one side has closed: close the other side, too.
         both.cancel()
         return
     both.cancel()

@@ -1,4 +1,4 @@
-"""Producers and members of a group on librdkafka, which note what they are told."""
+"""Producers and group members on librdkafka that record their results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Sent:
 
 
 class RecordingProducer:
-    """Sends a record now and then, idempotently, to a partition of chance."""
+    """Sends a record at intervals, idempotently, to a random partition."""
 
     def __init__(self, bootstrap: str, history: History, name: str, seed: int) -> None:
         self.errors: list[str] = []
@@ -68,7 +68,7 @@ class RecordingProducer:
         self._thread.start()
 
     def stop(self, patience_s: float) -> None:
-        """Send no more, and wait for all answers; those that never come are unknown."""
+        """Stop sending, and wait for all results; a missing one is unknown."""
         self._stopping.set()
         self._thread.join()
         self._producer.flush(patience_s)
@@ -92,7 +92,7 @@ class RecordingProducer:
                     on_delivery=self._delivery_of(sent),
                 )
             except KafkaException as refused:
-                # The client has not even taken it.
+                # The client has not accepted the record.
                 self.errors.append(f"{value!r}: {refused}")
                 self._settle(sent, "fail", UNKNOWN_OFFSET)
             self._producer.poll(_SEND_EVERY_S)
@@ -100,7 +100,7 @@ class RecordingProducer:
     def _delivery_of(self, sent: _Sent) -> Any:
         def delivered(error: Any, message: Any) -> None:
             if error is None:
-                # A repetition that was stored already is acknowledged without one.
+                # A duplicate of a stored record is acknowledged without an offset.
                 known = message.offset()
                 self._settle(sent, "ok", UNKNOWN_OFFSET if known is None else known)
             else:
@@ -128,7 +128,7 @@ class RecordingProducer:
 
 
 class RecordingMember:
-    """Reads as a member of the group, and commits what it has read."""
+    """Reads as a member of the group, and commits its position."""
 
     def __init__(self, bootstrap: str, history: History, name: str) -> None:
         self.errors: list[str] = []
@@ -186,7 +186,7 @@ class RecordingMember:
                 if each.error is None:
                     outcomes[each.partition] = "ok"
         except KafkaException as failure:
-            # Refused by a new generation, or lost on its way: nobody knows.
+            # Refused by a new generation, or lost in transit: the outcome is unknown.
             if failure.args[0].fatal():
                 self.errors.append(str(failure))
         answered_ns = time.monotonic_ns()
@@ -204,7 +204,7 @@ class RecordingMember:
 
 
 def note_the_end(bootstrap: str, history: History, patience_s: float) -> None:
-    """Note all records of all partitions, and where the group is by its coordinator."""
+    """Record all partitions' records, and the offsets that the coordinator has."""
     consumer = _consumer(bootstrap, "the-end")
     everything = [TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)]
     invoked_ns = time.monotonic_ns()

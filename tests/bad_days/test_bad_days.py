@@ -1,4 +1,4 @@
-"""One round of bad days, and one of restarts: nothing is lost, and all heals."""
+"""One round of bad days and one of restarts: no loss, and full recovery."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.bad_days.bad_days import BadDays, bad_days
 
-# Not for CI: librdkafka renumbers what it may have sent when it raises its own epoch
-# (`rd_kafka_pid_bump`), and a record may then rightly stand twice.
+# Not in CI: when librdkafka raises its own epoch (`rd_kafka_pid_bump`), it renumbers
+# records that it may have sent, and a record may legitimately occur twice.
 pytestmark = [pytest.mark.live, pytest.mark.search]
 
 
