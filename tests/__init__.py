@@ -1,1 +1,1 @@
-"""The tests are a package of their own name: an installed library brings a `tests`."""
+"""The tests are one package, since an installed library also has a `tests` package."""

@@ -1,11 +1,10 @@
-"""The layers of every package, as one table; the rules and docs/map.md read it.
+"""The layers of every package, as one table for the rules and for docs/map.md.
 
-``python tests/architecture.py`` writes docs/map.md anew.
+``python tests/architecture.py`` rewrites docs/map.md.
 
-An arrow is an import, wherever it stands in a file. Those under ``TYPE_CHECKING`` count
-for circles of files only, where none is allowed either. A name that a face hands on (an
-``__init__.py`` of nothing but imports) counts as an import of the module that defines
-it.
+An arrow is an import anywhere in a file. Imports under ``TYPE_CHECKING`` count for
+cycles of files only, which are forbidden, too. A name imported from a facade (an
+``__init__.py`` of imports only) counts as an import of its defining module.
 """
 
 import ast
@@ -15,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-# Which packages a package may import beside itself.
+# Packages that a package may import besides itself.
 PACKAGES = {
     "schedulers": (),
     "planes": ("schedulers",),
@@ -30,9 +29,9 @@ PACKAGES = {
     "bench": ("schedulers", "planes", "broker", "simulation", "experiments"),
 }
 
-# Bottom to top. A row may import the rows below it, and neither itself nor those above;
-# a name covers its folder and the folders inside that have no row of their own.
-# "." is what lies in the package itself. A single module is a composition root.
+# Bottom to top. A row may import the rows below it, but not itself or the rows above. A
+# name covers its folder and all inner folders without a row of their own. "." is the
+# package's own modules. A single module is a composition root.
 LAYERS = {
     "schedulers": (("contract",), ("orders",), ("policies",), ("registry",)),
     "planes": ((".",),),
@@ -94,7 +93,7 @@ LAYERS = {
     "doorkeeper": (("local_cluster", "web_console"), ("testing",), (".",)),
     "bench": ((".",),),
 }
-# Layers that may import less than what lies below them.
+# Layers with fewer allowed imports than all layers below.
 ONLY = {
     "broker.client": ("broker.client", "broker.protocol", "broker.tls"),
     "broker.controller": ("broker.controller", "broker.protocol"),
@@ -115,7 +114,7 @@ layers below its own. [ARCHITECTURE.md](../ARCHITECTURE.md) is the tour.
 
 @dataclass(frozen=True)
 class SourceTree:
-    """Every module of ours, and every arrow between two of them."""
+    """All modules of the project, and the imports between them."""
 
     trees: dict[str, ast.Module]
     paths: dict[str, Path]
@@ -138,13 +137,13 @@ class SourceTree:
         return source
 
     def folder(self, module: str) -> str:
-        """Return the folder that ``module`` lies in, as a dotted name."""
+        """Return the folder of ``module``, as a dotted name."""
         return ".".join(self.paths[module].relative_to(ROOT).parent.parts)
 
     def arrows(self, *, for_types: bool = False) -> Iterator[tuple[str, str]]:
-        """Yield (importer, imported), once each; what a face imports is not yielded.
+        """Yield each (importer, imported) once; imports by facades are not yielded.
 
-        With ``for_types``, imports below ``TYPE_CHECKING`` count as well.
+        With ``for_types``, imports under ``TYPE_CHECKING`` count as well.
         """
         for name, tree in self.trees.items():
             if name not in self.faces:
@@ -162,7 +161,7 @@ class SourceTree:
         return {it for it in found if it in self.trees} - {module}
 
     def _definer(self, module: str, name: str) -> str:
-        """Return the module that ``from module import name`` takes the name from."""
+        """Return the module that defines the name in ``from module import name``."""
         if f"{module}.{name}" in self.trees:
             return f"{module}.{name}"
         if name in self.faces.get(module, {}):
@@ -171,7 +170,7 @@ class SourceTree:
 
 
 def walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk a tree, but for what only type checkers read."""
+    """Walk a tree without its ``TYPE_CHECKING`` blocks."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -197,9 +196,10 @@ def _handed_on(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def layer_of(module: str, folder: str) -> tuple[str, int]:
-    """Return the layer that a module belongs to, and its height in its package.
+    """Return a module's layer, and the layer's height in its package.
 
-    A module of its own row is a root; else the longest row that covers its folder.
+    A module with a row of its own is a root. Otherwise the longest row that covers its
+    folder applies.
     """
     package = module.partition(".")[0]
     heights = {

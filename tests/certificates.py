@@ -1,6 +1,6 @@
-"""Certificates for tests, made when they are first asked for.
+"""Certificates for tests, created on demand.
 
-A CA that brokers and clients trust, another one that nobody does, and files of stores.
+One CA is trusted by brokers and clients, another is not; stores are written to files.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from trustme import KeyType
 
 HOST = "127.0.0.1"
-# In the past, and whole seconds, as certificates have them.
+# In the past, in whole seconds, the resolution of certificates.
 YESTERDAY = (datetime.now(UTC) - timedelta(days=1)).replace(microsecond=0)
 
 
 @cache
 def authority(name: str = "trusted") -> trustme.CA:
-    """Return one CA of each name."""
+    """Return the CA of a name."""
     return trustme.CA(organization_name=f"{name} CA")
 
 
@@ -49,7 +49,7 @@ def leaf(
 
 
 def pem(certificate: trustme.LeafCert) -> str:
-    """Return the private key in PKCS #8, as Java needs it, and the chain."""
+    """Return the private key in PKCS #8, as Java requires, and the chain."""
     return key_pem(certificate) + chain_pem(certificate)
 
 
@@ -98,7 +98,7 @@ def pkcs12_trust(password: str) -> bytes:
 def server_keys(
     directory: Path, certificate: trustme.LeafCert | None = None
 ) -> dict[str, str]:
-    """Write a listener's stores; return the keys that name them."""
+    """Write a listener's stores; return the config keys that name them."""
     key, trust = directory / "broker.pem", directory / "ca.pem"
     key.write_text(pem(certificate or leaf()))
     trust.write_text(trusted_pem())
@@ -113,7 +113,7 @@ def server_keys(
 def client_context(
     certificate: trustme.LeafCert | None = None, *, trusts: str = "trusted"
 ) -> ssl.SSLContext:
-    """Return the context of a client with a certificate, or without."""
+    """Return a client's TLS context, with or without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=trusted_pem(trusts))
     if certificate is not None:

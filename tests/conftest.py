@@ -1,4 +1,4 @@
-"""Environment of every test: reproducible examples, no time limits, its process."""
+"""Environment of all tests: reproducible examples, no deadlines, process groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from simulation.virtual_time.determinism import deterministic
 
-# `deterministic` draws the same examples every time, so a red run is red again;
+# `deterministic` draws the same examples in each run, so a failure is repeatable.
 # HYPOTHESIS_PROFILE=explore draws new ones and prints how to repeat a failure.
 settings.register_profile(
     "deterministic",
@@ -23,10 +23,10 @@ settings.register_profile(
 settings.register_profile("explore", max_examples=1_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
-# In which order Trio runs tasks that are ready together: the same in every run.
+# Seed of the order in which Trio runs tasks that are ready together.
 _TRIO_SEED = int(os.environ.get("TRIO_SEED", "0"))
 
-# Files for a copy of the tree, where they import each other.
+# Files that import each other only inside a copy of the tree.
 collect_ignore = ["adding/new"]
 
 
@@ -37,13 +37,13 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(autouse=True)
 def _trio_is_deterministic() -> Iterator[None]:
-    """Make Trio's choices follow from the seed, in every test and its fixtures."""
+    """Derive Trio's choices from the seed, in every test and its fixtures."""
     with deterministic(_TRIO_SEED):
         yield
 
 
-# Folders whose tests share a process: what they start is dear (Apache
-# Kafka, a Spark session), or is timed (a broker) and must not meet one of its kind.
+# Folders whose tests share a process: their fixtures are expensive (Apache Kafka, a
+# Spark session), or timed (a broker) and must run one at a time.
 _GROUPS = {
     "tests/kafka/": "sockets",
     "tests/live/": "sockets",
@@ -54,7 +54,7 @@ _GROUPS = {
     "tests/spark_analysis/": "spark",
     "tests/experiments/test_executors": "spark",
 }
-# The long ones: begun last, one of them would leave the other processes idle.
+# Long groups start first: started last, they would leave other processes idle.
 _ORDER = (
     *("sockets", "spark"),
     "tests/web_console/test_console_in_browser.py",
@@ -65,7 +65,7 @@ _ORDER = (
 
 
 def _group(nodeid: str) -> str:
-    """Return the name of what must run in one process: a group, else a file."""
+    """Return the group that must run in one process, by default the file."""
     for start, group in _GROUPS.items():
         if nodeid.startswith(start):
             return group
@@ -75,7 +75,7 @@ def _group(nodeid: str) -> str:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Put the long groups first where processes share the work."""
+    """Order long groups first when several processes run the tests."""
     if hasattr(config, "workerinput"):
         rank = {group: number for number, group in enumerate(_ORDER)}
         items.sort(key=lambda item: rank.get(_group(item.nodeid), len(rank)))
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Make what deals tests to the processes of `make test`."""
+    """Make the scheduler that distributes tests to the processes of `make test`."""
     from xdist.scheduler import LoadScopeScheduling
 
     class GroupScheduling(LoadScopeScheduling):

@@ -1,7 +1,7 @@
-"""Write ``broker/protocol/messages``: one class per message over all its versions.
+"""Generate ``broker/protocol/messages``: one class per message over all versions.
 
-``python tests/messages.py`` writes the modules that are there anew, and those of the
-APIs that are named as arguments (``python tests/messages.py list_config_resources``).
+``python tests/messages.py`` rewrites the existing modules, and writes those of the APIs
+in its arguments (``python tests/messages.py list_config_resources``).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _IMPORTS = {
 
 @dataclass
 class Field:
-    """One field over all versions that have it."""
+    """One field, over all versions that contain it."""
 
     versions: list[int]
     kind: FieldKind
@@ -83,7 +83,7 @@ class Field:
 
 @dataclass
 class Struct:
-    """One struct over all versions that have it."""
+    """One struct, over all versions that contain it."""
 
     name: str
     side: str
@@ -181,7 +181,7 @@ def _line(name: str, each: Field, struct: Struct, both: set[str], last: int) -> 
 
 
 def _implicit(each: Field, python_type: str) -> str:
-    """Return Kafka's default where the schema names none."""
+    """Return Kafka's default for a field without one in the schema."""
     if each.kind.is_array:
         return "()"
     if each.kind.struct is not None:
@@ -221,7 +221,7 @@ def _imports(source: str) -> list[str]:
 
 
 def generated() -> list[str]:
-    """Return the names of the modules that are there."""
+    """Return the names of the existing modules."""
     names = (path.stem for path in FOLDER.glob("*.py"))
     return sorted(name for name in names if name not in NOT_GENERATED)
 

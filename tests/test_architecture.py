@@ -1,7 +1,7 @@
-"""Layers and circles of imports, and the map in docs/map.md.
+"""Layers and cycles of imports, and the map in docs/map.md.
 
-The table is ``tests/architecture.py``. Everything is read from the source by ``ast``,
-so nothing is imported and nothing can hide in a function.
+The table is ``tests/architecture.py``. The source is parsed by ``ast`` and not
+imported, so imports within functions count, too.
 """
 
 import ast
@@ -75,7 +75,7 @@ def test_no_files_refer_to_each_other_in_a_circle_for_types(source: SourceTree) 
 
 
 def test_no_folders_import_each_other_in_a_circle(source: SourceTree) -> None:
-    """A composition root, which has a row of its own in the table, is a folder here."""
+    """A composition root with a row of its own in the table counts as a folder."""
     roots = {
         f"{package}.{name}"
         for package, rows in LAYERS.items()

@@ -1,4 +1,4 @@
-"""Tests that `.ci/run` leaves out when time is short, and its message."""
+"""Tests that `.ci/run` skips when time is short, and its message."""
 
 import os
 import subprocess
@@ -11,11 +11,11 @@ ALWAYS = ["check", "kafka-tools", "browser", "test", "test-kafka"]
 
 
 def _run(directory: Path, gone_s: int, failing: str = "") -> tuple[int, list[str], str]:
-    """Run it with a `make` that notes its target; return status, targets, stderr."""
+    """Run `.ci/run` with a fake `make`; return status, targets, stderr."""
     make = directory / "make"
     make.write_text(f'#!/bin/sh\necho "$1"\ntest "$1" != "{failing}"\n')
     make.chmod(0o755)
-    # Bash goes on counting from the SECONDS that it finds.
+    # Bash continues to count from a given SECONDS.
     environment = {
         "PATH": f"{directory}{os.pathsep}{os.environ['PATH']}",
         "SECONDS": str(gone_s),

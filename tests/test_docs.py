@@ -1,4 +1,4 @@
-"""The pages speak of files, commands, options and make targets that are there."""
+"""Files, commands, options and make targets named on the pages exist."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from tests.test_tidy import SENTENCE_WORDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "tests/README.md"])
-# What a page names without its being ours: written by a run, or by Kafka.
+# Names on the pages that are not files of the project: output of runs, or Kafka's.
 NOT_HERE = {
     "index.html",
     "manifest.json",
@@ -25,7 +25,7 @@ NOT_HERE = {
     "server.properties",
     "meta.properties",
     "paper.pdf",
-    # The reader's own.
+    # Files of the reader.
     "my_policies.py",
 }
 _PATH = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|svg|json|css|html|typ|java)|/))`")
@@ -35,7 +35,7 @@ _MADE = ("runs/", ".venv", ".tools", "data/")
 
 @cache
 def names_below() -> frozenset[str]:
-    """Return the names in the folders of the root; those of folders end in a slash."""
+    """Return the names in the root's folders; names of folders end in a slash."""
     found: set[str] = set()
     for top in ROOT.glob("[!.]*/"):
         for _, folders, files in os.walk(top):
@@ -44,7 +44,7 @@ def names_below() -> frozenset[str]:
 
 
 def is_there(page: Path, name: str) -> bool:
-    """Return whether a path from the root, from the page, or a bare name is there."""
+    """Return whether a path from the root or the page, or a bare name, exists."""
     if "/" in name.rstrip("/"):
         inside = [ROOT / name, page.parent / name]
         return any(it.exists() for it in inside) or any(ROOT.glob(f"*/{name}"))
@@ -52,7 +52,7 @@ def is_there(page: Path, name: str) -> bool:
 
 
 def test_every_file_that_a_page_names_is_there() -> None:
-    # NAME is the reader's to choose.
+    # NAME stands for any name.
     named = {
         (page, name)
         for page in PAGES
@@ -74,7 +74,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def complaint(words: list[str]) -> str:
-    """Return the fault in a command's name or options, or nothing."""
+    """Return the error in a command's name or options, or an empty string."""
     command: click.Command = cli.main
     rest = list(words)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
@@ -102,14 +102,14 @@ def test_every_make_target_of_a_page_exists() -> None:
         assert asked - targets == set(), page
 
 
-# What was measured: a number with a unit, where prose says it.
+# Measured values in prose: a number with a unit.
 _FIGURE = re.compile(r"\b\d[\d.,–]* ?(?:%|(?:ms|us|s|per cent|times|minutes)\b)")
 # Pages rendered from docs/results/.
 _RENDERED = [ROOT / "docs/results.md", ROOT / "docs/experiments.md"]
 
 
 def figures(text: str) -> list[str]:
-    """Return the figures of a page's prose that no command stands beside."""
+    """Return the measured values of a page's prose without a command next to them."""
     prose = re.sub(r"^```.*?^```$|\]\([^)]*\)", "", text, flags=re.M | re.S)
     return [
         figure
@@ -127,7 +127,7 @@ def test_a_figure_appears_with_the_command_that_makes_it_again() -> None:
 
 # ---- lengths ------------------------------------------------------------------------
 
-# Words of a page; a page without a line here has the last bound.
+# Maximum number of words per page; the last bound is the default.
 BUDGETS = {
     "README.md": 700,
     "ARCHITECTURE.md": 2000,
@@ -147,7 +147,7 @@ RECORD_WORDS = 80
 
 
 def words_of(text: str) -> int:
-    """Return the number of words, without the signs of Markdown."""
+    """Return the number of words, without Markdown syntax."""
     return len(re.findall(r"\S*\w\S*", text))
 
 

@@ -1,4 +1,4 @@
-"""The page of promises: each row has a test, and each test and key of it exists."""
+"""The page of promises: each row names a test, and its tests and keys exist."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from broker.config import KEYS
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "promises.md").read_text()
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-# Rows of tables, without their heads and rules.
+# Rows of tables, without headings and rules.
 ROWS = [
     line
     for line in PAGE.splitlines()

@@ -1,8 +1,8 @@
-"""SKIPPED.md against the code: every API is in it, with what it leaves out.
+"""SKIPPED.md against the code: every API, with its omissions.
 
-The part on served APIs repeats the headers of ``broker/apis``; after a change there,
-``python -P tests/test_skipped.py`` writes it anew. The part on APIs that are not served
-is written by hand, because reasons are.
+The part on served APIs repeats the headers of ``broker/apis``. After a change there,
+``python -P tests/test_skipped.py`` rewrites it. The part on unserved APIs is written by
+hand, since it gives reasons.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VERSIONS = re.compile(
 
 
 def headers() -> dict[ApiKey, str]:
-    """Return the header of the file of each API, by the key that it names."""
+    """Return the header of each API's file, by API key."""
     found = {}
     for module in pkgutil.iter_modules(broker.apis.__path__):
         if not module.ispkg:
@@ -49,7 +49,7 @@ def left_out(header: str) -> str:
 
 
 def served_part() -> str:
-    """Return the table of served APIs, as it should stand in the page."""
+    """Return the expected table of served APIs."""
     lines = ["| API | versions | left out |", "|---|---|---|"]
     for key, header in sorted(headers().items()):
         first, last = APIS[key].versions
@@ -59,7 +59,7 @@ def served_part() -> str:
 
 
 def _split(page: str) -> tuple[str, str, str]:
-    """Return what stands before, in and after the part on served APIs."""
+    """Return the text before, in and after the part on served APIs."""
     before, head, rest = page.partition(_SERVED_HEAD)
     assert head, f"{PAGE.name} has no part {_SERVED_HEAD!r}"
     part, next_head, after = rest.partition(_NEXT_HEAD)
@@ -95,7 +95,7 @@ def test_every_other_api_is_on_the_page_once_with_a_reason() -> None:
 
 
 def main() -> None:
-    """Write the part on served APIs anew."""
+    """Rewrite the part on served APIs."""
     before, _, after = _split(PAGE.read_text())
     PAGE.write_text(f"{before}\n{served_part()}{after}")
 

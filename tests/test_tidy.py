@@ -1,7 +1,7 @@
 """Sizes, docstrings, imported libraries, banned calls and commit subjects.
 
-Read from the source by ``ast``, so nothing is imported and nothing can hide in a
-function. An exception to a rule is a line in one of the tables below.
+The source is parsed by ``ast`` and not imported, so code within functions counts, too.
+An exception to a rule is a line in one of the tables below.
 """
 
 import ast
@@ -25,7 +25,7 @@ SOURCES = sorted(
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 GENERATED = ("broker", "protocol", "messages")
 
-# Who may know of these libraries at all.
+# Files that may import these libraries.
 ALLOWED_IMPORTS = {
     "trio": (
         "planes/dispatcher.py",
@@ -63,14 +63,14 @@ ALLOWED_IMPORTS = {
 # Too slow to import for a broker that must answer within a second.
 HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "pyarrow", "pyspark", "typst")
 
-# More lines of code than the first are a warning, more lines than the second a failure.
+# Lines of code: a file above the first warns, a function above the second fails.
 FILE_LINES, FUNCTION_LINES = 600, 80
-# First words of docstrings that begin a clause, or are no ordinary verb.
+# First words of docstrings that begin a clause or are no ordinary verb.
 VAGUE_WORDS = frozenset(
     ("What", "Who", "Where", "How", "Which", "Let", "Say", "Tell", "Have", "That")
 )
 SENTENCE_WORDS = 40
-# Commands; the generator, a process whose parent reads what it prints.
+# Commands, and child processes whose output the parent reads.
 MAY_PRINT = (
     "bench/*.py",
     "experiments/load/episodes.py",
@@ -82,7 +82,7 @@ MAY_PRINT = (
     "spark_analysis/dose_response.py",
     "spark_analysis/out_of_sample.py",
 )
-# Modules of the standard library that bring a clock or a coin of their own.
+# Modules that must be deterministic: no clock, randomness or input/output.
 PURE = (
     "schedulers/*.py",
     "planes/plane.py",
@@ -135,7 +135,7 @@ def tree_of(path):
 
 
 def imports_of(nodes):
-    """Yield ``(top-level name of what is imported, line)``."""
+    """Yield the top-level name and the line of each import."""
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -146,7 +146,7 @@ def imports_of(nodes):
 
 
 def run_at_import(tree):
-    """Walk what runs when the module is imported: not the bodies of functions."""
+    """Walk the code that runs at import, without the bodies of functions."""
     pending = list(ast.iter_child_nodes(tree))
     while pending:
         node = pending.pop()
@@ -226,7 +226,7 @@ def first_word_of(docstring):
 
 
 def sentences_of(docstring):
-    """Yield the sentences of the prose; examples, diagrams and lists are left out."""
+    """Yield the sentences of the prose, without examples, diagrams and lists."""
     for paragraph in re.split(r"\n\s*\n", docstring):
         if not re.search(r"^\s*(>>>|[-*:|=]|\d+\.)|^ {4}|::$", paragraph, re.MULTILINE):
             yield from re.split(r"(?<=[.!?:;])\s+", paragraph)
@@ -280,7 +280,7 @@ def lines_of_code(path):
 
 @pytest.mark.filterwarnings("always:more than:UserWarning")
 def test_long_files_are_reported():
-    """A long file is a reason to look again, not a failure."""
+    """A long file gives a warning, not a failure."""
     for path in [*SOURCES, *TESTS]:
         if path.stat().st_size > 20 * FILE_LINES and lines_of_code(path) > FILE_LINES:
             warnings.warn(
@@ -304,19 +304,19 @@ def test_test_files_have_different_names():
     assert sorted(names) == sorted(set(names))
 
 
-# A speed is a row of `make bench`; here it could not be seen to have changed.
+# Speeds are rows of `make bench`; a comment would go out of date unnoticed.
 SPEED = re.compile(
     r"\b\d[\d.]* ?(?:us|microseconds?)\b|\b(?:twice|times|half) (?:faster|slower)\b"
 )
 MAY_TELL_SPEEDS = (
     "bench/*.py",
-    # Linux' timer slack.
+    # Linux's timer slack.
     "experiments/load/openloop.py",
 )
 
 
 def test_modules_of_a_package_have_different_names():
-    """Generated messages are named after the handlers of their API."""
+    """Generated messages have the names of their APIs' handlers."""
     seen: dict[tuple[str, str], Path] = {}
     again = []
     for path in (it.relative_to(ROOT) for it in SOURCES):
@@ -361,7 +361,7 @@ def test_no_function_sleeps_the_whole_process_in_async_code():
 
 
 def is_shared_coin(name):
-    """Return whether a call draws from a generator that is a hidden global."""
+    """Return whether a call draws from a global random generator."""
     module, _, function = name.rpartition(".")
     if module == "random":
         return hasattr(random, function) and function not in ("Random", "SystemRandom")
@@ -398,7 +398,7 @@ def test_nothing_prints_but_commands():
 
 
 def test_nothing_swallows_every_exception():
-    """A bare ``except`` or ``except BaseException`` must raise again, or hand it on."""
+    """A bare ``except`` or ``except BaseException`` must re-raise or pass it on."""
 
     def judge(path, tree):
         for node in ast.walk(tree):
@@ -417,9 +417,9 @@ def test_nothing_swallows_every_exception():
 
 # ---- commits ------------------------------------------------------------------------
 
-# Commits before this instant have subjects of another form.
+# Earlier commits have another form of subject.
 SUBJECTS_SINCE = "2026-11-26T19:40:00Z"
-# One that is in the shared history already, a character too long.
+# One published subject that is a character too long.
 TOO_LONG = "broker/node: write transaction markers, ask whether a partition was added"
 SUBJECT = re.compile(r"(?=.{1,72}$)[a-z][\w./,+ -]*: [a-z`].*[^.]")
 

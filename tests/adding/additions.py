@@ -1,7 +1,7 @@
-"""The additions of docs/adding.md, made: new files in ``new/``, and lines elsewhere.
+"""The additions of docs/adding.md: new files in ``new/``, and lines in other files.
 
-Each addition is the smallest of its kind that does something. It is made in a copy of
-the tree, and there `checks` look for what should follow of itself.
+Each addition is the smallest useful one of its kind. It is made in a copy of the tree,
+where `checks` test its effects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "adding.md"
 
 @dataclass(frozen=True)
 class Line:
-    """A line to be put into a file, before the only place where ``before`` stands."""
+    """A line to insert into a file, before the only occurrence of ``before``."""
 
     file: str
     line: str
@@ -27,7 +27,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Addition:
-    """One addition: its title on the page, files of ``new/``, and lines elsewhere."""
+    """One addition: its title on the page, files of ``new/``, and inserted lines."""
 
     title: str
     name: str
@@ -36,12 +36,12 @@ class Addition:
 
     @property
     def touched(self) -> set[str]:
-        """The source files that it takes, what is NAMEd by whoever adds it as NAME."""
+        """The source files of the addition, with NAME for its name, as on the page."""
         made = {re.sub(rf"\b{self.name}\b", "NAME", file) for file in self.files}
         return made | {each.file for each in self.lines}
 
     def make(self, tree: Path) -> None:
-        """Add it to a copy of the tree."""
+        """Make the addition in a copy of the tree."""
         for file in self.files:
             (tree / file).parent.mkdir(exist_ok=True)
             shutil.copyfile(NEW / file, tree / file)

@@ -1,6 +1,6 @@
-"""Whether all that was added to a copy of the tree is there, run inside of that copy.
+"""Checks of all additions, run inside the copy of the tree.
 
-``test_adding.py`` runs it; by itself, in a tree to which nothing was added, it fails.
+``test_adding.py`` runs this file; it fails in a tree without the additions.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_an_experiment_uses_all_of_it(tmp_path: Path, world: str) -> None:
         rows = pq.read_table(directory / run.requests)
         assert rows.column_names == list(REQUESTS)
         assert set(rows["outcome"].to_pylist()) == {"ok"}
-        # An API of the administrators' is of the last level.
+        # An administrative API has the last level.
         assert set(rows["level"].to_pylist()) == {0 if world == "instant" else 5}
     keys = json.loads((directory / "manifest.json").read_text())["config"]["arms"]
     assert keys[1]["set"]["doorkeeper.admission"] == "halved"

@@ -1,4 +1,4 @@
-"""docs/adding.md, tried out: every addition as the page says, in a copy of the tree."""
+"""Every addition of docs/adding.md, made in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_all_of_it_works_in_a_copy_of_the_tree(tmp_path: Path) -> None:
 
 
 def run(tree: Path, *words: str) -> None:
-    """Run a program of the copy; it must succeed."""
+    """Run a program of the copy; check that it succeeds."""
     found = subprocess.run(
         [sys.executable, *words],
         cwd=tree,

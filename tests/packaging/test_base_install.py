@@ -1,4 +1,4 @@
-"""The wheel in a fresh environment: what the base install runs, and what it names.
+"""The wheel in a fresh environment: base install, and errors that name the extra.
 
 The packages come from the index that pip is configured for.
 """
@@ -20,7 +20,7 @@ from tests.testing.recipes import QUIX_STREAMS, RECIPES
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "experiments/configs/theory.toml"
-# Of the extras; a broker needs none of them.
+# Packages of the extras; a broker needs none of them.
 HEAVY = {
     *(
         "hypercorn",
@@ -55,7 +55,7 @@ class Environment:
         return [str(self.at / "bin" / words[0]), *map(str, words[1:])]
 
     def run(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run a command away from the source tree, and return what it printed."""
+        """Run a command outside the source tree, and return its result."""
         return subprocess.run(
             self.command(*words), cwd=self.at, capture_output=True, text=True
         )
@@ -144,7 +144,7 @@ def test_a_command_names_the_extra_that_it_misses(
 
 
 def test_the_recipe_for_quix_streams_passes(wheel: Path, tmp_path: Path) -> None:
-    """The fixtures come with the wheel; the lock's clients are too new for Quix."""
+    """Use no constraints: the lock's client versions are too new for Quix Streams."""
     environment = Environment(tmp_path / "environment")
     found = environment.run("pip", "install", "--quiet", wheel, "pytest", "quixstreams")
     assert found.returncode == 0, found.stderr

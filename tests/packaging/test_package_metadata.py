@@ -1,4 +1,4 @@
-"""The package's metadata: one version, typed packages, the extra of a command."""
+"""The package's metadata: one version, typed packages, the extra of each command."""
 
 import re
 import tomllib
@@ -35,7 +35,7 @@ def test_every_package_is_marked_as_typed(package):
         ("console", "hypercorn.config", "console"),
         ("console", "jinja2", "console"),
         ("results", "jinja2", "analysis"),
-        # A user's own policy imports a module that is not there.
+        # A user's own policy imports a missing module.
         ("serve", "my_policies", None),
         ("serve", "trio", None),
     ],

@@ -1,4 +1,4 @@
-"""`doorkeeper.testing` from outside: real clients, faults, and a clock that moves."""
+"""The public API of `doorkeeper.testing`: real clients, faults, and a movable clock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kafka() -> Iterator[Broker]:
 def produce(
     kafka: Broker | Cluster, *values: str, topic: str = TOPIC, **settings: object
 ) -> list[str | None]:
-    """Send values in one request each; return their errors by name."""
+    """Send each value in its own request; return the names of their errors."""
     quiet = {"log_level": 0, "bootstrap.servers": kafka.bootstrap_servers}
     producer = Producer(quiet | {it.replace("_", "."): settings[it] for it in settings})
     outcomes: list[str | None] = []
@@ -136,7 +136,7 @@ def test_records_that_do_not_come_are_counted(kafka: Broker) -> None:
         kafka.records(TOPIC, at_least=2, timeout=0.1)
 
 
-# ---- programs of every kind ---------------------------------------------------------
+# ---- programs of all kinds ----------------------------------------------------------
 
 
 async def test_a_trio_program_uses_it() -> None:
@@ -174,7 +174,7 @@ def test_an_asyncio_program_uses_it() -> None:
     asyncio.run(main())
 
 
-# ---- what was received --------------------------------------------------------------
+# ---- received requests --------------------------------------------------------------
 
 
 def test_requests_are_filtered_by_api_topic_and_client(kafka: Broker) -> None:
@@ -192,7 +192,7 @@ def test_requests_are_filtered_by_api_topic_and_client(kafka: Broker) -> None:
 
 
 def test_fetches_of_a_session_have_the_topics_of_the_session(kafka: Broker) -> None:
-    """Both clients name topics by id or once only."""
+    """Later fetches of a session name topics by id, or not at all."""
 
     async def main() -> None:
         consumer = AIOKafkaConsumer(TOPIC, bootstrap_servers=kafka.bootstrap_servers)
@@ -251,12 +251,12 @@ def test_a_delay_is_on_the_clock_of_the_broker(kafka: Broker) -> None:
 @pytest.mark.parametrize("handled", [False, True])
 @pytest.mark.parametrize("fault", [Broker.disconnect, Broker.drop])
 def test_a_lost_answer_is_not_a_lost_record(kafka: Broker, fault, handled) -> None:
-    """An idempotent producer tries again; nothing is written twice."""
+    """An idempotent producer retries; no record is duplicated."""
     lost = fault(kafka, ApiKey.PRODUCE, times=1, handled=handled)
     outcomes = produce(kafka, "a", "b", enable_idempotence=True, socket_timeout_ms=300)
     assert outcomes == [None, None]
     assert values_of(kafka) == ["a", "b"]
-    # The request that met the fault, its repetition, and the other record's.
+    # The request with the fault, its retry, and the other record's request.
     assert (lost.hits, len(kafka.requests(ApiKey.PRODUCE))) == (1, 3)
 
 
@@ -283,7 +283,7 @@ def test_retention_deletes_when_its_time_has_come(kafka: Broker) -> None:
 
 def test_a_member_whose_session_ends_leaves_its_group(kafka: Broker) -> None:
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g"}
-    # So that no heartbeat comes in between.
+    # Prevents a heartbeat in between.
     patient = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 40_000}
     consumer = Consumer(settings | patient)
     consumer.subscribe([TOPIC])

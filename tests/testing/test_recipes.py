@@ -1,4 +1,4 @@
-"""The recipes of docs/testing.md, each run as the test file that it is."""
+"""The recipes of docs/testing.md, each run as a test file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_analysis.recordings.java import NoJava, java_home
 from tests.testing.recipes import QUIX_STREAMS, RECIPES, SPARK
 
 JARS = Path(__file__).parents[2] / ".tools/spark-kafka"
-# The session that the recipe leaves to its reader.
+# The recipe expects its reader to provide the session.
 SPARK_FIXTURE = """
 import pytest
 from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.live
 
 
 def run(at: Path, *titles: str, **environment: str) -> str:
-    """Run recipes as test files below ``at``, in one process; return its last line."""
+    """Run recipes as test files below ``at`` in one process; return its last line."""
     for number, title in enumerate(titles):
         (at / f"test_recipe_{number}.py").write_text(RECIPES[title])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]

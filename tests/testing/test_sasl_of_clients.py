@@ -1,4 +1,4 @@
-"""Clients of every make against a broker and a cluster with SASL."""
+"""All supported clients against a broker and a cluster with SASL."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""UnregisterBroker (64): forget a broker, of which there is no other.
+"""UnregisterBroker (64): remove a broker's registration, which always fails here.
 
 Versions: 0.
 
 Behaviour:
-- Each broker is BROKER_ID_NOT_REGISTERED. A negative id names none.
+- Each broker is BROKER_ID_NOT_REGISTERED, also for a negative id.
 
 Left out: nothing.
 """

@@ -1,4 +1,4 @@
-"""A queue of which only every other place is used."""
+"""A queue with half of its capacity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schedulers import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halved:
-    """Admit a request while the queue is not half full. Cost: O(1)."""
+    """Admit a request while the queue is less than half full. Cost: O(1)."""
 
     capacity: int
     judges: ClassVar[bool] = False
@@ -21,8 +21,8 @@ class Halved:
         return 2 * queued < self.capacity
 
     def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
-        """Do nothing: nothing is judged."""
+        """Do nothing: no admitted request is judged."""
 
     def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
-        """Serve whatever came in."""
+        """Serve every admitted request."""
         return None

@@ -10,7 +10,7 @@ from schedulers.contract.scheduler import Scheduler
 
 
 class Newest(Scheduler):
-    """Serve the job that came last."""
+    """Serve the latest arrival first."""
 
     keeps_flow_order = False
     may_starve = True
@@ -19,13 +19,13 @@ class Newest(Scheduler):
         self._jobs: list[Job] = []
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        """Put a job on top."""
+        """Push a job onto the stack."""
         self._jobs.append(job)
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take the top job."""
+        """Pop the top job."""
         return self._jobs.pop() if self._jobs else None
 
     def waiting(self) -> Sequence[Job]:
-        """Return the jobs that wait."""
+        """Return the waiting jobs."""
         return self._jobs

@@ -1,1 +1,1 @@
-"""A world in which nothing takes time."""
+"""A world in which all requests take no time."""

@@ -1,4 +1,4 @@
-"""The instant world: every request is answered when it is sent."""
+"""The instant world: every request is answered at the time of its send."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make(tick: Callable[[], None]) -> Instant:
 
 
 class Instant:
-    """Answers at once; ``tick`` is called once a run."""
+    """Answers immediately; ``tick`` is called once per run."""
 
     name = "instant"
 
@@ -29,11 +29,11 @@ class Instant:
         self._tick = tick
 
     def environment(self) -> Mapping[str, Any]:
-        """Return nothing."""
+        """Return an empty mapping."""
         return {}
 
     def estimate_s(self, experiment: Experiment) -> float:
-        """Reckon with no time."""
+        """Return zero."""
         return 0.0
 
     def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
