@@ -173,7 +173,7 @@ def test_mean_costs_of_services(service: dict[str, Any], mean_us: float) -> None
     assert capacity.nominal_us(parse(made))["control"] == pytest.approx(mean_us)
 
 
-# ---- loads converted to rates 
+# ---- loads converted to rates ----
 
 
 @given(

@@ -208,7 +208,7 @@ def test_the_load_s_batches_are_those_written_by_hand() -> None:
     assert [record.value for record in read_batch(BATCH, 0)[0].records] == values
 
 
-# ---- responses: built by kio's writers, scanned by ours --
+# ---- responses: built by kio's writers, scanned by ours ----
 
 NONE, FENCED = ErrorCode.none, ErrorCode.fenced_leader_epoch
 

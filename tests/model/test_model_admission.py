@@ -22,8 +22,7 @@ REFUSAL_NS = 10_000
 
 
 def overload(admission, policy="fifo", *, load=1.5, connections=400, seed=3):
-    """Offer ``load`` times the capacity of one server; return all tasks and the plane.
-    """
+    """Offer ``load`` times one server's capacity; return all tasks and the plane."""
     rng = np.random.default_rng(seed)
     plane = PlaneCore("data", make(policy, SchedulerConfig()), admission, seats=1)
     site = Site([plane], Overheads())
@@ -57,8 +56,7 @@ def overload(admission, policy="fifo", *, load=1.5, connections=400, seed=3):
 
 
 def test_with_deadlines_what_is_served_is_in_time_and_the_rest_could_not_be():
-    """Known costs, no preemption: a request is served if and only if it can be in time.
-    """
+    """Known costs, no preemption: a request is served only if it can be in time."""
     limit_ns = 20 * MS
     rule = Deadline(capacity=500, limits_ns={"produce": limit_ns}, favoured=frozenset())
     done, plane = overload(rule)

@@ -58,8 +58,7 @@ def serve(requests, *, policy="priority", seats=1, planes=1, inherits=True):
 
 @pytest.mark.parametrize("flood", [1, 10, 100])
 def test_inversion_is_bounded_by_the_section_with_inheritance_only(flood):
-    """Low holds 2 ms from 0; at 0.1 ms medium requests of 1 ms and a high one arrive.
-    """
+    """Low holds 2 ms from 0; at 0.1 ms medium tasks of 1 ms and a high one arrive."""
     requests = [
         (0, LOW, 3000, 2000),
         *[(100, MEDIUM, 1000, 0)] * flood,

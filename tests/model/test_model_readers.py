@@ -59,8 +59,7 @@ class Front:
 
 
 def test_a_connection_has_one_request_in_the_broker_at_a_time():
-    """The second request waits in its socket; a later one of another connection passes.
-    """
+    """The second request waits in its socket; one of another connection passes it."""
     requests = [(0, 0, 4, 10), (1, 0, 4, 10), (2, 1, 4, 10)]
     front = Front([0, 0], requests, capacity=10).run()
     assert front.answers_ms() == {0: 10, 2: 20, 1: 30}
@@ -134,8 +133,7 @@ def test_everything_is_answered_in_the_order_of_its_connection(capacity, class_a
 
 
 def test_a_processor_with_room_is_let_in_past_one_without():
-    """Bounds per class: `Dispatcher.put` admits from blind readers in the same order.
-    """
+    """Bounds per class: `Dispatcher.put` admits from blind readers likewise."""
     bounds = OwnQueue(capacity=1, own_capacity=1, owners=frozenset({"control"}))
     requests = [
         # A control request in service until 10 ms, then one queued of each class: both

@@ -198,8 +198,7 @@ def test_a_slow_reader_holds_up_its_own_connection_and_no_other(tmp_path):
 
 
 def test_the_whole_broker_waits_for_a_slow_reader_with_that_connection_alone(tmp_path):
-    """Responses exceed the socket buffers, and the client reads 20 ms late each time.
-    """
+    """Responses exceed the socket buffers, and the client reads each 20 ms late."""
     wide = {"api": "fetch", "partition_max_bytes": 180_000}
     entries = [
         {

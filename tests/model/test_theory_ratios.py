@@ -87,8 +87,7 @@ def measures(control_s):
 
 
 def test_a_ratio_is_judged_by_its_interval_and_the_margin():
-    """The predicted ratio is 0.0648; the three cases agree, differ, and are too wide.
-    """
+    """The predicted ratio is 0.0648; the cases agree, differ, and are too wide."""
     base = [measures(0.010), measures(0.011)]
 
     def verdict(*of_planes):

@@ -109,7 +109,7 @@ def test_arms_beside_the_design_do_not_disturb_it() -> None:
     assert designs_of(manifest_of({"fifo": {}}, ["control"], 8)) == ()
 
 
-# ---- policies crossed with readers ------
+# ---- policies crossed with readers ----
 
 P99_MS = {
     ("fifo", "blind"): 10.0,

@@ -210,7 +210,7 @@ def test_files_are_read_in_the_order_of_the_runs(written: Path) -> None:
     assert names == [run.run_id for run in manifest.runs_compared]
 
 
-# ---- Spark's configuration -
+# ---- Spark's configuration ----
 
 
 def test_a_cluster_has_as_many_partitions_as_spark_thinks_right() -> None:

@@ -114,7 +114,7 @@ def test_every_line_is_a_contrast(count: int) -> None:
         assert math.fsum(line.weights.values()) == pytest.approx(0.0, abs=1e-12)
 
 
-# ---- share of the whole effect 
+# ---- share of the whole effect ----
 
 
 def test_fieller_by_hand() -> None:

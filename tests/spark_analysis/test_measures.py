@@ -46,7 +46,7 @@ METHOD = Path(__file__).parents[2] / "docs/method.md"
 MARKS = "<!-- table: metrics -->", "<!-- end of table -->"
 
 
-# ---- metrics of the first pass 
+# ---- metrics of the first pass ----
 
 
 @pytest.fixture(scope="module")
@@ -395,7 +395,7 @@ def test_a_capacity_ends_at_the_first_load_that_misses() -> None:
     assert capacity_of(shares, 0.9) == pytest.approx(1.5)
 
 
-# ---- verdicts ---
+# ---- verdicts ----
 
 RULES = Rules(
     baseline="fifo", again=None, primary=("control", "p99_ms"), options=OPTIONS

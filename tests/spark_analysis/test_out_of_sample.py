@@ -147,7 +147,7 @@ def test_predictions_cover_as_often_as_they_say(measured: int) -> None:
     assert abs(covered / experiments - 0.95) < 3 * deviation, seed
 
 
-# ---- verdicts ---------
+# ---- verdicts ----
 
 
 def test_coverage_and_errors_are_those_made_by_hand() -> None:
@@ -259,7 +259,7 @@ def test_page_and_paper_have_a_section_when_there_is_a_judgement(
         render(template, kept)
 
 
-# ---- end to end, in computed worlds ---
+# ---- end to end, in computed worlds ----
 
 
 @pytest.mark.spark

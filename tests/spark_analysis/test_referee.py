@@ -152,7 +152,7 @@ def verdicts(found: Results, metric: str = "p99_ms") -> Verdicts:
     }
 
 
-# ---- refused, with one message ---
+# ---- refused, with one message ----
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_an_invalid_input_is_refused_in_one_sentence(
     assert sentence in line
 
 
-# ---- reported, without unsupported certainty -----------
+# ---- reported, without unsupported certainty ----
 
 
 def test_sessions_too_few_for_their_number_of_arms_are_named(

@@ -118,7 +118,7 @@ def test_the_calibration_of_a_simulated_world_widens_the_quotient() -> None:
     assert wider.high > found.high * 1.3
 
 
-# ---- ratio of two effects 
+# ---- ratio of two effects ----
 
 
 def test_of_normal_logarithms_the_quotient_has_the_classical_interval() -> None:

@@ -20,8 +20,8 @@ from tests.attempts import attempts_of, run_files
 
 OK, NETWORK, STORAGE = 0, 13, 56
 LEADER, FOLLOWER = 0, 1
-# A session of 100 ms whose broker ends at 300 was last renewed up to a third of it
-# earlier. Its expiry is noticed at the end of a tick of 50 ms.
+# A broker killed at 300 ms renewed its session of 100 ms at most a third of it earlier.
+# The expiry is noticed at the end of a tick of 50 ms.
 EXPIRED_MS = (366, 450)
 
 
