@@ -18,18 +18,18 @@ TimerMoved: TypeAlias = Callable[[], None]
 
 
 class Application(Protocol):
-    """Opened once the listeners are known, and closed when nothing is served any more.
+    """A broker without its sockets.
 
-    ``apis`` are those that it serves. ``config_listeners`` are to be called with the
-    configuration when it has changed; ``addresses`` are then known of the hosts that it
-    names.
+    It is opened once the listeners are known, and closed after the last request.
+    ``config_listeners`` are called with each changed configuration, after the hosts
+    named there have been resolved.
     """
 
     @property
     def apis(self) -> Mapping[int, DeclaredApi]:
-        """The declared APIs, by key."""
+        """The served APIs, by key."""
 
-    # Decides about requests; None: everything is allowed.
+    # Authorizes requests; None: every request is allowed.
     authorizer: Authorizer | None
     address_rates: AddressRates
     config_listeners: list[Callable[[BrokerConfig], None]]
@@ -38,19 +38,19 @@ class Application(Protocol):
         """Return the numeric addresses that were found for a host."""
 
     async def prepare(self) -> None:
-        """Learn what others know of the cluster; asked first of all.
+        """Learn the cluster's state from other members; called before all else.
 
-        :raises ConfigError: if they do not answer, or do not take this broker.
+        :raises ConfigError: if they do not answer, or refuse this broker.
         """
 
     def authentication(self, listener: str) -> Callable[[], SaslAuthenticator] | None:
-        """Return the maker of a listener's authenticators; None: it needs none.
+        """Return a listener's factory of authenticators; None: no authentication.
 
-        :raises ConfigError: if a file that it needs cannot be read.
+        :raises ConfigError: if a file of the listener cannot be read.
         """
 
     def in_force(self, config: BrokerConfig) -> BrokerConfig:
-        """Return ``config`` with the alterations since it was written.
+        """Return ``config`` with the stored alterations applied.
 
         Called before `open`.
 
@@ -60,50 +60,50 @@ class Application(Protocol):
     def open(
         self, listeners: Sequence[Listener], timer_moved: TimerMoved, submit: Submit
     ) -> None:
-        """Start, with the addresses that clients receive.
+        """Start, with the listeners that clients receive.
 
-        ``timer_moved`` is called when ``next_expiry_ns`` or ``next_upkeep_ns`` has come
-        nearer. ``submit`` runs internal work as tasks of a plane.
+        ``timer_moved`` is called when ``next_expiry_ns`` or ``next_upkeep_ns`` has
+        become earlier. ``submit`` runs internal work as tasks of a plane.
         """
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
-        """Return the response, if it can be had at once, or the handler to run."""
+        """Return the response if it is available at once, or the handler to run."""
 
     def observe(self, observers: list[Callable[[Request], None]]) -> None:
-        """Add observers of finished requests, and remove them, as they are needed."""
+        """Add observers of finished requests to the list, now and later as needed."""
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """Run the work next to requests, until cancelled.
 
-        ``billed`` is entered for all work that takes CPU.
+        ``billed`` is entered around all work that takes CPU time.
         """
 
     async def withdraw(self) -> None:
-        """Hand over to others what can be, while requests are still served."""
+        """Hand over leadership to other brokers while requests are still served."""
 
     async def leave(self) -> None:
-        """Take leave of others, when nothing is served any more."""
+        """Leave the cluster, after the last request."""
 
     def next_expiry_ns(self) -> int | None:
-        """Return when ``expire`` has something to do, if ever."""
+        """Return the time of the next deadline, if there is one."""
 
     def expire(self, now_ns: int) -> None:
-        """Complete whatever has waited long enough.
+        """Complete requests whose deadline has passed.
 
-        Raises `LogDirsLost` when there is nothing left to serve from.
+        Raises `LogDirsLost` when the last log directory has failed.
         """
 
     def next_upkeep_ns(self) -> int | None:
-        """Return when ``upkeep`` has something to do, if ever."""
+        """Return the time at which ``upkeep`` is due, if ever."""
 
     def upkeep(self, now_ns: int) -> None:
-        """Do a small step of deferrable work that belongs to no request."""
+        """Run one short step of deferrable work that belongs to no request."""
 
     def info(self) -> Samples:
-        """Return the metric that names the broker."""
+        """Return the metric that identifies the broker."""
 
     def metrics(self) -> Samples:
         """Return metrics beyond those of the request path."""
 
     def close(self) -> None:
-        """Flush and close all files; nothing is served any more."""
+        """Flush and close all files, after the last request."""

@@ -1,9 +1,9 @@
-"""A broker without its sockets, made whole: the node, and the coordinator it obeys.
+"""Assembly of a broker without its sockets: the node and its cluster coordinator.
 
-With ``zookeeper.connect`` it is a member of a cluster under ZooKeeper, without a
-cluster of its own, and only then imports the modules for ZooKeeper: a tenth of those
-that a start needs. A composition root for every world: sockets, disks and clocks are
-handed in.
+With ``zookeeper.connect`` the broker is a member of a cluster under ZooKeeper;
+otherwise it is a cluster of its own. Modules for ZooKeeper are a tenth of all, and are
+imported only where they are needed. Sockets, disks and clocks are arguments, so real
+and simulated brokers are assembled alike.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 async def numbered(
     config: BrokerConfig, storage: Storage, rng: random.Random, connect: Connect
 ) -> BrokerConfig:
-    """Return ``config`` with a number for the broker.
+    """Return ``config`` with a broker ID.
 
-    Under ZooKeeper, a broker that is given none has that of its directories, or a new
-    one. Raises `ConfigError`.
+    Under ZooKeeper, a broker without a configured ID takes the ID stored in its log
+    directories, or a generated one. Raises `ConfigError`.
     """
     if config[ZOOKEEPER_CONNECT] is None:
         return config
@@ -58,7 +58,7 @@ async def numbered(
         config[RESERVED_BROKER_MAX_ID],
     )
     if given > reserved and generates:
-        # Another broker could be given the same.
+        # IDs above the reserved range could be generated for another broker.
         raise ConfigError(
             BROKER_ID.name, given, f"at most {reserved}, {RESERVED_BROKER_MAX_ID.name}"
         )
@@ -147,7 +147,7 @@ def assemble(
 def _sessions(
     config: BrokerConfig, rng: random.Random, connect: Connect
 ) -> Callable[[], ZooKeeperSession]:
-    """Return what opens sessions; raise `ConfigError` if there is nowhere to."""
+    """Return a factory of sessions; raise `ConfigError` if the address is invalid."""
     from broker.zookeeper.zookeeper_session import ZooKeeperSession
 
     written = config[ZOOKEEPER_CONNECT]

@@ -1,6 +1,6 @@
 """The composition root: a broker as a process, until a signal stops it.
 
-Real sockets, real files, the machine's clock; everything below is handed these.
+Real sockets, real files and the machine's clock are passed to all other modules.
 
 SIGTERM, SIGINT and SIGHUP stop the broker cleanly, with status 0 (Kafka:
 ``LoggingSignalHandler``). A second one ends the process at once, with status 1: the
@@ -68,15 +68,18 @@ _NEEDS_RECOVERY: Final = 1
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _FREE_BYTES_KEPT: Final = 32 << 20
-# Between two collections of young garbage. Rows of a large answer that outlive several
-# of them cause a collection of everything: 0.1 s with ten thousand partitions.
+# New objects between two collections of the young generation. Rows of a large response
+# that survive several of them cause a full collection: 0.1 s with 10,000 partitions.
 NEW_OBJECTS_MAX: Final = 10_000
 # Called with the listeners once they are open.
 Ready: TypeAlias = Callable[[Sequence[Listener]], object]
 
 
 class StoppedWhileStarting(BaseException):
-    """A signal came before there was a broker; whatever contains faults lets it by."""
+    """A signal came before the broker had started.
+
+    A BaseException, so that code which contains faults does not catch it.
+    """
 
 
 def main(
@@ -86,15 +89,15 @@ def main(
 ) -> None:
     """Run a broker as this process until a signal stops it.
 
-    ``connect`` is its way to others: ZooKeeper, its controller, those it follows.
-    ``ready`` receives the open listeners.
+    ``connect`` reaches ZooKeeper, the controller, and the leaders of followed
+    partitions. ``ready`` receives the open listeners.
 
     :raises ConfigError: if a key does not allow it to start.
     """
     allow_all_descriptors()
     keep_freed_memory()
     storage, rng = RealStorage(), random.Random()
-    # Unknown policies are refused before directories are made and ZooKeeper is called.
+    # Refuses unknown policies before directories are made and ZooKeeper is contacted.
     build(config, rng)
     config = trio.run(numbered, config, storage, rng, connect)
     load_schemas()
@@ -156,8 +159,7 @@ async def _run_until_signal(
         await _prepare(application, signals)
         with _stopping_at_once():
             server = BrokerServer(config, application, surroundings)
-        # Objects built so far live as long as the process, so no collection need scan
-        # them.
+        # Objects built so far live as long as the process: collections skip them.
         gc.collect()
         gc.freeze()
         gc.set_threshold(NEW_OBJECTS_MAX)
@@ -178,7 +180,7 @@ async def _serve(
     waiting: trio.CancelScope,
     task_status: trio.TaskStatus[None],
 ) -> None:
-    """Run a broker to its end, which a signal or lost directories bring."""
+    """Run a broker until a signal stops it or all log directories have failed."""
     await server.run(task_status)
     waiting.cancel()
 
@@ -199,7 +201,7 @@ async def _prepare(application: Application, signals: AsyncIterator[int]) -> Non
 
 
 async def _signalled(signals: AsyncIterator[int]) -> int:
-    """Wait for a signal; have the next one end the process at once, wherever it is."""
+    """Wait for a signal; after it, the next one ends the process at once."""
 
     def end(number: int, _: object) -> None:
         try:
@@ -218,10 +220,10 @@ async def _signalled(signals: AsyncIterator[int]) -> int:
 
 @contextmanager
 def _stopping_at_once() -> Iterator[None]:
-    """End the start at a signal, wherever it is: recovery may take hours.
+    """Abort the start at a signal, at any point: recovery may take hours.
 
-    For the logs that is a kill, after which the next start recovers the rest: files are
-    written so that they survive it anywhere. Raises `StoppedWhileStarting`.
+    Files survive an abort as they survive a kill, and the next start recovers the
+    remaining logs. Raises `StoppedWhileStarting`.
     """
     asked: list[int] = []
 
@@ -236,7 +238,7 @@ def _stopping_at_once() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
     if asked:
-        # It was raised where exceptions are dropped, as in an object's `__del__`.
+        # The exception may have been raised where Python drops it, as in `__del__`.
         raise StoppedWhileStarting(asked[0])
 
 
@@ -261,9 +263,9 @@ def _log_start(config: BrokerConfig, server: BrokerServer) -> None:
 
 
 def allow_all_descriptors() -> None:
-    """Raise the bound on open files as far as allowed, as a JVM does for Kafka.
+    """Raise the limit on open files as far as allowed, as the JVM does for Kafka.
 
-    Each log has a file open; shells start programs with a bound of 1024.
+    Each log has an open file, and the default limit of shells is 1024.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -272,8 +274,8 @@ def allow_all_descriptors() -> None:
 def keep_freed_memory() -> None:
     """Keep up to 32 MiB of freed memory, for the next large requests.
 
-    It would give each of their buffers back to the kernel, which then has to clear
-    every page anew: half of the CPU time of a megabyte that is produced.
+    By default, glibc returns each large buffer to the kernel, which clears every page
+    of the next one: half of the CPU time of producing a megabyte.
     """
     with suppress(AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt

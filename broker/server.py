@@ -1,8 +1,8 @@
 """A broker between its sockets and its application: planes, network, metrics.
 
-`BrokerServer` joins them from a configuration, top to bottom. Its environment is handed
-in, so the same broker runs as a process (process.py) and in virtual time. Nothing here
-decides anything about a request.
+`BrokerServer` builds and connects them from a configuration. The environment is an
+argument, so the same broker runs as a process (process.py) and in virtual time. No
+decision about a request is made here.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ from planes.upkeep import Upkeep
 
 logger = getLogger(__name__)
 
-# Settings of policies that can be altered.
+# Settings of policies that can be altered at runtime.
 _OF_SCHEDULERS = (DOORKEEPER_WFQ_WEIGHTS.name, DOORKEEPER_PRIORITY_AGEING_MS.name)
 # A stop waits up to a second for requests in progress.
 _DRAIN_LOOK_S = 0.005
@@ -96,9 +96,10 @@ _DRAIN_LOOKS = 200
 class BrokerEnvironment:
     """The environment of a broker: a network, a clock, a source of random numbers.
 
-    ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
-    handler, and moves the clock where time is virtual. ``busy_time`` is Trio's clock,
-    if the broker is a process of its own. ``compute`` makes the steps of handshakes.
+    ``now_ns`` is the clock of all timestamps. ``spend`` is called after each slice of a
+    handler, and advances the clock where time is virtual. ``busy_time`` is Trio's
+    clock, if the broker is a process of its own. ``compute`` runs the steps of
+    handshakes.
     """
 
     network: Network
@@ -111,7 +112,7 @@ class BrokerEnvironment:
 
 
 class BrokerServer:
-    """A broker: planes, network, application. Its sockets are open once it is made."""
+    """A broker: planes, network, application. The constructor opens its sockets."""
 
     def __init__(
         self,
@@ -152,9 +153,9 @@ class BrokerServer:
         )
         self.metrics_port: int | None = None
         port = config[DOORKEEPER_METRICS_PORT]
-        # Opened here, as the listeners are: a taken port stops the start in a sentence.
+        # Opened here, like the listeners, so that a port in use stops the start.
         self._metrics = None if port is None else open_port(port)
-        # The error of the logs, once `run` is over.
+        # The error of the logs, once `run` has returned.
         self.unclean: UncleanStop | LogDirsLost | None = None
         self.request_channels = {
             plane: _request_channel(config, plane, self.dispatcher)
@@ -193,7 +194,7 @@ class BrokerServer:
 
     @property
     def listeners(self) -> Sequence[Listener]:
-        """Return the open listeners, with the ports that they really have."""
+        """Return the open listeners, with their actual ports."""
         return [
             replace(route.listener, port=self.ports[route.listener.name])
             for route in self.topology.routes
@@ -264,16 +265,16 @@ class BrokerServer:
                 self._surroundings.recorder.close()
 
     def stop(self) -> None:
-        """Hand over, take no further request, answer those left, and end `run`."""
+        """Hand over leadership, accept no request, answer the accepted, end `run`."""
         self._stop.set()
 
     def _timer_moved(self) -> None:
-        """Look anew at what comes due first."""
+        """Read the next deadlines again."""
         self.timer.moved()
         self.upkeep_timer.moved()
 
     def _expire(self, now_ns: int) -> None:
-        """Expire deadlines; the CPU is housekeeping."""
+        """Expire deadlines; their CPU time is recorded as ``deadlines``."""
         try:
             with self.dispatcher.ledger.of("deadlines"):
                 self._application.expire(now_ns)
@@ -286,7 +287,7 @@ class BrokerServer:
             self.stop()
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Put the dynamic settings of seats, policies and network into force."""
+        """Apply the dynamic settings of seats, policies and network."""
         data = self.topology.planes[0]
         before, self._in_force = self._in_force, config
         if any(config.values[it] != before.values[it] for it in _OF_SCHEDULERS):
@@ -302,7 +303,7 @@ class BrokerServer:
             tls.reconfigure(config)
 
     async def _drain(self) -> None:
-        """Wait for requests in progress; those in purgatory are not waited for."""
+        """Wait for requests in progress, except those in purgatory."""
         for _ in range(_DRAIN_LOOKS):
             if not self._in_progress():
                 return
@@ -363,7 +364,7 @@ class BrokerServer:
         return 1 if route.listener.name.upper() == name else 2
 
     def _finished(self) -> list[Callable[[Request], None]]:
-        """Return what learns of each request that is done with."""
+        """Return the observers of finished requests."""
         recorder = self._surroundings.recorder
         scraped = self._config[DOORKEEPER_METRICS_PORT] is not None
         observers: list[Callable[[Request], None]] = [self.classifier.learn]
@@ -473,7 +474,7 @@ def _request_channel(
 
 
 def _reachable(advertised: Listener, opened: Listener) -> Listener:
-    """Return an advertised listener with the host and port that it left open."""
+    """Return an advertised listener, with defaults for an empty host or port 0."""
     return replace(
         advertised,
         host=advertised.host or socket.getfqdn(),
