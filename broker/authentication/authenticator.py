@@ -1,18 +1,18 @@
 """The states of a connection that must authenticate, and authenticate again.
 
 Kafka's ``SaslServerAuthenticator``, without I/O. Requests of an unauthenticated peer
-are scheduled and billed like all others, so the states move at two places: `admits` is
-asked when a frame has come in, and the handlers of SaslHandshake and SaslAuthenticate
-report the rest. A connection has one request in progress, so no two steps overlap.
+are scheduled and billed like all others. Two callers therefore change the state: the
+network, which calls `admits` for each received frame, and the handlers of SaslHandshake
+and SaslAuthenticate. A connection has one request in progress, so no two steps overlap.
 
     BEGUN --ApiVersions--> VERSIONED --SaslHandshake--> EXCHANGE --tokens--> COMPLETE
       +-----------------SaslHandshake------------------->^                      |
                                                          +---SaslHandshake------+
 
-A handshake of version 0 is followed by bare tokens, without headers. Sessions end where
-``connections.max.reauth.ms`` or the credential ends: the first request after the end
-closes the connection (KIP-368). Until then the client may begin anew with a handshake,
-for the same mechanism and the same name, once a second.
+A handshake of version 0 is followed by bare tokens, without headers. A session ends
+after ``connections.max.reauth.ms`` or when the credential expires: the first request
+after the end closes the connection (KIP-368). Until then the client may authenticate
+again, with the same mechanism and name, at most once a second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from broker.protocol.principal import USER, KafkaPrincipal
 MakeServer: TypeAlias = Callable[[], SaslServer]
 
 _REAUTHENTICATION_INTERVAL_NS: Final = 1_000_000_000
-# No token is so long, and everything up to it is parsed in one step.
+# Longer than any real token; a token up to this length is parsed in one step.
 _TOKEN_BYTES_MAX: Final = 65_536
 
 
@@ -82,7 +82,7 @@ class SaslAuthenticator:
         self.settings = settings
         self.state = AuthState.BEGUN
         self.principal: KafkaPrincipal | None = None
-        # When the session ends, by ``now_ns``; None: never.
+        # End of the session, by ``now_ns``; None: never.
         self.expires_ns: int | None = None
         self.takes_bare_tokens = False
         self._now_ns = now_ns
@@ -134,29 +134,29 @@ class SaslAuthenticator:
         )
 
     def versions_answered(self) -> None:
-        """Note that the peer knows the versions that it may use."""
+        """Record that ApiVersions has been answered."""
         if self.state is AuthState.BEGUN:
             self.state = AuthState.VERSIONED
 
     @property
     def expects_handshake(self) -> bool:
-        """Return whether a handshake is in place."""
+        """Return whether a handshake is allowed now."""
         return self.state in (AuthState.BEGUN, AuthState.VERSIONED)
 
     @property
     def expects_token(self) -> bool:
-        """Return whether a token is in place."""
+        """Return whether a token is allowed now."""
         return self.state is AuthState.EXCHANGE
 
     def fail(self) -> None:
-        """Take nothing more from the peer."""
+        """Refuse all further requests of the peer."""
         self.state, self._server = AuthState.FAILED, None
 
     def choose(self, mechanism: str, version: int) -> bool:
         """Begin an exchange; return whether the mechanism is enabled.
 
-        A client that authenticates again under another mechanism has failed, but is
-        told so by the end of the connection only, as in Kafka.
+        Authenticating again with another mechanism fails, but the response has no
+        error: the connection is closed at the next request, as in Kafka.
         """
         make = self.settings.mechanisms.get(mechanism)
         if make is None:
@@ -172,7 +172,7 @@ class SaslAuthenticator:
         return True
 
     def respond(self, token: bytes) -> bytes:
-        """Take a token; raise `SaslRefused`, after which nothing more is taken."""
+        """Process a token; after a `SaslRefused`, all further requests are refused."""
         server = self._server
         assert server is not None
         try:
@@ -187,13 +187,13 @@ class SaslAuthenticator:
         return answer
 
     def session_lifetime_ms(self) -> int:
-        """Return how long a session that has just begun lasts; 0: without end."""
+        """Return the remaining lifetime of the session; 0: unlimited."""
         if self.state is not AuthState.COMPLETE or self.expires_ns is None:
             return 0
         return max(0, self.expires_ns - self._now_ns()) // 1_000_000
 
     def failure(self) -> str:
-        """Return Kafka's sentence for credentials that do not hold."""
+        """Return Kafka's error message for invalid credentials."""
         step = "re-authentication" if self.has_authenticated else "authentication"
         return (
             f"Authentication failed during {step} due to invalid credentials with SASL "

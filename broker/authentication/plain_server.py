@@ -1,7 +1,7 @@
 """PLAIN (RFC 4616): a name and a password, checked against the configured users.
 
-Follows Kafka's ``PlainSaslServer``, with its sentences. A password is compared for an
-unknown user, too, so that the time does not reveal which names exist.
+Follows Kafka's ``PlainSaslServer``, with its error messages. A password is compared for
+an unknown user, too, so that the time does not reveal which names exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PlainServer:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Check the message; there is nothing to answer."""
+        """Check the message; the response is empty."""
         tokens = message.decode("utf-8", "replace").split("\0", 4)
         if len(tokens) != 3:
             found = min(len(tokens), 4)

@@ -1,4 +1,4 @@
-"""The server's side of one SASL exchange, whatever the mechanism."""
+"""The server's side of one SASL exchange, for any mechanism."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 
 
 class SaslRefused(Exception):
-    """The client is not who it claims to be, or its message makes no sense.
+    """The client's credentials or its message are invalid.
 
-    ``shown`` goes to the client; None stands for Kafka's general sentence, which is
-    the same for every reason. The argument is for the log and holds no secret.
+    ``shown`` is sent to the client; None stands for Kafka's general message, which is
+    the same for every reason. ``why`` is for the log and contains no secret.
     """
 
     def __init__(self, why: str, shown: str | None = None) -> None:
@@ -25,15 +25,15 @@ class SaslServer(Protocol):
     # The authenticated name, once `is_complete`.
     name: str
     is_complete: bool
-    # When the credential ends, by the wall clock; None: never.
+    # Expiry of the credential, by the wall clock; None: never.
     expires_ms: int | None
 
     def respond(self, message: bytes) -> bytes:
-        """Take the client's next message, and return the answer to it."""
+        """Process the client's next message, and return the response."""
 
 
 def equal(one: bytes, other: bytes) -> bool:
-    """Compare two secrets; neither their contents nor their lengths change the time."""
+    """Compare two secrets in a time that depends on neither content nor length."""
     return hmac.compare_digest(_hashed(one), _hashed(other))
 
 

@@ -1,12 +1,12 @@
-"""SCRAM on the server's side: two messages, and a proof between them.
+"""SCRAM on the server's side (RFC 5802): a challenge, and a proof of the password.
 
-Follows Kafka's ``ScramSaslServer``, with two checks that it lacks or lacked: the nonce
-of the last message is the one of the first (CVE-2024-56128), and the channel binding
-repeats the header of the first message, as RFC 5802 asks.
+Follows Kafka's ``ScramSaslServer``, with two checks that some or all of its releases
+lack. The nonce of the last message equals that of the first (CVE-2024-56128), and the
+channel binding repeats the header of the first message, as RFC 5802 requires.
 
-An unknown user gets a salt that is derived from the name and stays the same, and fails
-at the proof, at the same cost as a known user with a wrong password (RFC 5802, section
-9). Kafka fails such a user at the first message.
+An unknown user receives a constant salt, derived from the name, and fails at the proof,
+at the same cost as a known user with a wrong password (RFC 5802, section 9). Kafka
+rejects an unknown user at the first message.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ScramServer:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Take the first or the last message of the client."""
+        """Process the first or the last message of the client."""
         try:
             if self._first is None:
                 return self._begin(scram.read_client_first(message))
@@ -95,7 +95,7 @@ class ScramServer:
         )
 
     def _decoy(self, user: str) -> ScramCredential:
-        """Return a credential that no password has, always the same for one name."""
+        """Return a credential without a password, always the same for one name."""
         mechanism = self._mechanism
 
         def drawn(purpose: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Bearer tokens and their validation: unsecured ones, and signed ones by a key set.
+"""Validation of bearer tokens: unsecured tokens, and tokens signed by a key of a set.
 
-A validator returns the name and the end of a valid token. Signatures are checked by
+A validator returns the name and the expiry of a valid token. Signatures are checked by
 PyJWT, of the extra ``oauth``; claims are checked here, by the broker's own clock, as
 Kafka's ``BrokerJwtValidator`` (signed) and ``OAuthBearerUnsecuredValidator`` do.
 """
@@ -17,7 +17,7 @@ from broker.protocol.sasl.bearer import read_unsecured_token
 if TYPE_CHECKING:
     from jwt import PyJWKSet
 
-# Kafka's unsecured tokens, and signatures by a shared secret, are none of these.
+# Excludes unsecured tokens ("none") and signatures by a shared secret.
 _ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
@@ -25,13 +25,13 @@ _ALGORITHMS: Final = (
 
 
 class ValidToken(NamedTuple):
-    """The name that a token is for, and when it ends by the wall clock."""
+    """The name in a token, and its expiry by the wall clock."""
 
     name: str
     expires_ms: int
 
 
-# Takes a token and the time of the wall clock; raises ValueError.
+# Arguments: a token, and the wall-clock time in ms; raises ValueError.
 ValidateToken: TypeAlias = Callable[[str, int], ValidToken]
 
 
@@ -48,7 +48,7 @@ class Claims:
     needs_issue_time: bool = False
 
     def check(self, found: Mapping[str, Any], now_ms: int) -> ValidToken:
-        """Return the name and the end of a token with these claims.
+        """Return the name and the expiry of a token with the claims ``found``.
 
         Raises ValueError. Messages name claims and show no values.
         """
@@ -68,7 +68,7 @@ class Claims:
         return ValidToken(name, expires_ms)
 
     def _check_times(self, found: Mapping[str, Any], now_ms: int) -> int:
-        """Return the end of a token that is valid now."""
+        """Return the expiry of a token that is valid now."""
         expires_ms = _time_ms(found, "exp")
         if expires_ms is None:
             raise ValueError("the token has no exp")
@@ -122,7 +122,7 @@ def _signed_by(keys: PyJWKSet, claims: Claims) -> ValidateToken:
     def validate(token: str, now_ms: int) -> ValidToken:
         try:
             key_id = verifier.get_unverified_header(token).get("kid")
-            # A key decides which algorithm it serves: the token cannot.
+            # The key determines the algorithm, not the token's header.
             candidates = [it for it in keys.keys if key_id in (None, it.key_id)]
             for key in candidates:
                 algorithm = key.algorithm_name
