@@ -7,12 +7,12 @@ Kafka's ``StandardAuthorizer`` decides in this order:
 3. Where no pattern with entries matches the resource, the default.
 4. Otherwise the operation is denied.
 
-Entries stand by pattern and principal, so that a decision looks at those of its own
-principal and of ``User:*`` only. Prefixes are found by their lengths. Cost: O(distinct
-lengths of prefixes + entries of the principal).
+Entries are indexed by pattern and principal, so that a decision reads the entries of
+its own principal and of ``User:*`` only. Prefixes are found by their lengths. Cost:
+O(distinct lengths of prefixes + entries of the principal).
 
-A decision about any resource of a type needs the patterns that name the principal. They
-are indexed, so that its cost does not grow with the entries of others.
+A decision about any resource of a type needs the patterns with entries of the
+principal. They are indexed, so that the cost does not grow with other principals.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AclIndex:
 
     def __init__(self) -> None:
         self._entries: dict[ResourcePattern, _ByPrincipal] = {}
-        # Patterns with entries, by their type and the principal of these.
+        # Patterns by resource type and the principal of their entries.
         self._patterns: dict[tuple[ResourceType, str], set[ResourcePattern]] = {}
         # Number of prefixes by type and length.
         self._lengths: dict[ResourceType, Counter[int]] = {}
@@ -108,7 +108,7 @@ class AclIndex:
     def _matching(
         self, resource_type: ResourceType, name: str
     ) -> Iterator[_ByPrincipal]:
-        """Iterate over the entries of all patterns that a resource belongs to."""
+        """Iterate over the entries of all patterns that match a resource."""
         entries = self._entries
         for literal in {name, WILDCARD}:
             pattern = ResourcePattern(resource_type, literal)
@@ -131,7 +131,7 @@ class AclIndex:
         """Return whether the operation is allowed on some resource of a type.
 
         None: no resource is allowed, and not all are denied. Kafka's
-        ``authorizeByResourceType``. Cost: O(patterns that name the principal).
+        ``authorizeByResourceType``. Cost: O(patterns with entries of the principal).
         """
         allowed: list[ResourcePattern] = []
         denied: set[ResourcePattern] = set()
@@ -160,7 +160,10 @@ class AclIndex:
 def _is_dominated(
     allowed: ResourcePattern, denied: set[ResourcePattern], lengths: set[int]
 ) -> bool:
-    """Return whether all that a pattern names is denied, by prefixes of ``lengths``."""
+    """Return whether all resources of a pattern are denied.
+
+    ``lengths`` are those of the denied prefixes.
+    """
     kind, name, pattern_type = allowed
     if pattern_type is PatternType.LITERAL:
         if name == WILDCARD:

@@ -24,7 +24,7 @@ E = TypeVar("E", bound=enum.IntEnum)
 
 
 def _by_name(kinds: Iterable[E]) -> Mapping[str, E]:
-    """Return the members that an entry may have, by Kafka's names of them."""
+    """Return the members that an entry may have, by their Kafka names."""
     return MappingProxyType(
         {
             display_name(kind): kind

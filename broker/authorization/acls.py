@@ -1,8 +1,8 @@
 """Access control lists as values: patterns of resources, entries, and filters.
 
 Names and numbers are those of Kafka's ``AclBinding`` and of the packages around it. A
-pattern names one resource, all that begin with a prefix, or all of a type (the literal
-name ``*``). An entry allows or denies one operation to one principal from one host.
+pattern matches one resource, all with a prefix, or all of a type (the literal name
+``*``). An entry allows or denies one operation to one principal from one host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceType(enum.IntEnum):
-    """Types of resources that operations are on."""
+    """Types of resources."""
 
     UNKNOWN = 0
     ANY = 1
@@ -30,7 +30,7 @@ class ResourceType(enum.IntEnum):
 
 
 class PatternType(enum.IntEnum):
-    """Ways in which a pattern, or a filter of patterns, names resources."""
+    """Ways in which a pattern, or a filter of patterns, matches resources."""
 
     UNKNOWN = 0
     ANY = 1
@@ -68,7 +68,7 @@ class PermissionType(enum.IntEnum):
     ALLOW = 3
 
 
-# Operations that there are on each type (Kafka: ``AclEntry.supportedOperations``).
+# Operations of each resource type (Kafka: ``AclEntry.supportedOperations``).
 OPERATIONS: Final = MappingProxyType(
     {
         ResourceType.TOPIC: (
@@ -124,7 +124,7 @@ _ALLOWED_BY: Final = MappingProxyType(
 
 
 class ResourcePattern(NamedTuple):
-    """The resources that entries are about."""
+    """A set of resources: one name, a prefix, or all of a type."""
 
     resource_type: ResourceType
     name: str
@@ -142,8 +142,8 @@ class AclEntry(NamedTuple):
     def applies_to(self, host: str, operation: AclOperation) -> bool:
         """Return whether the entry decides about an operation of its principal.
 
-        A permission to read, write, delete or alter is one to describe, too, and one to
-        alter configs is one to describe them. A prohibition implies no other.
+        Permission to read, write, delete or alter includes DESCRIBE; permission to
+        alter configs includes DESCRIBE_CONFIGS. A denial includes no other operation.
         """
         if self.host not in (WILDCARD, host):
             return False
@@ -160,7 +160,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """A filter of bindings; None and the types ``ANY`` let everything pass."""
+    """A filter of bindings; None and the types ``ANY`` match everything."""
 
     resource_type: ResourceType
     name: str | None
@@ -172,7 +172,7 @@ class AclFilter(NamedTuple):
 
     @property
     def has_unknown_kind(self) -> bool:
-        """Return whether a kind is UNKNOWN: then nothing passes."""
+        """Return whether a kind is UNKNOWN: then nothing matches."""
         return 0 in (
             self.resource_type,
             self.pattern_type,
@@ -181,9 +181,9 @@ class AclFilter(NamedTuple):
         )
 
     def passes_pattern(self, pattern: ResourcePattern) -> bool:
-        """Return whether entries of a pattern may pass.
+        """Return whether a pattern passes the filter.
 
-        ``MATCH`` lets all patterns pass that the named resource belongs to.
+        ``MATCH`` selects all patterns that match the named resource.
         """
         wanted = self.pattern_type
         if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
@@ -199,7 +199,7 @@ class AclFilter(NamedTuple):
         return pattern.name in (self.name, WILDCARD)
 
     def passes_entry(self, entry: AclEntry) -> bool:
-        """Return whether an entry passes, whatever its pattern."""
+        """Return whether an entry passes, regardless of its pattern."""
         return (
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)

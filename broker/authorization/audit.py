@@ -1,8 +1,7 @@
 """The audit log: a line for each decision, as Kafka's ``kafka.authorizer.logger``.
 
-Denied operations are logged at INFO, allowed ones at DEBUG. A flood of decisions must
-not become a flood of lines: beyond `LINES_PER_S` of each kind they are counted, and the
-next line has the count.
+Denied operations are logged at INFO, allowed ones at DEBUG. Each kind has at most
+`LINES_PER_S` lines; further decisions are counted, and the next line has the count.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ logger = getLogger(__name__)
 
 LINES_PER_S: Final = 100
 _NS_PER_S: Final = 1_000_000_000
-# No valid name of a topic is longer, and any peer can send a name.
+# The longest valid name of a topic; any peer can send a longer one.
 _NAME_CHARS: Final = 249
 
 
@@ -34,7 +33,7 @@ class Decision(NamedTuple):
 
 
 class _Budget:
-    """Lines of one kind in the present second, and the decisions without one."""
+    """Lines of one kind left in this second, and the count of suppressed ones."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
@@ -43,7 +42,7 @@ class _Budget:
         self.suppressed = 0
 
     def take(self) -> bool:
-        """Return whether there may be another line."""
+        """Return whether another line may be logged; use up one if so."""
         second = self._now_ns() // _NS_PER_S
         if second != self._second:
             self._second, self._left = second, LINES_PER_S

@@ -1,9 +1,9 @@
 """Decisions about operations, cached, and the audit of them.
 
-A decision depends on principal, host, operation, resource and the entries in force.
-Decisions are remembered until entries change: a change begins an empty table, so that
-no decision by earlier entries is left. The table has at most `DECISIONS_MAX` decisions,
-because any peer can send new names; a full table is emptied.
+A decision depends on principal, host, operation, resource and the current entries.
+Decisions are cached until entries change; a change clears the cache. The cache holds at
+most `DECISIONS_MAX` decisions, because any peer can send new names; a full cache is
+cleared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.principal import KafkaPrincipal
 
 DECISIONS_MAX: Final = 16_384
-# A longer name, which no topic can have, is decided anew each time.
+# Decisions about longer names, which no topic can have, are not cached.
 NAME_CHARS_MAX: Final = 249
 
 
@@ -87,8 +87,8 @@ class Authorizer:
         """Return whether ``client`` may do ``operation`` on a resource.
 
         ``name`` None: on some resource of the type (``authorizeByResourceType``).
-        ``api_key`` is the request's, for the audit; a denial that only filters an
-        answer is not logged. Cost: O(1) for a remembered decision.
+        ``api_key`` is the request's, for the audit; a denial that only filters a
+        response is not logged. Cost: O(1) for a cached decision.
         """
         key = client.principal, client.host, operation, resource_type, name
         allowed = self._decisions.get(key)
@@ -102,7 +102,7 @@ class Authorizer:
         return allowed
 
     def operations(self, client: Client, resource_type: ResourceType, name: str) -> int:
-        """Return the operations allowed on a resource, a bit each (KIP-430)."""
+        """Return the operations allowed on a resource as a bit field (KIP-430)."""
         principal, host = client.principal, client.host
         found = 0
         for operation in OPERATIONS[resource_type]:
@@ -121,7 +121,7 @@ class Authorizer:
         resource_type: ResourceType,
         name: str | None,
     ) -> bool:
-        """Decide, and remember the decision."""
+        """Decide, and cache the decision."""
         if principal in self._super_users:
             found: bool | None = True
         elif name is None:
