@@ -1,8 +1,8 @@
 """The broker's configuration: Kafka's keys, Kafka's file format, checked at start-up.
 
-``config[NUM_IO_THREADS]`` is the value of one key; the keys live in `network`,
-`storage`, `cluster`, `doorkeeper`, `admission`, `authorization` and `broker.tls.keys`,
-and are all re-exported here.
+``config[NUM_IO_THREADS]`` is the value of one key. The keys are defined in modules by
+area (`network_keys`, `storage_keys`, ...) and in `broker.tls.keys`, and are re-exported
+here.
 """
 
 from broker.config.admission_keys import *  # noqa: F403 - each module's keys, and only they

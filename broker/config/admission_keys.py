@@ -19,7 +19,7 @@ ADMISSIONS: Final = (
     "codel",
     "deadline",
 )
-# The default of Kafka's clients (request.timeout.ms): no client waits longer.
+# The default of request.timeout.ms, after which Kafka's clients give up.
 _PATIENCE_MS: Final = 30_000
 
 

@@ -1,13 +1,14 @@
 """Broker keys that may be altered at runtime, and the bounds of an alteration.
 
-Kafka's ``DynamicBrokerConfig`` (KIP-226) and ``DynamicConfig.Broker``. These are the
-cluster-wide ones; a value for one broker wins over the value for all. The keys that
-Kafka alters per broker only belong to listeners and their security. Here listeners are
-opened at start with their mechanisms, so that of those keys only the places of key
-stores and trust stores are alterable, each for one listener of one broker.
+Kafka's ``DynamicBrokerConfig`` (KIP-226) and ``DynamicConfig.Broker``. Most keys are
+cluster-wide; a value for one broker takes precedence over the value for all. Keys that
+Kafka alters per broker only belong to listeners and their security. Listeners of this
+broker are opened at the start, with their mechanisms. Of their keys, only the locations
+and types of key stores and trust stores are alterable, each for one listener of one
+broker.
 
-Numbers of processors and recovery threads take effect with the next start, as their
-descriptions say; all else at once.
+Numbers of processors and recovery threads take effect at the next start; all other
+changes take effect at once.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _NAMES: Final = """
 # Settings of policies, which Kafka does not have.
 _OF_SCHEDULERS: Final = ("doorkeeper.priority.ageing.ms", "doorkeeper.wfq.weights")
 _ALTERABLE: Final = frozenset((*_NAMES.split(), *_OF_SCHEDULERS))
-# Behind ``listener.name.NAME.``.
+# With the prefix ``listener.name.NAME.``.
 _OF_A_LISTENER: Final = frozenset(
     {
         MAX_CONNECTION_CREATION_RATE,

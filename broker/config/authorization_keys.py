@@ -1,7 +1,7 @@
 """Kafka's keys of its authorizers.
 
-Both authorizers of Kafka are one here (`broker.authorization`); another class is code
-that this broker cannot run, and stops the start.
+`broker.authorization` implements both authorizers of Kafka. Another class is Java code,
+which this broker cannot run: the start fails.
 """
 
 from __future__ import annotations

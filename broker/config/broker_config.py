@@ -1,12 +1,13 @@
 """The configuration of one broker: every key's value, checked before anything starts.
 
 Follows Kafka's ``KafkaConfig``: a file in Java's properties format, Kafka's keys with
-Kafka's meanings, and ``key=value`` overrides that win over the file. Unknown keys stop
-the start, because a misspelt key would silently keep its default;
-``doorkeeper.unknown.configs=warn`` ignores them with a warning, as Kafka does.
+Kafka's meanings, and ``key=value`` overrides that replace values of the file. An
+unknown key makes the start fail, because a misspelt key would silently keep its
+default; ``doorkeeper.unknown.configs=warn`` ignores unknown keys with a warning, as
+Kafka does.
 
-Without a file the broker is one for a laptop: it listens on 127.0.0.1:9092 only,
-keeps its logs in ``./data``, and its internal topics have one replica.
+Without a file the defaults are for a laptop: the broker listens on 127.0.0.1:9092 only,
+keeps its logs in ``./data``, and has one replica of each offsets partition.
 
 >>> config = BrokerConfig.load(None, {"num.io.threads": "4"})
 >>> config[NUM_IO_THREADS], config[NUM_NETWORK_THREADS]
@@ -83,7 +84,7 @@ __all__ = ["KEYS", "NUM_IO_THREADS", "NUM_NETWORK_THREADS", "BrokerConfig"]
 
 T = TypeVar("T")
 
-# Keys that a listener may set for itself, behind ``listener.name.NAME.``.
+# Keys that may be set per listener, with the prefix ``listener.name.NAME.``.
 OF_A_LISTENER: Final = frozenset(
     {
         MAX_CONNECTION_CREATION_RATE,
@@ -102,8 +103,8 @@ _WITHOUT_FILE: Final = {
     "log.dirs": "./data",
     "offsets.topic.replication.factor": "1",
 }
-# Keys that state the same setting. One of them among the overrides replaces all of its
-# row in the file, where otherwise a stronger name would win over the override.
+# Keys of the same setting, in order of precedence. An override of one key removes the
+# whole row of the file; otherwise a key with precedence would hide the override.
 SAME_SETTING: Final[tuple[tuple[Key[Any], ...], ...]] = (
     (LOG_DIRS, LOG_DIR),
     (LOG_RETENTION_MS, LOG_RETENTION_MINUTES, LOG_RETENTION_HOURS),
@@ -139,8 +140,8 @@ class BrokerConfig:
     """Values by key: ``config[NUM_IO_THREADS]``, defaults included.
 
     ``written`` holds the known keys that the file and the overrides set, as text;
-    ``unknown`` names the others; ``listener_values`` holds the values under the prefix
-    ``listener.name.NAME.``, also those whose names begin with a mechanism.
+    ``unknown`` has the names of the other keys. ``listener_values`` holds the values
+    with the prefix ``listener.name.NAME.``, with or without a mechanism.
     """
 
     written: Mapping[str, str]
@@ -166,7 +167,7 @@ class BrokerConfig:
 
     @classmethod
     def from_written(cls, written: Mapping[str, str]) -> BrokerConfig:
-        """Check ``written`` alone: Kafka's defaults for all other keys."""
+        """Return the checked ``written``, with Kafka's defaults for all other keys."""
         values = {name: key.default for name, key in KEYS.items()}
         values.update(_former_defaults(written))
         listener_values: dict[tuple[str, str], Any] = {}
@@ -236,13 +237,13 @@ class BrokerConfig:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """``log.dirs``, or else ``log.dir``; between two commas nothing is meant."""
+        """``log.dirs``, or else ``log.dir``; empty items are ignored."""
         written = split(self[LOG_DIRS] or self[LOG_DIR])
         return tuple(each.rstrip("/") or "/" for each in written if each)
 
     @property
     def retention_ms(self) -> int:
-        """The strongest of the three keys ``log.retention.*``; -1 means for ever."""
+        """The first set of the keys ``log.retention.*``; -1: unlimited."""
         milliseconds = self[LOG_RETENTION_MS]
         if milliseconds is None:
             minutes = self[LOG_RETENTION_MINUTES]
@@ -303,10 +304,10 @@ def _is_without_effect(name: str) -> bool:
 
 
 def find_key(name: str) -> Key[Any] | None:
-    """Return the key of a name, which may stand behind ``listener.name.NAME.``."""
+    """Return the key of a name, with or without ``listener.name.NAME.``."""
     if name.startswith(_LISTENER_PREFIX):
         _, _, suffix = name.removeprefix(_LISTENER_PREFIX).partition(".")
-        # sasl.jaas.config and the like stand behind a mechanism: NAME.MECHANISM.KEY.
+        # sasl.jaas.config and others follow a mechanism: NAME.MECHANISM.KEY.
         name = suffix if suffix in KEYS else suffix.partition(".")[2]
     return KEYS.get(name)
 
@@ -314,7 +315,7 @@ def find_key(name: str) -> Key[Any] | None:
 def _overridden(
     base: Mapping[str, str], overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return ``base`` with ``overrides``, setting by setting rather than key by key."""
+    """Return ``base`` with ``overrides`` applied per row of `SAME_SETTING`."""
     replaced = {
         key.name
         for row in SAME_SETTING
@@ -331,9 +332,9 @@ def _former_defaults(written: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _unknown(written: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the unknown names if they are to be ignored.
+    """Return the unknown names if the configuration ignores them.
 
-    Raises `UnknownKeys`, which names all of them, if they are to be refused.
+    Otherwise raises `UnknownKeys` with all of them.
     """
     unknown = tuple(name for name in written if find_key(name) is None)
     if not unknown:
@@ -378,7 +379,7 @@ def _listeners(
 
 
 def _check(config: BrokerConfig) -> None:
-    """Check what concerns several keys, as ``KafkaConfig.validateValues``."""
+    """Check constraints between keys, as ``KafkaConfig.validateValues``."""
     opened = {listener.name for listener in config.listeners}
     advertised = {listener.name for listener in config.advertised}
     for listener in config.advertised:

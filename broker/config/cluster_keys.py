@@ -315,7 +315,7 @@ GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: Final = integer(
 GROUP_CONSUMER_MAX_SIZE: Final = integer(
     "group.consumer.max.size", INT_MAX, "The most members of a consumer group.", low=1
 )
-# Kafka's classes, as its older releases have them in their files.
+# Kafka's classes of assignors, as in configuration files of older releases.
 ASSIGNOR_CLASSES: Final = MappingProxyType(
     {
         "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",

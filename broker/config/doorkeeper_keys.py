@@ -1,8 +1,8 @@
 """Keys that Kafka does not have: scheduling, controllers, recording, metrics, logs.
 
-They all begin with ``doorkeeper.``; those of admission are in `admission`. The
-classes, from the most to the least urgent: control, replication, group, metadata,
-produce and fetch, admin.
+All keys begin with ``doorkeeper.``; the keys of admission are in `admission_keys`. The
+request classes, from the most to the least urgent, are control, replication, group,
+metadata, produce and fetch, admin.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def by_class(
 ) -> Key[dict[str, int]]:
     """Return ``key`` for request classes only.
 
-    If it is to be ``complete``, classes that are not named keep their default.
+    With ``complete``, classes without a value keep their default.
     """
 
     def parse(written: str) -> dict[str, int]:

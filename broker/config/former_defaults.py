@@ -1,6 +1,7 @@
-"""Defaults of Kafka 3.9 that Kafka 4.4 has changed, of the keys that have an effect.
+"""Defaults of Kafka 3.9 that differ in Kafka 4.4, of the keys that have an effect.
 
-A key's own default is that of Kafka 4.4; ``doorkeeper.kafka.defaults`` chooses.
+A key's own default is that of Kafka 4.4; ``doorkeeper.kafka.defaults`` selects a
+release.
 """
 
 from __future__ import annotations

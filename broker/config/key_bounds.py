@@ -1,7 +1,7 @@
-"""Bounds that concern several keys, or that no machine could keep.
+"""Bounds between keys, and upper bounds of counts.
 
-Bounds of Kafka's ``KafkaConfig.validateValues``, and bounds for numbers that Kafka
-leaves to the machine: a broker would fail, or never end, at their first use.
+Bounds between keys are those of Kafka's ``KafkaConfig.validateValues``. Kafka has no
+upper bounds of counts: a broker would run out of memory or descriptors at first use.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from broker.protocol.errors import ConfigError
 
 T = TypeVar("T")
 
-# Of one request that creates them: Kafka's bound (KIP-599's MAX_PARTITIONS_PER_BATCH).
+# Per CreateTopics request: Kafka's bound (KIP-599's MAX_PARTITIONS_PER_BATCH).
 PARTITIONS_MAX: Final = 10_000
-# Of one listener; each has two descriptors.
+# Per listener; each processor has two descriptors.
 PROCESSORS_MAX: Final = 1000
 _MIB: Final = 1 << 20
 
 
 class Bounds(NamedTuple):
-    """The keys that hold the least and the greatest value of another key."""
+    """The keys that hold the minimum and the maximum of another key."""
 
     low: Key[int]
     high: Key[int]
 
 
-# Of the broker's own values, and of those that a group has instead.
+# Bounds of the broker's own values, and of values set for a single group.
 CONSUMER_BOUNDS: Final[Mapping[Key[int], Bounds]] = MappingProxyType(
     {
         GROUP_CONSUMER_SESSION_TIMEOUT_MS: Bounds(
@@ -92,7 +92,7 @@ class _Values:
 def check_bounds(
     values: Mapping[str, Any], listener_values: Mapping[tuple[str, str], Any]
 ) -> None:
-    """Raise `ConfigError` for values that are each possible, and not together.
+    """Raise `ConfigError` for values that are valid alone, but not together.
 
     ``values`` are by key, ``listener_values`` by listener and key.
     """
@@ -106,7 +106,7 @@ def check_bounds(
 
 
 def _check_cleaner(config: _Values) -> None:
-    """Bound the cleaner's threads, each of which takes memory, by its memory."""
+    """Require more than 1 MiB of the cleaner's buffer for each of its threads."""
     size, threads = config[LOG_CLEANER_DEDUPE_BUFFER_SIZE], config[LOG_CLEANER_THREADS]
     if threads and size // threads <= _MIB:
         expected = f"more than {_MIB} for each of log.cleaner.threads, {threads}"
@@ -136,7 +136,7 @@ def _check_at_most(name: str, found: int, most: int) -> None:
 
 
 def _check_memory(config: _Values) -> None:
-    """Leave room for the largest request, where memory for requests is bounded."""
+    """Require memory for the largest request, where that memory is bounded."""
     bound = config[QUEUED_MAX_REQUEST_BYTES]
     largest = config[SOCKET_REQUEST_MAX_BYTES]
     if 0 < bound < largest:
@@ -145,7 +145,10 @@ def _check_memory(config: _Values) -> None:
 
 
 def _check_time_outs(config: _Values) -> None:
-    """Refuse time-outs that no request keeps, or that put followers out for waiting."""
+    """Refuse waits of fetches beyond the socket time-out or the allowed lag.
+
+    Otherwise requests would time out, or idle followers would leave the ISR.
+    """
     wait_ms = config[REPLICA_FETCH_WAIT_MAX_MS]
     for key in (REPLICA_SOCKET_TIMEOUT_MS, REPLICA_LAG_TIME_MAX_MS):
         if wait_ms > config[key]:

@@ -1,9 +1,9 @@
 """Kafka's keys that are accepted and have no effect here, by the feature they tune.
 
-A stock ``server.properties``, ZooKeeper or KRaft flavoured, may hold them. They are
-known so that a misspelt key is still an error; `BrokerConfig.without_effect` names
-those that a file sets, for the log at start-up. Their values are not parsed. Keys that
-promise security are not among them: see `broker.config.security_keys`.
+A stock ``server.properties``, for ZooKeeper or KRaft, may hold them. They are known so
+that a misspelt key is still an error; `BrokerConfig.without_effect` lists the set ones,
+for the log at start-up. Their values are not parsed. Keys of unsupported security
+features are not among them: see `broker.config.security_keys`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.protocol.config_key import ConfigType, Key, optional_text
 
-# A star: not listed by Kafka 3.9, as it is internal or of another release.
+# A star: not listed by Kafka 3.9, being internal or of another release.
 _FAMILIES: Final = {
     "KRaft's metadata quorum, which this broker does not take part in": """
         broker.heartbeat.interval.ms broker.session.timeout.ms

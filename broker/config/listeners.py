@@ -19,7 +19,7 @@ from broker.protocol.host_names import can_be_encoded
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
-# Kafka's characters of a host (``EndPoint``); ``*`` is none of them.
+# Kafka's characters of a host (``EndPoint``), which exclude ``*``.
 _LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-zA-Z:.%_-]*\]|[0-9a-zA-Z._-]*):([0-9]+)")
 _PORT_MAX = 65535
 
@@ -40,7 +40,7 @@ class Listener:
 
     @property
     def uses_tls(self) -> bool:
-        """Return whether its connections begin with a handshake of TLS."""
+        """Return whether its connections begin with a TLS handshake."""
         return self.security_protocol in TLS_PROTOCOLS
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ def parse_listeners(
 
 
 def check_host(key: str, listener: Listener) -> None:
-    """Refuse a host that no resolver can be asked for."""
+    """Refuse a host that no resolver accepts."""
     if not can_be_encoded(listener.host):
         expected = "a host name with labels of 1 to 63 characters"
         raise ConfigError(key, str(listener), expected)

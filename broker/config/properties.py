@@ -6,8 +6,8 @@ number of backslashes goes on in the next one, whose leading white space is drop
 ``\t \n \r \f \uXXXX`` are escapes, and a backslash before any other character is that
 character. A later value of a key replaces an earlier one.
 
-Two differences: text is UTF-8, perhaps with a byte order mark, where Java takes a file
-for Latin-1; and half a surrogate pair is refused, because no encoding can write it.
+There are two differences. Text is UTF-8, with or without a byte order mark, where Java
+reads Latin-1. Half a surrogate pair is refused, because no encoding can write it.
 
 >>> parse_properties("a=1\n# no\nb : two \\\n   words\n")
 {'a': '1', 'b': 'two words'}
@@ -24,10 +24,10 @@ from broker.protocol.errors import ConfigError
 
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-# A backslash at the end stands for nothing.
+# A backslash at the end is dropped.
 _ESCAPE: Final = re.compile(r"\\(?:u(.{0,4})|(.?))", re.DOTALL)
 _HEXADECIMAL: Final = re.compile("[0-9a-fA-F]{4}")
-# Number of bytes shown of a value that is not text.
+# Number of bytes shown in the error about bytes that are not UTF-8.
 _SHOWN: Final = 20
 
 
@@ -39,7 +39,7 @@ def read_properties(path: str | Path) -> dict[str, str]:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        # Of reading, where opening went well, it names no file.
+        # An error of reading has no file name, only one of opening.
         error.filename = error.filename or str(path)
         raise
     try:
@@ -53,9 +53,9 @@ def read_properties(path: str | Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the keys and values in ``text``, in the order of their first mention.
+    """Return the keys and values in ``text``, in the order of first appearance.
 
-    Raises `ConfigError`, which names the key, where an escape is broken.
+    Raises `ConfigError`, which names the key, for an invalid escape.
     """
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -68,8 +68,8 @@ def parse_properties(text: str) -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[str]:
     """Yield lines without comments and blank ones, continuations joined.
 
-    A line of nothing but a backslash continues as if it were absent: blank lines and
-    comments are skipped behind it, as in Java.
+    A line with only a backslash is ignored: blank lines and comments after it are
+    skipped, as in Java.
     """
     pending: str | None = None
     # splitlines() would also split at \x0b, \x1c and other characters.
@@ -101,7 +101,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescape(written: str, key: str) -> str:
-    """Return what ``written`` stands for; ``key`` is named where it is broken."""
+    """Return the unescaped ``written``; an error names ``key``."""
 
     def character(escape: re.Match[str]) -> str:
         digits = escape[1]

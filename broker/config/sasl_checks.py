@@ -1,7 +1,7 @@
-"""Checks of SASL's keys together: every enabled mechanism has what it needs.
+"""Checks between SASL's keys: every enabled mechanism is fully configured.
 
-A mechanism that would refuse every client stops the start, and so does a JAAS line that
-nothing reads.
+The start fails for a mechanism that would refuse every client, and for a JAAS line
+without a reader.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keys of SASL: the mechanisms of a listener, their credentials, and sessions.
 
 Names, defaults and ranges are Kafka's. Credentials of one mechanism on one listener
-stand behind ``listener.name.NAME.MECHANISM.``, in Kafka's JAAS form.
+have the prefix ``listener.name.NAME.MECHANISM.`` and Kafka's JAAS format.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ SASL_OAUTHBEARER_SUB_CLAIM_NAME: Final = text(
     "The claim of a signed token that holds the user's name.",
 )
 
-# Keys that a listener may set for itself.
+# Keys that may be set per listener.
 SASL_OF_A_LISTENER: Final = frozenset(
     {
         SASL_ENABLED_MECHANISMS,
@@ -129,7 +129,7 @@ SASL_OF_A_LISTENER: Final = frozenset(
         SASL_OAUTHBEARER_SUB_CLAIM_NAME,
     }
 )
-# Keys that stand behind ``listener.name.NAME.MECHANISM.``, too.
+# Keys that may also have the prefix ``listener.name.NAME.MECHANISM.``.
 OF_A_MECHANISM: Final = frozenset(
     {
         SASL_JAAS_CONFIG,

@@ -1,9 +1,9 @@
-"""Kafka's keys that promise security which is not served: to set one stops the start.
+"""Kafka's keys of unsupported security features: the start fails if one is set.
 
 Authentication is by SASL (`broker.config.sasl_listener_keys`), without Kerberos and
-delegation tokens, or by TLS (`broker.tls.keys`), which is OpenSSL's. An operator who
-sets more believes in it, and must not find out from an intruder. Empty values are
-allowed, because Kafka's defaults are among them.
+delegation tokens, or by OpenSSL's TLS (`broker.tls.keys`). An operator who sets other
+security keys relies on them, so ignoring them would be unsafe. Empty values are
+allowed, because some are Kafka's defaults.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.protocol.config_key import ConfigType, Key
 
-# A star: not listed by Kafka 3.9, being of another release or an authorizer's.
+# A star: not listed by Kafka 3.9, being of another release or of an authorizer.
 _FEATURES: Final = {
     "it belongs to a part of authentication that is not served": """
         delegation.token.master.key delegation.token.secret.key principal.builder.class

@@ -1,9 +1,8 @@
 """Keys of the log, its cleaner, its flushing and its retention.
 
 Names, defaults and ranges are those of Kafka's ``ServerLogConfigs``,
-``CleanerConfig`` and ``LogConfig``. The keys that also exist per topic under another
-name (``log.segment.bytes`` is ``segment.bytes``) are paired where topics are known, in
-`broker.cluster.topic_configs`.
+``CleanerConfig`` and ``LogConfig``. `broker.cluster.topic_configs` maps keys of topics
+to the broker's keys of other names (``segment.bytes`` to ``log.segment.bytes``).
 """
 
 from __future__ import annotations

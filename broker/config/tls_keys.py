@@ -1,4 +1,4 @@
-"""TLS of a listener: Kafka's keys, and those behind ``listener.name.NAME.``."""
+"""TLS of a listener: Kafka's keys, with or without ``listener.name.NAME.``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from broker.tls.keys import (
 
 T = TypeVar("T")
 
-# Keys of a listener that are altered while it is open. Those that hold secrets are not:
-# altered values are stored as they are.
+# Keys of a listener that can be altered at runtime. Keys of secrets are excluded, since
+# altered values are stored as plain text.
 ALTERABLE_TLS: Final = frozenset(
     {
         SSL_KEYSTORE_LOCATION,
@@ -43,7 +43,10 @@ class _OfListener:
 
 
 def listener_tls(config: BrokerConfig, listener: str) -> TlsSettings:
-    """Return the settings of a listener; errors name the keys that it has."""
+    """Return the settings of a listener.
+
+    Errors name keys with the listener's prefix if any of its keys is set.
+    """
     own = any(
         (listener.upper(), it.name) in config.listener_values for it in LISTENER_KEYS
     )
@@ -52,9 +55,9 @@ def listener_tls(config: BrokerConfig, listener: str) -> TlsSettings:
 
 
 def client_auth(config: BrokerConfig, listener: Listener) -> str:
-    """Return whether a listener asks for certificates.
+    """Return whether a listener requests client certificates, as ``ssl.client.auth``.
 
-    A SASL_SSL listener does so by a key of its own only, as in Kafka.
+    A SASL_SSL listener requests them only if its own key is set, as in Kafka.
     """
     if listener.security_protocol == "SSL":
         return config.on_listener(listener.name, SSL_CLIENT_AUTH)
@@ -63,7 +66,7 @@ def client_auth(config: BrokerConfig, listener: Listener) -> str:
 
 
 def check_altered_stores(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Raise `ConfigError` if a store that is altered cannot be loaded."""
+    """Raise `ConfigError` if an altered store cannot be loaded."""
     for listener in after.listeners:
         if not listener.uses_tls:
             continue

@@ -8,8 +8,8 @@ from typing import Final
 
 from broker.protocol.errors import ConfigError
 
-# A slip of one or two letters is above it, another vendor's key with a similar end is
-# below.
+# A key with one or two wrong letters is above this ratio; another vendor's key with a
+# similar end is below.
 _SIMILARITY: Final = 0.85
 # The search for similar names takes about 2 ms per key.
 _PROPOSALS_MAX: Final = 100
