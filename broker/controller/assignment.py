@@ -1,4 +1,4 @@
-"""Brokers that hold a partition, and brokers that are about to (KIP-455)."""
+"""Replica assignments of partitions, also during a reassignment (KIP-455)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """The replicas of a partition, and those being added and removed among them."""
+    """The replicas of a partition, including replicas being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -20,12 +20,12 @@ class ReplicaAssignment:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas that were there before the reassignment."""
+        """The replicas before the reassignment."""
         return _without(self.replicas, self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that are there after it."""
+        """The replicas after the reassignment."""
         return _without(self.replicas, self.removing)
 
     @property
@@ -34,7 +34,7 @@ class ReplicaAssignment:
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
-        """Return the assignment while it moves from its origin to ``target``."""
+        """Return the assignment during a reassignment from its origin to ``target``."""
         origin = self.origin
         return ReplicaAssignment(
             replicas=target + _without(origin, target),
@@ -53,7 +53,7 @@ class ReplicaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """A topic as its znode has it; the id is unknown of topics older than Kafka 2.8."""
+    """The content of a topic's znode; topics created before Kafka 2.8 have no ID."""
 
     topic_id: UUID | None
     partitions: Mapping[int, ReplicaAssignment]

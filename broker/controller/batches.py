@@ -1,9 +1,10 @@
 """The requests of one step of the controller, collected by broker.
 
-Kafka's ``ControllerBrokerRequestBatch``. Of two states of a partition the last is sent;
-"is new" and "delete" are kept. A broker receives LeaderAndIsr, then UpdateMetadata,
-then StopReplica: it must lead before clients come, and clients must go elsewhere before
-a replica is gone. Every change of a leadership goes to the metadata of all brokers.
+Kafka's ``ControllerBrokerRequestBatch``. A later state of a partition replaces an
+earlier one; "is new" and "delete" are kept. A broker receives LeaderAndIsr, then
+UpdateMetadata, then StopReplica: a leader is ready before clients learn of it, and
+clients learn of the new leader before a replica stops. Each change of a leadership is
+sent to all brokers as metadata.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _Requests: TypeAlias = Sequence[tuple[int, ControllerRequest]]
 
 
 class RequestBatch:
-    """The next requests; ``inter_broker_listener`` is the listener of leaders."""
+    """The next requests.
+
+    ``inter_broker_listener`` is the listener at which followers reach leaders.
+    """
 
     def __init__(self, context: ControllerContext, inter_broker_listener: str) -> None:
         self._context = context
@@ -54,7 +58,7 @@ class RequestBatch:
         *,
         is_new: bool = False,
     ) -> None:
-        """Send brokers a partition's leader, and all brokers its metadata."""
+        """Send a partition's leader to ``brokers``, and its metadata to all brokers."""
         state = _state(key, leadership, assignment, is_new=is_new)
         for broker in brokers:
             states = self._leaders.setdefault(broker, {})
@@ -66,7 +70,7 @@ class RequestBatch:
     def stop(
         self, brokers: Iterable[int], key: TopicPartition, *, delete: bool
     ) -> None:
-        """Make brokers stop a replica, and perhaps delete it."""
+        """Send brokers the request to stop a replica, and with ``delete`` delete it."""
         for broker in brokers:
             states = self._stops.setdefault(broker, {})
             before = states.get(key)
@@ -78,7 +82,7 @@ class RequestBatch:
             )
 
     def tell(self, brokers: Iterable[int], keys: Iterable[TopicPartition]) -> None:
-        """Send brokers the metadata of partitions, and in any case the live brokers."""
+        """Send brokers the live brokers and the metadata of partitions, if any."""
         self._metadata_for.update(brokers)
         for key in keys:
             leadership = self._context.leadership(key)
@@ -88,7 +92,7 @@ class RequestBatch:
     def tell_all(
         self, brokers: Iterable[int], keys: Iterable[TopicPartition]
     ) -> Decisions[None]:
-        """Send the same change for many partitions, with pauses in between."""
+        """Send the metadata of many partitions, with pauses in between."""
         self.tell(brokers, [])
         for count, key in enumerate(keys, 1):
             self.tell((), [key])
@@ -105,7 +109,7 @@ class RequestBatch:
         return metadata_of(state, tuple(offline))
 
     def flush(self) -> Decisions[None]:
-        """Send what has been collected, to brokers that are registered."""
+        """Send the collected requests to registered brokers."""
         requests = [
             *(yield from self._leader_requests()),
             *(yield from self._metadata_requests()),
@@ -186,7 +190,7 @@ def _state(
 def _in_order(
     states: Mapping[TopicPartition, _S],
 ) -> Decisions[dict[str, tuple[_S, ...]]]:
-    """Return the states by topic, topics and partitions in order."""
+    """Return the states by topic, sorted by topic and partition."""
     topics: dict[str, dict[int, _S]] = {}
     for count, (key, state) in enumerate(states.items(), 1):
         topics.setdefault(key.topic, {})[key.partition] = state

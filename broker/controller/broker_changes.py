@@ -1,4 +1,4 @@
-"""Brokers that come, go, come back, stop in an orderly way, or lose a disk."""
+"""Changes of brokers: registration, restart, loss, shutdown, failed log directories."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Brokers:
         self._reassignments = reassignments
 
     def registered(self, brokers: Mapping[int, RegisteredBroker]) -> Decisions[None]:
-        """Apply the list of brokers; one with a new epoch has gone and come back.
+        """Apply the list of registered brokers; a new epoch of a broker is a restart.
 
-        Kafka's order: new brokers, returned ones, gone ones.
+        The order is Kafka's: new, restarted, lost brokers.
         """
         known = self._context.brokers
         new = sorted(brokers.keys() - known.keys())
@@ -75,7 +75,7 @@ class Brokers:
             context.offline_dirs.pop(broker, None)
         self._batch.tell(before, [])
         yield from self._batch.flush()
-        # A broker has to know the live brokers before it follows any.
+        # A broker needs the list of live brokers before it follows one of them.
         yield from self._batch.tell_all(new, (yield from context.led_partitions()))
         yield from self._batch.flush()
         replicas = yield from context.replicas_on(new)
@@ -85,7 +85,7 @@ class Brokers:
     def _resume(
         self, brokers: Collection[int], replicas: Iterable[PartitionAndReplica]
     ) -> Decisions[None]:
-        """Go on with what has waited for brokers, and for replicas of theirs."""
+        """Resume work that has waited for brokers and their replicas."""
         yield from self._partitions.bring_online()
 
         def waits_for_them(assignment: ReplicaAssignment) -> bool:
@@ -121,18 +121,18 @@ class Brokers:
         yield from self._replicas.change(others, ReplicaState.OFFLINE)
         yield from self._deletions.failed(being_deleted)
         if not others and not elected:
-            # No other request has told the brokers which ones are alive.
+            # No other request has sent the live brokers.
             self._batch.tell(context.brokers, [])
             yield from self._batch.flush()
 
     def shut_down(
         self, broker: int, broker_epoch: int
     ) -> Decisions[tuple[TopicPartition, ...]]:
-        """Move leaderships off a broker that wants to stop, and stop its followers.
+        """Move leaderships off a broker in controlled shutdown, and stop its followers.
 
-        Returns the partitions that it still leads, since no other replica is in sync:
-        it asks again. An epoch of -1 is one that the broker does not know. Raises
-        BROKER_NOT_AVAILABLE and STALE_BROKER_EPOCH.
+        Returns the partitions that the broker still leads, since no other replica is in
+        sync; the broker will retry. Epoch -1 means that the broker does not know it.
+        Raises BROKER_NOT_AVAILABLE and STALE_BROKER_EPOCH.
         """
         context = self._context
         registered = context.brokers.get(broker)
@@ -170,7 +170,7 @@ class Brokers:
         return tuple(sorted((yield from context.led_by(broker))))
 
     def log_dirs_changed(self, brokers: Iterable[int]) -> Decisions[None]:
-        """Ask brokers which of their replicas are offline, by starting all of them."""
+        """Start all replicas of brokers; the responses list the offline ones."""
         known = [it for it in sorted(set(brokers)) if it in self._context.brokers]
         replicas = yield from self._context.replicas_on(known)
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)
@@ -178,10 +178,11 @@ class Brokers:
     def answered(
         self, broker: int, outcomes: Mapping[TopicPartition, ErrorCode]
     ) -> Decisions[None]:
-        """Learn from a LeaderAndIsr's answer which replicas are offline.
+        """Apply the offline and online replicas of a LeaderAndIsr response.
 
-        One that was may be back without a restart, from a disk that was full: what has
-        waited for it goes on. With Kafka's controller that waits for the next broker.
+        A replica may return without a restart, for example after a full disk: work that
+        has waited for it is resumed. Kafka's controller resumes that work only when
+        some broker registers.
         """
         context = self._context
         before = context.offline_dirs.get(broker, frozenset())

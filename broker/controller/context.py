@@ -37,7 +37,7 @@ class ControllerContext:
     def __init__(self, controller_id: int, epoch: int) -> None:
         self.controller_id = controller_id
         self.epoch = epoch
-        # Brokers with a registration, those that are shutting down among them.
+        # Registered brokers, including those that are shutting down.
         self.brokers: dict[int, RegisteredBroker] = {}
         self.shutting_down: set[int] = set()
         # Partitions whose log directory is offline, by broker.
@@ -48,7 +48,7 @@ class ControllerContext:
         self._leaderships: dict[TopicPartition, Leadership] = {}
         self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.replica_states: dict[PartitionAndReplica, ReplicaState] = {}
-        # An order to go through them in is all that the values of these are for.
+        # Dictionaries as ordered sets.
         self.reassigned: dict[TopicPartition, None] = {}
         self.to_delete: dict[str, None] = {}
         self.deletion_started: set[str] = set()
@@ -75,7 +75,7 @@ class ControllerContext:
         return tuple(it for it in self.replicas(key) if self.is_online(it, key))
 
     def online_or_shutting_down(self, key: TopicPartition) -> tuple[int, ...]:
-        """Return the replicas that are online, those of stopping brokers with them."""
+        """Return the online replicas, including those on stopping brokers."""
         return tuple(
             it
             for it in self.replicas(key)
@@ -93,7 +93,7 @@ class ControllerContext:
         return self._assignments
 
     def put_topic(self, name: str, topic: TopicAssignment) -> None:
-        """Learn of a topic, or of further partitions of one."""
+        """Add a topic, or further partitions of one."""
         self.topic_ids[name] = topic.topic_id
         if topic.topic_id is not None:
             self.topic_names[topic.topic_id] = name
@@ -102,7 +102,7 @@ class ControllerContext:
             known.setdefault(index, topic.partitions[index])
 
     def remove_topic(self, name: str) -> Decisions[None]:
-        """Forget a topic and all that was about it."""
+        """Remove a topic and all its state."""
         assignments = self._assignments.pop(name, {})
         topic_id = self.topic_ids.pop(name, None)
         if topic_id is not None:
@@ -124,13 +124,13 @@ class ControllerContext:
         return TopicAssignment(self.topic_ids[name], dict(self._assignments[name]))
 
     def assignment(self, key: TopicPartition) -> ReplicaAssignment:
-        """Return a partition's assignment; an unknown partition's is empty."""
+        """Return a partition's assignment; empty for an unknown partition."""
         return self._assignments.get(key.topic, {}).get(key.partition, _NONE)
 
     def put_assignment(
         self, key: TopicPartition, assignment: ReplicaAssignment
     ) -> None:
-        """Replace the assignment of a partition that there is."""
+        """Replace the assignment of an existing partition."""
         self._assignments[key.topic][key.partition] = assignment
 
     def replicas(self, key: TopicPartition) -> tuple[int, ...]:
@@ -179,22 +179,22 @@ class ControllerContext:
         return self._leaderships.get(key)
 
     def put_leadership(self, key: TopicPartition, leadership: Leadership) -> None:
-        """Note a partition's leadership."""
+        """Record a partition's leadership."""
         self._leaderships[key] = leadership
 
     def drop_leadership(self, key: TopicPartition) -> None:
-        """Learn that a partition's state is gone with its znode."""
+        """Remove a partition's leadership, since its znode has been removed."""
         self._leaderships.pop(key, None)
 
     def epoch_to_stop(self, key: TopicPartition) -> int:
-        """Return the leader epoch that a StopReplica names."""
+        """Return the leader epoch of a StopReplica request for a partition."""
         if key.topic in self.to_delete:
             return EPOCH_DURING_DELETE
         leadership = self._leaderships.get(key)
         return NO_EPOCH if leadership is None else leadership.leader_epoch
 
     def led_partitions(self) -> Decisions[list[TopicPartition]]:
-        """Return the partitions to send to brokers; O(all partitions)."""
+        """Return the partitions that have a leadership; O(all partitions)."""
         return scan(self._leaderships, lambda it: it.topic not in self.to_delete)
 
     def with_offline_leader(self) -> Decisions[list[TopicPartition]]:

@@ -1,27 +1,27 @@
-"""Kafka's controller (3.9, ZooKeeper mode) without its threads and its sockets.
+"""Kafka's controller (3.9, ZooKeeper mode) without threads and sockets.
 
 `KafkaController` is one term of one controller, from its election to its resignation,
 under one controller epoch; a new term is a new object. Every method but the constructor
-is an event. It returns a generator of decisions, which the driver carries out one by
-one (`broker.controller.decisions`) and whose value is the answer to the request;
-`KafkaError` refuses the request as a whole. One event is handled to its end before the
-next begins.
+handles an event. It returns a generator of decisions, which the driver carries out one
+by one (`broker.controller.decisions`) and whose value is the response to the request; a
+`KafkaError` refuses the request as a whole. Each event is handled completely before the
+next one.
 
 Other duties of the driver:
 
-- It has a channel to every registered broker. Before it hands in `brokers_changed` it
-  opens channels to brokers that have come, closes those of brokers that have gone, and
-  does both for a broker with a new epoch; requests queued there are lost.
-- It hands in the answers to LeaderAndIsr, and to StopReplica, with their requests.
-- It puts a watch on what it reads, and hands in what it has read as one event.
+- It has a channel to every registered broker. Before it calls `brokers_changed` it
+  opens channels to new brokers, closes the channels of lost brokers, and does both for
+  a broker with a new epoch; requests queued there are lost.
+- It passes in the responses to LeaderAndIsr and StopReplica, with their requests.
+- It sets a watch on each znode that it reads, and passes in its content as one event.
 - It calls `auto_rebalance` every ``leader.imbalance.check.interval.seconds``, the first
   time five seconds after `start`.
 - It removes children of ``/isr_change_notification`` and
   ``/log_dir_event_notification`` when their changes have been handled, and all existing
   ones before `start`.
 
-Cost: what concerns a broker is O(partitions of the cluster), as in Kafka; what concerns
-a partition is O(its replicas), but for the UpdateMetadata to every broker.
+Cost: events of a broker are O(partitions of the cluster), as in Kafka; events of a
+partition are O(its replicas), except for the UpdateMetadata to every broker.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class ControllerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperState:
-    """All that a controller finds in ZooKeeper when it is elected.
+    """The cluster's state in ZooKeeper when a controller is elected.
 
-    Leaderships of partitions whose state znode is not there yet are left out.
+    Partitions without a state znode have no item in ``leaderships``.
     """
 
     brokers: Mapping[int, RegisteredBroker] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class KafkaController:
     # ---- the term begins --------------------------------------------------------
 
     def start(self, found: ZooKeeperState) -> Decisions[None]:
-        """Take over: send all brokers the present state, and resume unfinished work."""
+        """Begin the term: send all brokers the state, and resume unfinished work."""
         context = self.context
         context.brokers.update(found.brokers)
         for name, topic in found.topics.items():
@@ -146,9 +146,9 @@ class KafkaController:
             ),
         )
         context.reassigned.update(dict.fromkeys(reassigned))
-        # Brokers must know the live brokers before they follow any. A broker that has
-        # just started knows only the topics sent to it; Kafka sends none at first, so
-        # its clients see their topics gone.
+        # Brokers need the list of live brokers before they follow one of them. Unlike
+        # Kafka, the first request also has all partitions: otherwise a broker that has
+        # just started would report to its clients that topics do not exist.
         yield from self._batch.tell_all(
             context.brokers, (yield from context.led_partitions())
         )
@@ -161,22 +161,21 @@ class KafkaController:
         if found.preferred_election is not None:
             yield from self.preferred_election_requested(found.preferred_election)
 
-    # ---- what znodes say --------------------------------------------------------
+    # ---- changes of znodes ------------------------------------------------------
 
     def brokers_changed(
         self, brokers: Mapping[int, RegisteredBroker]
     ) -> Decisions[None]:
-        """Learn of the children of ``/brokers/ids``, all of them, and their data."""
+        """Apply all children of ``/brokers/ids``."""
         yield from self._brokers.registered(brokers)
 
     def topics_changed(
         self, names: Collection[str], added: Mapping[str, TopicAssignment]
     ) -> Decisions[None]:
-        """Learn of the children of ``/brokers/topics``.
+        """Apply the children of ``/brokers/topics``.
 
-        ``added`` has those that ``context.topics`` has not, as far as they were there
-        when they were read. The driver has given ids to topics
-        that had none.
+        ``added`` has the topics that ``context.topics`` lacks, except any removed
+        before they could be read. The driver has assigned missing topic IDs.
         """
         context, there = self.context, frozenset(names)
         gone = yield from scan(context.topics, lambda it: it not in there)
@@ -191,7 +190,7 @@ class KafkaController:
     def partitions_changed(self, name: str, topic: TopicAssignment) -> Decisions[None]:
         """Apply ``/brokers/topics/T``, in which partitions may be new.
 
-        Partitions that a topic gets while it is being deleted go with it.
+        Partitions added to a topic during its deletion are deleted with it.
         """
         context = self.context
         known = context.topics.get(name, {})
@@ -215,8 +214,8 @@ class KafkaController:
     def deletions_requested(self, topics: Collection[str]) -> Decisions[None]:
         """Apply the children of ``/admin/delete_topics``.
 
-        Requests for topics that the core does not know are dropped, so the driver reads
-        ``/brokers/topics`` again where it finds such topics here.
+        Requests for unknown topics are dropped. The driver therefore reads
+        ``/brokers/topics`` again before it passes in topics that are unknown here.
         """
         yield from self._reassignments.abandon(topics)
         yield from self._deletions.request(topics)
@@ -224,7 +223,7 @@ class KafkaController:
     def isrs_changed(
         self, found: Mapping[TopicPartition, Leadership]
     ) -> Decisions[None]:
-        """Apply the present states that ``/isr_change_notification`` named."""
+        """Apply the states of the partitions in ``/isr_change_notification``."""
         yield from self._isr_judge.changed(found)
 
     def reassignments_in_znode(self, targets: Targets) -> Decisions[None]:
@@ -234,19 +233,19 @@ class KafkaController:
     def preferred_election_requested(
         self, keys: Collection[TopicPartition]
     ) -> Decisions[None]:
-        """Learn that there is ``/admin/preferred_replica_election``."""
+        """Elect preferred leaders as requested in the znode of that name."""
         yield from self._elections.elect(keys, ElectionType.PREFERRED)
         yield ForgetPreferredElection()
 
     def log_dirs_changed(self, brokers: Collection[int]) -> Decisions[None]:
-        """Learn of the brokers that ``/log_dir_event_notification`` names."""
+        """Query the offline replicas of brokers in ``/log_dir_event_notification``."""
         yield from self._brokers.log_dirs_changed(brokers)
 
     def unclean_election_enabled(self, topic: str | None) -> Decisions[None]:
-        """Learn that a topic's config, or all brokers' default, allows it by now."""
+        """Elect leaders after a topic's config, or the default, allows unclean ones."""
         yield from self._partitions.bring_online(topic)
 
-    # ---- what brokers ask and answer --------------------------------------------
+    # ---- requests and responses of brokers --------------------------------------
 
     def leader_and_isr_answered(
         self,
@@ -254,7 +253,7 @@ class KafkaController:
         request: LeaderAndIsrRequest,
         response: LeaderAndIsrResponse,
     ) -> Decisions[None]:
-        """Learn which replicas have no disk."""
+        """Apply the offline and online replicas of a response."""
         context = self.context
         if self._is_late(broker, request) or response.error_code is not ErrorCode.none:
             return
@@ -273,7 +272,7 @@ class KafkaController:
         request: StopReplicaRequest,
         response: StopReplicaResponse,
     ) -> Decisions[None]:
-        """Learn which replicas of topics that are being deleted have gone."""
+        """Apply the outcome of replica deletions, of topics that are being deleted."""
         if self._is_late(broker, request):
             return
         outcomes = {
@@ -294,14 +293,14 @@ class KafkaController:
     def _is_late(
         self, broker: int, request: LeaderAndIsrRequest | StopReplicaRequest
     ) -> bool:
-        """Return whether the answering broker has gone, or come back, since."""
+        """Return whether the broker has left, or restarted, since the request."""
         registered = self.context.brokers.get(broker)
         return registered is None or registered.epoch != request.broker_epoch
 
     def controlled_shutdown(
         self, broker: int, broker_epoch: int
     ) -> Decisions[tuple[TopicPartition, ...]]:
-        """Take all leaderships off a broker; return those that it keeps."""
+        """Move all leaderships off a broker; return the partitions it still leads."""
         return (yield from self._brokers.shut_down(broker, broker_epoch))
 
     def alter_partition(
@@ -310,10 +309,10 @@ class KafkaController:
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Decisions[dict[TopicPartition, Judgement]]:
-        """Judge a leader's proposals; ``context.topic_names`` has topics by id."""
+        """Accept or refuse a leader's ISR proposals, and write the accepted ones."""
         return (yield from self._isr_judge.propose(broker, broker_epoch, proposals))
 
-    # ---- what operators ask -----------------------------------------------------
+    # ---- requests of operators --------------------------------------------------
 
     def elect_leaders(
         self, keys: Collection[TopicPartition], kind: ElectionType
@@ -327,7 +326,10 @@ class KafkaController:
         *,
         keep_replication_factor: bool = False,
     ) -> Decisions[dict[TopicPartition, KafkaError | None]]:
-        """Begin reassignments, or with None cancel them; return the refusals."""
+        """Begin reassignments, or cancel them where ``wanted`` has None.
+
+        Returns each partition's error, or None.
+        """
         return (
             yield from self._reassignments.request(
                 wanted, keep_replication_factor=keep_replication_factor
@@ -340,5 +342,5 @@ class KafkaController:
         return {key: self.context.assignment(key) for key in self.context.reassigned}
 
     def auto_rebalance(self) -> Decisions[None]:
-        """Give leaderships back to preferred replicas, where too many have strayed."""
+        """Elect preferred leaders for brokers whose imbalance is above the bound."""
         yield from self._elections.rebalance()

@@ -1,7 +1,7 @@
 """The controller's decisions as values, and the way they are carried out.
 
 A handler of the controller is a generator of decisions (`Decisions`). The driver
-carries out one after the other and sends in the result:
+carries out one after the other and sends back the result:
 
     found = NOTHING_FOUND
     try:
@@ -12,15 +12,15 @@ carries out one after the other and sends in the result:
     except StopIteration as done:
         return done.value
 
-For `WriteLeaderships` the result is the content of the znodes afterwards, whatever its
-writer; for all others `NOTHING_FOUND`. One handler at a time, each to its end: a
-handler may be given up half way only together with its controller.
+For `WriteLeaderships` the result is the content of the znodes afterwards, regardless of
+the writer; for all others it is `NOTHING_FOUND`. Handlers run one at a time and to
+their end. A handler is abandoned only together with its controller.
 
 Writes are made in one ``multi`` with a check of the version of ``/controller_epoch``.
-Where that check fails another controller has been elected: the driver gives up the
-handler and the whole core, which must not decide anything any more. A lost connection
-is tried again until the session has ended, which is the end of the core, too. A handler
-therefore need not know any failure.
+If that check fails, another controller has been elected: the driver discards the
+handler and the controller, whose decisions are no longer valid. The driver reconnects
+until the session has expired, and then discards the controller, too. A handler
+therefore needs no handling of failures.
 
 A loop over partitions pauses after every `PAUSE_ITEMS` of them, a scan of all after
 every `SCAN_ITEMS`. During a pause the controller's state may be read, but not changed.
@@ -51,12 +51,12 @@ ControllerRequest: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class WriteLeaderships:
-    """Write partition states, each if its znode has the version before.
+    """Write partition states, each if its znode has the preceding version.
 
-    Version 0 creates the znode, and those above it. The result is the content of each
-    partition's znode afterwards, None where there is none (the topic has been removed
-    by hand). A state counts as written if its content is there, so a write with a lost
-    answer is found.
+    Version 0 creates the znode and its parents. The result is the content of each
+    partition's znode afterwards, None for a missing one (the topic has been removed by
+    hand). A state counts as written if the znode has its content, so a write whose
+    response was lost counts, too.
     """
 
     wanted: Mapping[TopicPartition, Leadership]
@@ -66,8 +66,8 @@ class WriteLeaderships:
 class WriteAssignment:
     """Write a topic's partitions into ``/brokers/topics/T``.
 
-    Partitions that are there and not in ``assignment`` stay: they were added from
-    outside, and the controller has not read them yet.
+    Partitions of the znode that ``assignment`` lacks are kept: another client has added
+    them, and the controller has not read them yet.
     """
 
     topic: str
@@ -76,9 +76,9 @@ class WriteAssignment:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Remove a topic's znodes: the topic's, its config's, the deletion's, so ordered.
+    """Remove the znodes of a topic, of its config and of its deletion, in this order.
 
-    Missing znodes are no failure.
+    Missing znodes are ignored.
     """
 
     topic: str
@@ -86,7 +86,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True)
 class ForgetDeletions:
-    """Remove children of ``/admin/delete_topics`` that nothing comes of."""
+    """Remove children of ``/admin/delete_topics`` that cannot be carried out."""
 
     topics: tuple[str, ...]
 
@@ -95,7 +95,7 @@ class ForgetDeletions:
 class WriteReassignments:
     """Write ``/admin/reassign_partitions``, or remove it if nothing remains.
 
-    After the removal the driver checks whether it is there again, with a watch.
+    After the removal the driver watches for the next creation.
     """
 
     remaining: Mapping[TopicPartition, tuple[int, ...]]
@@ -103,15 +103,15 @@ class WriteReassignments:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPreferredElection:
-    """Remove ``/admin/preferred_replica_election``, and look whether it comes again."""
+    """Remove ``/admin/preferred_replica_election``, and watch for the next creation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Queue requests for brokers, in this order, without waiting for answers.
+    """Queue requests for brokers, in this order, without waiting for responses.
 
-    Each carries the epoch of the broker's registration that it is meant for, and goes
-    with that broker's channel if that ends.
+    Each carries the epoch of the broker's registration, and is dropped when the channel
+    of that registration is closed.
     """
 
     requests: tuple[tuple[int, ControllerRequest], ...]
@@ -119,7 +119,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Point at which the CPU may be yielded. Nothing is written or sent."""
+    """Yield the CPU. Nothing is written or sent."""
 
 
 Decision: TypeAlias = (
@@ -136,14 +136,14 @@ Found: TypeAlias = Mapping[TopicPartition, Leadership | None]
 Decisions: TypeAlias = Generator[Decision, Found, _R]
 
 NOTHING_FOUND: Final[Found] = MappingProxyType({})
-# Items of a loop between two pauses: some two milliseconds.
+# Items of a loop between two pauses: about 2 ms.
 PAUSE_ITEMS = 128
-# Items of a scan, which only looks at each: half a millisecond.
+# Items of a scan between two pauses: about 0.5 ms.
 SCAN_ITEMS = 1024
 
 
 def pausing(count: int) -> Decisions[None]:
-    """Pause if a loop has just dealt with another `PAUSE_ITEMS` items."""
+    """Pause if ``count`` is a multiple of `PAUSE_ITEMS`."""
     if not count % PAUSE_ITEMS:
         yield Pause()
 

@@ -1,14 +1,15 @@
-"""Topics on their way out (Kafka's ``TopicDeletionManager``).
+"""Deletion of topics (Kafka's ``TopicDeletionManager``).
 
-A topic is deleted when all its replicas are: clients are told first, then each broker
-stops its replicas, then deletes them. While a replica is not online the topic is
-ineligible; its deletion goes on when that has changed. Its znodes go last, so that a
-controller that takes over finds the remaining work.
+A topic is deleted when all its replicas are deleted. Brokers first receive the metadata
+of the deletion, for their clients; then they stop their replicas, then delete them.
+While a replica is offline the topic is ineligible; its deletion resumes when the
+replica is online again. The znodes are removed last, so that the next controller finds
+the remaining work.
 
-Kafka lets a deletion wait until the topic's reassignments are done, and elects no
-leaders for it meanwhile, so that both may wait for ever. Here a request for deletion
-first ends reassignments (`Reassignments.abandon`), as Kafka's KRaft controller does;
-old and new replicas go alike.
+Kafka delays a deletion until the topic's reassignments are complete, and elects no
+leaders for the topic meanwhile, so that both may wait for ever. Here a deletion first
+cancels reassignments (`Reassignments.abandon`), as Kafka's KRaft controller does; old
+and new replicas are deleted alike.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class TopicDeletions:
-    """``enabled`` is ``delete.topic.enable``."""
+    """Topic deletions in progress; ``enabled`` is ``delete.topic.enable``."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class TopicDeletions:
         self._enabled = enabled
 
     def take_over(self, topics: Collection[str]) -> Decisions[None]:
-        """Know of deletions that a former controller has begun; `resume` continues."""
+        """Queue the deletions of the previous controller; `resume` continues them."""
         context = self._context
         known = yield from self._check(topics)
         self._queue(known)
@@ -63,13 +64,13 @@ class TopicDeletions:
             yield from pausing(count)
 
     def request(self, topics: Collection[str]) -> Decisions[None]:
-        """Delete topics, as children of ``/admin/delete_topics`` ask for it."""
+        """Delete the topics that are children of ``/admin/delete_topics``."""
         known = yield from self._check(topics)
         self._queue(known)
         yield from self.resume()
 
     def _check(self, topics: Collection[str]) -> Decisions[list[str]]:
-        """Return the topics that there are; the others' requests are forgotten."""
+        """Return the existing topics; remove the requests for all others."""
         context = self._context
         known = [it for it in sorted(topics) if self._enabled and it in context.topics]
         unknown = sorted(frozenset(topics).difference(known))
@@ -81,7 +82,7 @@ class TopicDeletions:
         self._context.to_delete.update(dict.fromkeys(topics))
 
     def retry(self, topics: Iterable[str]) -> Decisions[None]:
-        """Go on with topics, since what has held them up may be gone."""
+        """Resume deletions of topics, since their replicas may be online again."""
         waiting = self._context.to_delete.keys() & set(topics)
         if waiting:
             self._context.deletion_ineligible.difference_update(waiting)
@@ -90,7 +91,7 @@ class TopicDeletions:
     def answered(
         self, broker: int, outcomes: Mapping[TopicPartition, ErrorCode]
     ) -> Decisions[None]:
-        """Learn whether a broker has deleted replicas."""
+        """Apply the outcome of replica deletions on a broker."""
         begun = {
             PartitionAndReplica(key, broker): code
             for key, code in outcomes.items()
@@ -104,7 +105,7 @@ class TopicDeletions:
             yield from self.resume()
 
     def failed(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
-        """Learn that replicas cannot be deleted as long as their brokers are gone."""
+        """Mark replicas, and their topics, as ineligible for deletion."""
         failed = yield from scan(
             replicas, lambda it: it.key.topic in self._context.to_delete
         )
@@ -114,7 +115,7 @@ class TopicDeletions:
             yield from self.resume()
 
     def resume(self) -> Decisions[None]:
-        """Complete finished deletions, and go on with every topic that is eligible."""
+        """Complete finished deletions, and begin those of eligible topics."""
         context = self._context
         successful = self._in(ReplicaState.DELETION_SUCCESSFUL)
         started = self._in(ReplicaState.DELETION_STARTED)
@@ -171,6 +172,6 @@ class TopicDeletions:
                 alive.append(replica)
             yield from pausing(count)
         yield from self._replicas.change(dead, ReplicaState.DELETION_INELIGIBLE)
-        # Followers stop fetching before anybody's log is gone.
+        # Followers stop fetching before any log is deleted.
         yield from self._replicas.change(alive, ReplicaState.OFFLINE)
         yield from self._replicas.change(alive, ReplicaState.DELETION_STARTED)

@@ -1,4 +1,4 @@
-"""Elections that are asked for: preferred, unclean, and to balance leaders.
+"""Elections on request: preferred, unclean, and to balance leaders.
 
 KIP-183 and KIP-460 (ElectLeaders), ``/admin/preferred_replica_election``, and
 ``auto.leader.rebalance.enable``.
@@ -18,14 +18,17 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class ElectionType(IntEnum):
-    """The numbers of ElectLeaders."""
+    """The election types of ElectLeaders, with their numbers."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class Elections:
-    """``imbalance_percentage`` is ``leader.imbalance.per.broker.percentage``."""
+    """Elections on request.
+
+    ``imbalance_percentage`` is ``leader.imbalance.per.broker.percentage``.
+    """
 
     def __init__(
         self,
@@ -74,9 +77,10 @@ class Elections:
         return ErrorCode.none if needed else ErrorCode.election_not_needed
 
     def rebalance(self) -> Decisions[None]:
-        """Return leaderships to preferred brokers, where others have too many of them.
+        """Elect preferred leaders for brokers whose imbalance is above the bound.
 
-        A broker should lead the partitions whose first replica it has. O(partitions).
+        The imbalance is the share of partitions with another leader, among those whose
+        preferred (first) replica the broker has. O(partitions).
         """
         context = self._context
         preferring: dict[int, list[TopicPartition]] = {}

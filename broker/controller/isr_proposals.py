@@ -1,7 +1,7 @@
-"""ISR proposals of leaders (AlterPartition, KIP-497), judged.
+"""Decisions about ISR proposals of leaders (AlterPartition, KIP-497).
 
-As Kafka 3.9's controller in ZooKeeper mode does it, and three of its KRaft controller's
-checks besides (INVALID_REQUEST): only the leader proposes, it stays in its ISR, and all
+The checks are those of Kafka 3.9's controller in ZooKeeper mode, and three of its KRaft
+controller (INVALID_REQUEST): only the leader proposes, it stays in its ISR, and all
 members are replicas.
 """
 
@@ -35,7 +35,7 @@ Judgement: TypeAlias = Leadership | ErrorCode
 
 
 class IsrJudge:
-    """Judges proposals and writes those that are accepted."""
+    """Checks proposals and writes the accepted ones."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class IsrJudge:
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Decisions[dict[TopicPartition, Judgement]]:
-        """Return the leadership that holds for each partition, or a refusal.
+        """Return the new leadership of each partition, or an error code.
 
-        A reassignment that a new ISR completes is completed before; where it moved the
-        leader the answer is NEW_LEADER_ELECTED. Raises STALE_BROKER_EPOCH.
+        Reassignments that a new ISR completes are finished first; if that moves the
+        leader, the result is NEW_LEADER_ELECTED. Raises STALE_BROKER_EPOCH.
         """
         context = self._context
         registered = context.brokers.get(broker_id)
@@ -88,7 +88,7 @@ class IsrJudge:
         return outcome
 
     def changed(self, found: Mapping[TopicPartition, Leadership]) -> Decisions[None]:
-        """Learn of ISRs that leaders have written themselves, as before KIP-497."""
+        """Apply ISRs that leaders have written to ZooKeeper, as before KIP-497."""
         context = self._context
         known = yield from scan(found, lambda it: bool(context.replicas(it)))
         for count, key in enumerate(known, 1):
@@ -109,7 +109,7 @@ class IsrJudge:
     def _judge(
         self, broker_id: int, key: TopicPartition, proposal: IsrProposal
     ) -> Judgement:
-        """Return the present leadership if the proposal may follow it, or is it."""
+        """Return the current leadership if the proposal is valid or already applied."""
         current = self._context.leadership(key)
         if current is None:
             return ErrorCode.unknown_topic_or_partition
@@ -117,14 +117,14 @@ class IsrJudge:
             proposal.partition_epoch > current.version
             or proposal.leader_epoch > current.leader_epoch
         ):
-            # The leader knows another controller's decisions.
+            # The leader has newer decisions of another controller.
             return ErrorCode.not_controller
         if proposal.leader_epoch < current.leader_epoch:
             return ErrorCode.fenced_leader_epoch
         if broker_id != current.leader:
             return ErrorCode.invalid_request
         if _holds(proposal, current):
-            # Asked before, and the answer was lost.
+            # A retry of an accepted proposal whose response was lost.
             return current
         if proposal.partition_epoch < current.version:
             return ErrorCode.invalid_update_version
@@ -142,8 +142,7 @@ class IsrJudge:
         if sorted(isr) != sorted({current.leader} | others.intersection(isr)):
             return ErrorCode.invalid_request
         if not self._context.live_brokers.issuperset(isr):
-            # KIP-841: a broker that is shutting down, or gone, does not return to an
-            # ISR.
+            # KIP-841: brokers that are shutting down or lost do not rejoin an ISR.
             return ErrorCode.ineligible_replica
         return current
 

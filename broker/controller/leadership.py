@@ -1,9 +1,9 @@
 """The leader of a partition, its epochs, and its in-sync replicas.
 
 The value of ``/brokers/topics/T/partitions/P/state`` (Kafka's
-``LeaderIsrAndControllerEpoch``), with the version of that znode, which requests call
-the partition epoch. Each new leader or ISR that the controller decides takes a new
-leader epoch; a leader's proposal for its ISR keeps the epoch.
+``LeaderIsrAndControllerEpoch``), with the version of that znode, which is the partition
+epoch of requests. Each new leader or ISR decided by the controller has a new leader
+epoch; an ISR proposed by the leader keeps the epoch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-# The version of a znode that is not there yet.
+# The version of a znode that does not exist yet.
 NOT_WRITTEN: Final = -1
 # Leader recovery states (KIP-704): the leader was in the ISR, or it was not.
 RECOVERED: Final = 0
@@ -22,8 +22,8 @@ RECOVERING: Final = 1
 class Leadership:
     """The state of one partition; ``leader`` may be ``NO_LEADER``.
 
-    In a wish to write, ``version`` is the znode's version after an undisturbed write:
-    the write is conditional on the version before it, 0 being the creation.
+    In a state to be written, ``version`` is the znode's version after the write, which
+    is conditional on the preceding version; 0 creates the znode.
     """
 
     leader: int
@@ -41,7 +41,7 @@ class Leadership:
         isr: tuple[int, ...],
         recovery_state: int | None = None,
     ) -> Leadership:
-        """Return what follows by a decision of a controller, in a new leader epoch."""
+        """Return the next state by a controller's decision, in a new leader epoch."""
         return Leadership(
             leader=leader,
             leader_epoch=self.leader_epoch + 1,
@@ -56,7 +56,7 @@ class Leadership:
     def with_isr(
         self, controller_epoch: int, isr: tuple[int, ...], recovery_state: int
     ) -> Leadership:
-        """Return what follows by a leader's proposal, in the same leader epoch."""
+        """Return the next state by a leader's proposal, in the same leader epoch."""
         return replace(
             self,
             isr=isr,

@@ -1,17 +1,17 @@
 """Moving partitions to other brokers (KIP-455).
 
-RS is the replicas of a partition, AR and RR those being added and removed, TRS the
-target. A topic's znode always suffices to go on after a fail-over:
+RS is the replica set of a partition, AR and RR the replicas being added and removed,
+and TRS the target. A topic's znode is sufficient to continue after a fail-over:
 
-U. RS = TRS and the replicas before, AR and RR accordingly, in the znode. Replicas
-   that an earlier target wanted and this one does not are deleted.
-A. As long as the ISR lacks replicas of TRS: a new leader epoch, so that the leader
-   learns of RS, and replicas in AR are started.
-B. When the ISR holds TRS: the leader moves into TRS, replicas in RR leave the ISR and
-   are deleted, RS = TRS in the znode, and all brokers are told.
+U. Write RS = TRS and the previous replicas, with AR and RR, to the znode. Delete
+   replicas that only an earlier target included.
+A. While the ISR lacks replicas of TRS: raise the leader epoch, so that the leader
+   applies RS, and start the replicas in AR.
+B. When the ISR includes TRS: move the leader into TRS, remove the replicas in RR from
+   the ISR and delete them, write RS = TRS to the znode, and update all brokers.
 
-To cancel is to reassign to the replicas that were there before, whose order may have
-been lost with the target's coming first.
+A cancellation is a reassignment to the previous replicas. Their order may differ, since
+RS begins with the target.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 
 class Reassignments:
-    """The reassignments that are under way."""
+    """The reassignments in progress."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Reassignments:
         # The content of ``/admin/reassign_partitions``.
         self._in_znode: dict[TopicPartition, tuple[int, ...]] = {}
 
-    # ---- from outside -----------------------------------------------------------
+    # ---- events -----------------------------------------------------------------
 
     def request(
         self,
@@ -69,9 +69,10 @@ class Reassignments:
         *,
         keep_replication_factor: bool = False,
     ) -> Decisions[dict[TopicPartition, KafkaError | None]]:
-        """Reassign partitions, or with None cancel; return the refusals.
+        """Reassign partitions, or cancel where ``wanted`` has None.
 
         ``keep_replication_factor`` refuses to change the number of replicas (KIP-860).
+        Returns each partition's error, or None.
         """
         outcome: dict[TopicPartition, KafkaError | None] = {}
         accepted: dict[TopicPartition, ReplicaAssignment] = {}
@@ -86,14 +87,14 @@ class Reassignments:
             else:
                 outcome[key] = None
             yield from pausing(count)
-        # The latest reassignment holds, wherever it was asked for.
+        # A later reassignment replaces an earlier one in the znode.
         yield from self._forget_in_znode(accepted)
         for key, assignment in accepted.items():
             yield from self._advance(key, assignment)
         return outcome
 
     def _expect_as_many(self, key: TopicPartition, target: tuple[int, ...]) -> None:
-        """Compare with the present replicas, or those of a reassignment under way."""
+        """Compare the number with that of the current replicas, or current target."""
         before = len(self._context.assignment(key).target)
         if len(target) != before:
             raise KafkaError(
@@ -102,7 +103,7 @@ class Reassignments:
             )
 
     def request_in_znode(self, targets: Targets) -> Decisions[None]:
-        """Reassign as ``/admin/reassign_partitions`` says."""
+        """Apply the content of ``/admin/reassign_partitions``."""
         self._in_znode = dict(targets)
         refused = []
         for count, (key, target) in enumerate(targets.items(), 1):
@@ -120,7 +121,7 @@ class Reassignments:
         yield from self._forget_in_znode(refused)
 
     def resume(self, wanted: Callable[[ReplicaAssignment], bool]) -> Decisions[None]:
-        """Go on with reassignments, since their brokers may be back."""
+        """Resume reassignments, since their brokers may be live again."""
         assignment = self._context.assignment
         wanting = yield from scan(
             self._context.reassigned, lambda key: wanted(assignment(key))
@@ -129,7 +130,7 @@ class Reassignments:
             yield from self._advance(key, assignment(key))
 
     def abandon(self, topics: Collection[str]) -> Decisions[None]:
-        """Give up the reassignments of topics that are to be deleted."""
+        """Cancel the reassignments of topics that are to be deleted."""
         context = self._context
         named = frozenset(topics)
         given_up = yield from scan(context.reassigned, lambda it: it.topic in named)
@@ -140,7 +141,7 @@ class Reassignments:
         yield from self._forget_in_znode(in_znode)
 
     def complete(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
-        """Complete what can be, since ISRs have changed."""
+        """Complete reassignments whose target is in sync, after ISRs have changed."""
         for count, key in enumerate(keys, 1):
             yield from pausing(count)
             if key in self._context.reassigned:
@@ -148,12 +149,12 @@ class Reassignments:
                 if self._is_caught_up(key, assignment):
                     yield from self._advance(key, assignment)
 
-    # ---- what is possible -------------------------------------------------------
+    # ---- checks -----------------------------------------------------------------
 
     def _planned(
         self, key: TopicPartition, target: tuple[int, ...] | None
     ) -> ReplicaAssignment:
-        """Return the assignment to go on with; raise why there is none."""
+        """Return the assignment during the reassignment; raise `KafkaError`."""
         context = self._context
         current = context.assignment(key)
         if not current.replicas or key.topic in context.to_delete:
@@ -187,16 +188,16 @@ class Reassignments:
                 f"brokers that are not alive; {sorted(self._context.live_brokers)} are."
             )
         elif leadership and not set(leadership.isr).intersection(planned.replicas):
-            # An earlier target is the only one in sync: its records would be lost.
+            # All in-sync replicas belong to an earlier target: records would be lost.
             reason = f"None of the replicas in sync, {list(leadership.isr)}, remains."
         else:
             return
         raise KafkaError(ErrorCode.invalid_replica_assignment, reason)
 
     def _is_caught_up(self, key: TopicPartition, assignment: ReplicaAssignment) -> bool:
-        """Return whether the target is in sync, and one of it alive to lead.
+        """Return whether the target is in sync, and has an online replica to lead.
 
-        Kafka checks the former only, and so may leave no leader.
+        Kafka checks the former only, and may leave the partition without a leader.
         """
         leadership = self._context.leadership(key)
         if leadership is None:
@@ -212,11 +213,11 @@ class Reassignments:
     def _advance(
         self, key: TopicPartition, assignment: ReplicaAssignment
     ) -> Decisions[None]:
-        """Do what can be done by now."""
+        """Carry out all phases that are possible now."""
         self._context.reassigned.setdefault(key)
         yield from self._assign(key, assignment)
         if self._context.leadership(key) is None:
-            # It never had a leader: a new replica may be the first that is alive.
+            # The partition never had a leader: a new replica may be the first online.
             yield from self._start_new_replicas(key, assignment)
             yield from self._partitions.elect([key], Election.OFFLINE)
         done = False
@@ -236,9 +237,9 @@ class Reassignments:
         context.put_assignment(key, assignment)
         unneeded = [it for it in before.replicas if it not in assignment.replicas]
         leadership = context.leadership(key)
-        # The remaining replicas are informed before the znode is written. If the
-        # controller dies in between, the next one finds the former target, and informs
-        # all again.
+        # The remaining replicas receive the change before the znode is written. If the
+        # controller fails in between, the next one reads the former target from the
+        # znode, and sends it to all of them.
         if leadership is not None and leadership.leader in unneeded:
             yield from self._partitions.elect([key], Election.OFFLINE)
         elif unneeded:
@@ -259,7 +260,7 @@ class Reassignments:
             self._context, [key], self._in_next_epoch
         )
         for leadership in changed.values():
-            # A replica that was there must not be made anew where its disk is offline.
+            # An existing replica must not be created again where its disk is offline.
             self._batch.lead_or_follow(
                 assignment.origin, key, leadership, assignment, is_new=False
             )
@@ -284,7 +285,7 @@ class Reassignments:
     ) -> Decisions[bool]:
         """Complete a reassignment; False if the ISR has changed before the first write.
 
-        After that write no ISR can be written without knowledge of the target.
+        After that write, leaders propose ISRs only with the new epoch and replicas.
         """
         context = self._context
         added = [PartitionAndReplica(key, it) for it in assignment.adding]
@@ -330,7 +331,7 @@ class Reassignments:
             yield from self._replicas.change(replicas, state)
         leadership = self._context.leadership(key)
         if leadership is not None and leadership.leader == NO_LEADER:
-            # The first in-sync replica to come back shall lead.
+            # The first in-sync replica that returns is elected.
             yield from self._partitions.put([key], PartitionState.OFFLINE)
 
     def _forget_in_znode(self, keys: Iterable[TopicPartition]) -> Decisions[None]:

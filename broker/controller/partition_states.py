@@ -1,4 +1,4 @@
-"""Partitions: new, online, offline, gone; and how each comes to its leader.
+"""States of partitions (new, online, offline, non-existent), and leader elections.
 
 Kafka's ``PartitionStateMachine``.
 """
@@ -25,11 +25,11 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class Election(Enum):
-    """Why, and by which rule, a leader is elected."""
+    """The cause of an election, and so its rule."""
 
-    # The leader is gone; unclean only where the topic's config allows it.
+    # The leader is offline; unclean only where the topic's config allows it.
     OFFLINE = auto()
-    # The same, and an operator has said that an unclean one will do.
+    # The leader is offline, and an operator has requested an unclean election.
     UNCLEAN = auto()
     PREFERRED = auto()
     REASSIGNMENT = auto()
@@ -53,7 +53,7 @@ class PartitionStateMachine:
         self._unclean_election = unclean_election
 
     def start(self) -> Decisions[None]:
-        """Find out which partitions have a live leader, and elect the others'."""
+        """Set the states of all partitions, and elect missing leaders."""
         context = self._context
         for count, key in enumerate(context.all_partitions(), 1):
             leadership = context.leadership(key)
@@ -70,7 +70,7 @@ class PartitionStateMachine:
     def bring_online(
         self, topic: str | None = None
     ) -> Decisions[dict[TopicPartition, Leadership]]:
-        """Try to elect leaders of all partitions, or a topic's, that have none."""
+        """Try to elect missing leaders, of all partitions or of one topic."""
         states = self._context.partition_states
         waiting = yield from scan(
             states,
@@ -85,7 +85,7 @@ class PartitionStateMachine:
     def put(
         self, keys: Iterable[TopicPartition], state: PartitionState
     ) -> Decisions[None]:
-        """Change states that are not sent to brokers: new, offline, not there."""
+        """Set a state that is not sent to brokers: new, offline, non-existent."""
         possible = yield from self._may_become(keys, state)
         for count, key in enumerate(possible, 1):
             if state is PartitionState.NON_EXISTENT:
@@ -97,10 +97,10 @@ class PartitionStateMachine:
     def elect(
         self, keys: Iterable[TopicPartition], election: Election
     ) -> Decisions[dict[TopicPartition, Leadership]]:
-        """Bring partitions online; return the leaderships of those that have come.
+        """Bring partitions online; return the leaderships of the elected leaders.
 
-        A new partition gets its first leader; any other has one elected, even if it has
-        one. Where no replica may lead all stays as it is.
+        A new partition gets its first leader; for any other a leader is elected, even
+        if it has one. Nothing changes for a partition without an eligible replica.
         """
         states = self._context.partition_states
         possible = yield from self._may_become(keys, PartitionState.ONLINE)
@@ -125,9 +125,9 @@ class PartitionStateMachine:
     def _create(
         self, keys: Collection[TopicPartition]
     ) -> Decisions[dict[TopicPartition, Leadership]]:
-        """Write first leaderships: all live replicas in sync, the first of them leads.
+        """Write first leaderships: all online replicas in sync, the first one leads.
 
-        A state that was written by hand is read and holds.
+        A state that already exists in ZooKeeper, written by hand, is kept.
         """
         context = self._context
         wanted = {}

@@ -1,7 +1,7 @@
-"""Replicas: started, stopped, deleted; and the brokers informed of it.
+"""States of replicas (started, stopped, deleted), and the requests that change them.
 
-Kafka's ``ReplicaStateMachine``. `change` takes replicas of one wish, in any order, and
-sends the requests in one batch.
+Kafka's ``ReplicaStateMachine``. `change` brings replicas into one state, in any order,
+and sends the requests in one batch.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ReplicaStateMachine:
         self._batch = batch
 
     def start(self) -> Decisions[None]:
-        """Start the replicas that are online, and take the others out of their ISRs.
+        """Start the replicas that are online, and remove the others from their ISRs.
 
-        The latter begin as if they could not be deleted, from where they go offline.
+        The latter begin as ineligible for deletion, from which offline is reachable.
         """
         context = self._context
         states = context.replica_states
@@ -51,7 +51,7 @@ class ReplicaStateMachine:
     def change(
         self, replicas: Iterable[PartitionAndReplica], state: ReplicaState
     ) -> Decisions[None]:
-        """Bring replicas into a state, those that may come into it."""
+        """Bring replicas into a state; skip those whose state does not allow it."""
         possible = yield from self._may_become(replicas, state)
         match state:
             case ReplicaState.NEW:
@@ -84,7 +84,7 @@ class ReplicaStateMachine:
             yield from pausing(count)
 
     def _start_new(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
-        """Start replicas that begin empty; none of them leads already."""
+        """Start replicas that have no log yet, except leaders, which have started."""
         context = self._context
         for count, replica in enumerate(replicas, 1):
             yield from pausing(count)
@@ -96,7 +96,7 @@ class ReplicaStateMachine:
             context.replica_states[replica] = ReplicaState.NEW
 
     def _start_again(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
-        """Start replicas that may have a log; a new one has been started already."""
+        """Start replicas that may have a log; new ones have started already."""
         states = self._context.replica_states
         for count, replica in enumerate(replicas, 1):
             yield from pausing(count)
@@ -105,7 +105,7 @@ class ReplicaStateMachine:
             states[replica] = ReplicaState.ONLINE
 
     def _stop(self, replicas: list[PartitionAndReplica]) -> Decisions[None]:
-        """Stop replicas, take them out of their ISRs, and inform the others."""
+        """Stop replicas, remove them from their ISRs, and update the other replicas."""
         context = self._context
         by_broker: dict[int, list[TopicPartition]] = {}
         for count, (key, broker) in enumerate(replicas, 1):
@@ -128,7 +128,7 @@ class ReplicaStateMachine:
     def _leave_isr(
         self, broker: int
     ) -> Callable[[TopicPartition, Leadership], Leadership | None]:
-        """Return what takes a broker out; the last one in an ISR stays in it."""
+        """Return the change that removes a broker; the last member of an ISR stays."""
 
         def leave(key: TopicPartition, before: Leadership) -> Leadership | None:
             if broker not in before.isr:

@@ -1,7 +1,7 @@
 """Choice of a leader: Kafka's ``PartitionLeaderElectionAlgorithms``.
 
-All take replicas in the order of the assignment, which is the order of preference, and
-return None where no replica may lead.
+All functions take replicas in the order of the assignment, which is the order of
+preference, and return None if no replica is eligible.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Collection, Sequence
 def offline_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> int | None:
-    """Return the first live replica in the ISR: of a partition that has no leader."""
+    """Return the first live replica in the ISR, for a partition without a leader."""
     return next((it for it in assignment if it in live and it in isr), None)
 
 
 def unclean_leader(assignment: Sequence[int], live: Collection[int]) -> int | None:
-    """Return the first live replica, whatever it has missed."""
+    """Return the first live replica, even if it is out of sync."""
     return next((it for it in assignment if it in live), None)
 
 
 def reassigned_leader(
     target: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> int | None:
-    """Return the first live replica in the ISR that stays after a reassignment."""
+    """Return the first live replica in the ISR among the target of a reassignment."""
     return offline_leader(target, isr, live)
 
 

@@ -1,7 +1,7 @@
-"""The states of partitions and of replicas, and which may follow which.
+"""The states of partitions and of replicas, and the transitions between them.
 
-Kafka's tables (``PartitionState``, ``ReplicaState``). A change that a table does not
-allow leaves the partition, or the replica, as it is.
+Kafka's tables (``PartitionState``, ``ReplicaState``). A transition that is not in the
+table is ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class PartitionState(Enum):
-    """New has never had a leader; online has one; offline has lost it."""
+    """State by leader: NEW never had one, ONLINE has one, OFFLINE has lost it."""
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
@@ -23,7 +23,8 @@ class PartitionState(Enum):
 class ReplicaState(Enum):
     """The state of a replica between its creation and its deletion.
 
-    Ineligible means that its broker, or its disk, did not delete it: it may later.
+    Ineligible means that the broker or log directory is offline, or that the deletion
+    failed; the deletion may succeed later.
     """
 
     NON_EXISTENT = "NonExistentReplica"
@@ -47,7 +48,7 @@ _LIVING_REPLICA: Final = frozenset(
     }
 )
 
-# The states that each state may be reached from.
+# The states from which each state can be reached.
 PARTITION_BEFORE: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
     PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
     PartitionState.ONLINE: _LIVING_PARTITION,

@@ -1,4 +1,4 @@
-"""Changes of leaderships in ZooKeeper, where others may write first."""
+"""Changes of leaderships in ZooKeeper, with retries after concurrent writes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def change_leaderships(
 ) -> Decisions[dict[TopicPartition, Leadership]]:
     """Write the result of ``change`` for each partition's leadership.
 
-    Where a leader has written its ISR in between (as before KIP-497), ``change`` is
-    called again with the present state. None, or a partition without a state, is left
-    out; so is a state of another controller. Returns the changed leaderships.
+    If a leader has written its ISR in between (as before KIP-497), ``change`` is called
+    again with the current state. A partition is skipped if ``change`` returns None, if
+    it has no state, or if its state is that of a later controller. Returns the changed
+    leaderships.
     """
     changed: dict[TopicPartition, Leadership] = {}
     remaining = list(keys)
@@ -41,9 +42,9 @@ def change_leaderships(
 def write_leaderships(
     context: ControllerContext, wanted: Mapping[TopicPartition, Leadership]
 ) -> Decisions[dict[TopicPartition, Leadership]]:
-    """Try once to write leaderships; note the present ones in any case.
+    """Try once to write leaderships; return the written ones.
 
-    Returns those that were written.
+    The context is updated with the leaderships in ZooKeeper in any case.
     """
     if not wanted:
         return {}
