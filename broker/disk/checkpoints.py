@@ -1,8 +1,8 @@
 """Kafka's small text files: offset checkpoints, leader epochs, meta.properties.
 
 A checkpoint is a version line, a line with the number of entries, and a line per entry
-(Kafka's ``CheckpointFile``). All are replaced atomically. A file that does not parse is
-reported, not repaired: it says what the log may rely on. An empty one has no entries.
+(Kafka's ``CheckpointFile``). All files are replaced atomically. A malformed file is
+reported, not repaired, since logs rely on its content. An empty file has no entries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 
 class MalformedCheckpoint(Exception):
-    """A checkpoint file is not what Kafka or this broker would have written."""
+    """A checkpoint file that neither Kafka nor this broker has written."""
 
     def __init__(self, path: str, found: object, expected: str) -> None:
         super().__init__(path, found, expected)
@@ -84,7 +84,7 @@ class EpochStart(NamedTuple):
 
 
 def read_epochs(storage: Storage, directory: str) -> list[EpochStart]:
-    """Return where leader epochs began, oldest first; empty if there is no file."""
+    """Return the starts of leader epochs, oldest first; empty if there is no file."""
     epochs = [
         EpochStart(
             _integer(storage, directory, LEADER_EPOCHS, epoch),
@@ -103,7 +103,7 @@ def read_epochs(storage: Storage, directory: str) -> list[EpochStart]:
 def write_epochs(
     storage: Storage, directory: str, epochs: Iterable[EpochStart]
 ) -> None:
-    """Replace the leader epochs of a log; its directory is yet to be synced."""
+    """Replace the leader epochs of a log; the caller syncs its directory."""
     replace_file(storage, directory, LEADER_EPOCHS, _written(epochs))
 
 
@@ -152,7 +152,7 @@ def _read_entries(
     if lines and lines[0].strip() != str(_VERSION):
         raise MalformedCheckpoint(path, lines[0], f"version {_VERSION}")
     if len(lines) < 2:
-        # Kafka creates the file empty, and reads it so until it is first replaced.
+        # Kafka creates the file empty, and reads an empty file as one without entries.
         return []
     if not text.endswith("\n"):
         raise MalformedCheckpoint(path, lines[-1], "a line's end behind it")
@@ -177,7 +177,7 @@ def _text(storage: Storage, directory: str, name: str) -> str | None:
 
 
 def _integer(storage: Storage, directory: str, name: str, text: str) -> int:
-    """Return a number of 64 bits in the digits that Kafka writes."""
+    """Return a 64-bit integer written in Kafka's digits."""
     number = int(text) if _NUMBER.fullmatch(text) else None
     if number is None or not -(2**63) <= number < 2**63:
         raise MalformedCheckpoint(join(directory, name), text, "a number")

@@ -1,10 +1,10 @@
-"""The disk as one owner sees it: once closed, every call by path is refused.
+"""A disk of one owner: once closed, every call by path is refused.
 
-A log names its files by path. When its topic is deleted and created again, the same
+A log refers to its files by path. When its topic is deleted and created again, the same
 paths belong to another log, which work for the old one must not touch. A log, its
-segments, indexes and snapshots therefore share one of these, and closing it closes all
-of them. Open files stay readable and writable: they belong to the old log until the
-last reference goes.
+segments, indexes and snapshots therefore share one `ClosableStorage`, and closing it
+closes all of them. Open files stay readable and writable: they belong to the old log
+until the last reference is dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.disk.storage import File, Storage, Volume
 
 
 class ClosableStorage:
-    """A `Storage` that raises `LogUnavailable` from `close` on.
+    """A `Storage` that raises `LogUnavailable` after `close`.
 
     ``on_failure`` receives each error of a device, with its directory.
     """
@@ -30,7 +30,7 @@ class ClosableStorage:
     ) -> None:
         self.disk = storage
         self._on_failure = on_failure
-        # Why it is closed.
+        # Reason of the close; None while open.
         self.closed: str | None = None
 
     def close(self, reason: str) -> None:
@@ -40,14 +40,14 @@ class ClosableStorage:
     def failure(self, directory: str, error: OSError) -> LogStorageError:
         """Report an error of a device to ``on_failure``, and return the exception.
 
-        The only place where a `LogStorageError` is made.
+        All `LogStorageError` are created here, so that each one is reported.
         """
         failure = LogStorageError(directory, error)
         self._on_failure(failure)
         return failure
 
     def check_open(self) -> None:
-        """Raise `LogUnavailable` if it is closed."""
+        """Raise `LogUnavailable` if the storage is closed."""
         if self.closed is not None:
             raise LogUnavailable(self.closed)
 

@@ -1,8 +1,7 @@
-"""One broker at a time: Kafka's ``.lock`` in each log directory.
+"""Exclusive use of log directories: Kafka's ``.lock`` in each of them.
 
-Locks are taken before anything else in a directory is read or written, and held until
-the last write. Data read from a directory that another broker still writes to would be
-outdated when used.
+Locks are acquired before the first read or write in a directory, and held until the
+last write. Data read while another broker still writes would be outdated when used.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ class DirectoryLocks:
         self._held: dict[str, object] = {}
 
     def take(self) -> None:
-        """Make the directories, durably, and lock them.
+        """Create the directories durably, and lock them.
 
-        One that cannot be made or locked is offline from then on. Raises `ConfigError`
-        if another broker has one of them; the others are let go of.
+        A directory that cannot be created or locked is taken offline. Raises
+        `ConfigError` if another broker holds one of them, and releases the others.
         """
         for directory in self._log_dirs.online:
             try:
@@ -48,13 +47,13 @@ class DirectoryLocks:
 
 
 def _make_durably(storage: Storage, directory: str) -> None:
-    """Create a directory, and see that its name survives a loss of power."""
+    """Create a directory whose name survives a loss of power."""
     missing = []
     path = directory
     while path and not storage.is_directory(path):
         missing.append(path)
         path = dirname(path) if path != "/" else ""
-    # One by one: `os.makedirs` descends a long path by recursion.
+    # One level at a time: `os.makedirs` recurses, which is too deep for a long path.
     for path in reversed(missing):
         storage.make_directory(path)
         storage.sync_directory(dirname(path))

@@ -1,8 +1,8 @@
-"""The errors of logs behind KAFKA_STORAGE_ERROR: a device failed, or a log is closed.
+"""The errors of logs with code KAFKA_STORAGE_ERROR: a failed device, a closed log.
 
 Both are Kafka's ``KafkaStorageException``. They are two classes because they need
-different reactions: after a failed device the directory is checked (KIP-112 takes it
-offline), a closed log needs no action.
+different reactions: a failed device takes its log directory offline (KIP-112), and a
+closed log needs no action.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from broker.protocol.errors import ErrorCode, KafkaError
 
 
 class LogStorageError(KafkaError):
-    """A device refused a call that a log made.
+    """A device failed a call of a log.
 
-    ``directory`` is the log's own, ``log_dir`` the one of ``log.dirs`` that holds it,
-    ``error`` the error of the operating system.
+    ``directory`` is the log's own, ``log_dir`` its parent in ``log.dirs``, ``error``
+    the error of the operating system.
     """
 
     def __init__(self, directory: str, error: OSError) -> None:
@@ -27,7 +27,7 @@ class LogStorageError(KafkaError):
 
 
 class LogUnavailable(KafkaError):
-    """A log takes nothing: it was closed, deleted, or left service before."""
+    """A call to a log that is closed, deleted, or offline."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(ErrorCode.kafka_storage_error, reason)

@@ -1,10 +1,9 @@
 """The operating system's files behind the ``Storage`` protocol.
 
-Positioned reads and writes (``pread``, ``pwritev``) leave no shared file offset, so a
-failed append is overwritten by the next, and readers do not disturb each other. A
-descriptor is closed when its last holder lets go (CPython's reference counts make that
-the same instant): a ``FileSlice`` on its way to a socket can never meet a reused
-number.
+Positioned reads and writes (``pread``, ``pwritev``) use no shared file offset, so a
+failed append is overwritten by the next, and readers are independent. A descriptor is
+closed when its last reference is dropped, at once in CPython: the number cannot be
+reused while a ``FileSlice`` is being sent.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from broker.disk.storage import Volume
 from broker.protocol.buffer import Buffer
 
 _PERMISSIONS = 0o644
-# Answers that tell of no directory; EIO and ENAMETOOLONG tell of a fault.
+# Errors for paths that are no directory; others, as EIO and ENAMETOOLONG, are faults.
 _NO_DIRECTORY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class RealFile:
-    """One descriptor, closed with the last reference."""
+    """One descriptor, closed when the last reference is dropped."""
 
     __slots__ = ("_fd",)
 
@@ -56,7 +55,7 @@ class RealFile:
         return data
 
     def write(self, position: int, pieces: Sequence[Buffer], size: int) -> None:
-        """Write the pieces; the usual case is one system call."""
+        """Write the pieces, usually in one system call."""
         written = os.pwritev(self._fd, pieces, position)
         if written != size:
             rest = memoryview(b"".join(pieces))
@@ -65,11 +64,11 @@ class RealFile:
                 written += os.pwrite(self._fd, rest[written:], position + written)
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Cut the file to ``size`` bytes."""
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Make content and size durable (``fdatasync``, which writes the size too)."""
+        """Make content and size durable (``fdatasync``, which writes both)."""
         os.fdatasync(self._fd)
 
 

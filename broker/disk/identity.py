@@ -1,8 +1,8 @@
-"""Whose data a log directory holds: ``meta.properties``, as Kafka writes it.
+"""The owner of a log directory: ``meta.properties``, as Kafka writes it.
 
-A broker refuses directories of another broker or another cluster, since their logs
-would be taken for its own. Version 1 (KRaft) is written, and version 0 by a member of a
-cluster under ZooKeeper; both are read.
+A broker refuses directories of another broker or another cluster, whose logs it would
+serve as its own. Members of a cluster under ZooKeeper write version 0, others version 1
+(KRaft); both are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.protocol.errors import ConfigError
 _NUMBER: Final = re.compile("[0-9]{1,10}")
 # Keys that each version of meta.properties must have.
 _NEEDED: Final = {"0": (), "1": ("cluster.id", "node.id")}
-# The longest string of Kafka's protocol; answers to Metadata hold the cluster's id.
+# The longest string of Kafka's protocol; responses to Metadata hold the cluster's id.
 _ID_BYTES_MAX: Final = 32_767
 
 
@@ -62,12 +62,12 @@ def claim(
     *,
     of_cluster: str | None = None,
 ) -> str:
-    """Make the directories this broker's, or check that they are; return cluster.id.
+    """Mark new directories as this broker's, and check the others; return cluster.id.
 
-    ``of_cluster`` is the id of the cluster that the broker joins; without one, a new id
-    is made where no directory has one. The directories exist, and no other process
-    writes to them (`DirectoryLocks`); one that cannot be read or written is offline
-    from then on. Raises `ConfigError`.
+    ``of_cluster`` is the id of the cluster that the broker joins. Without one, an id is
+    generated if no directory has one. The directories exist and are locked
+    (`DirectoryLocks`). A directory that cannot be read or written is taken offline.
+    Raises `ConfigError`.
     """
     found = _read(storage, log_dirs)
     named = {
@@ -94,8 +94,8 @@ def claim(
             raise ConfigError("node.id", node_id, f"{owner}, as in {path}")
         if "cluster.id" in pairs:
             continue
-        # A broker of Apache Kafka under ZooKeeper reads no other version than 0; one
-        # from before there were ids of clusters has written all but that.
+        # Apache Kafka under ZooKeeper reads version 0 only. Its oldest releases wrote a
+        # file without a cluster.id.
         version = "1" if of_cluster is None else "0"
         ours = {"version": version, "cluster.id": cluster_id}
         if of_cluster is None:
@@ -124,7 +124,7 @@ def _read(storage: Storage, log_dirs: LogDirs) -> dict[str, dict[str, str]]:
 
 
 def _check(path: str, pairs: Mapping[str, str]) -> None:
-    """Refuse what Kafka's ``MetaProperties`` refuses; no pairs are those of no file."""
+    """Check pairs as Kafka's ``MetaProperties``; ``pairs`` is empty without a file."""
     version = pairs.get("version", "0")
     if version not in _NEEDED:
         expected = f"one of {', '.join(_NEEDED)} in {path}"
@@ -135,16 +135,16 @@ def _check(path: str, pairs: Mapping[str, str]) -> None:
 
 
 def known_broker_id(storage: Storage, directories: Iterable[str]) -> int | None:
-    """Return whose directories these are, as the first one that knows says.
+    """Return the broker id in the first directory that has one.
 
-    Raises `ConfigError` if that is no number, or a file is damaged. A directory that
-    cannot be read is passed over.
+    Raises `ConfigError` if the id is no number, or a file is damaged. Directories that
+    cannot be read are skipped.
     """
     for directory in directories:
         try:
             pairs = read_properties(storage, directory, META_PROPERTIES)
         except OSError:
-            # `claim` reports it.
+            # `claim` reports the error.
             continue
         except MalformedCheckpoint as damage:
             expected = "files as a broker leaves them"

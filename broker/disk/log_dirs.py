@@ -1,12 +1,12 @@
 """The directories of ``log.dirs``, and their failures (KIP-112).
 
-Code that meets an error of a device reports it here and goes on with its own error: the
-handler of a request refuses it, a periodic task gives up its round. The broker looks
-afterwards (`take_failed`), when nothing is half done, and takes the directory's logs
-out of service. Kafka's ``LogDirFailureChannel`` and its handler thread.
+Errors of a device are reported here by the code that called it, which then fails: the
+handler of a request refuses it, a periodic task ends its round. Between steps, the
+broker polls `take_failed` and takes the logs of failed directories offline. Kafka has
+``LogDirFailureChannel`` and a handler thread.
 
 A directory stays offline until a restart. A shortage (of space, descriptors, memory) is
-no failure of a device: the call is refused and tried again.
+no failure of a device: the call fails and may be repeated.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ _SHORTAGES: Final = frozenset(
 def _is_shortage(error: OSError) -> bool:
     """Return whether an error is a shortage, not a failed device.
 
-    An error that was raised from another one counts as its cause.
+    For an error raised from another ``OSError``, the cause is checked.
     """
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
     return cause.errno in _SHORTAGES
 
 
 class LogDirs:
-    """All directories in their order, and why each that is offline is so."""
+    """All directories in their order, and the error of each offline one."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         assert directories, "log.dirs names a directory"
         self.all = tuple(directories)
         self.offline: dict[str, str] = {}
-        # Called when `take_failed` has something to give.
+        # Called after each failure, when `take_failed` has a result.
         self.on_failure: Callable[[], None] = lambda: None
         self._failed: list[str] = []
 
     @property
     def online(self) -> list[str]:
-        """Return the directories that are in service."""
+        """Return the directories that are online."""
         return [each for each in self.all if each not in self.offline]
 
     def failed(self, directory: str, error: OSError) -> None:
-        """Note an error met in a directory; a shortage changes nothing."""
+        """Take a directory offline, unless the error is a shortage."""
         if not _is_shortage(error):
             self.take_offline(directory, error)
 
     def take_offline(self, directory: str, error: OSError) -> None:
-        """Use a directory no more, whatever kind of error that was."""
+        """Take a directory offline, regardless of the kind of error."""
         assert directory in self.all, directory
         if directory in self.offline:
             return

@@ -1,12 +1,12 @@
 """A disk in memory that fails, and loses power, at chosen calls.
 
-The virtual world's disk, and the tests'. Every call that changes or syncs something is
-counted; `Faults` picks the failing one, so a test can fail each in turn until a run
-ends without reaching it. Unsynced data is kept apart. `after_kill` is the disk as
-another process finds it, with all writes. `after_power_loss` is a possible disk at the
-next boot: of each file the synced bytes and a random part of the others, torn or
-zeroed; of the names the synced ones and the first few of the others, in order, as in a
-journalling file system.
+It is used by simulations and tests. Every call that changes or syncs something is
+counted; `Faults` selects the failing one, so a test can fail each call in turn until a
+run ends without a failure. Unsynced data is kept separately. `after_kill` returns the
+disk after a kill of the process, with all writes. `after_power_loss` returns a possible
+disk at the next boot. Each file has its synced bytes and a random part of the others,
+torn or zeroed. Of the names, the synced changes and a random number of the next ones
+are kept, in order, as in a journalling file system.
 """
 
 from __future__ import annotations
@@ -27,16 +27,19 @@ _DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class Crashed(BaseException):
-    """The machine of this disk has stopped: nothing that contains faults catches it."""
+    """The machine of this disk has stopped.
+
+    A BaseException, so that code which contains faults does not catch it.
+    """
 
 
 class Faults:
-    """Chooses the call that fails, counted from 1; 0 lets all succeed.
+    """Selects the call that fails, counted from 1; with 0 all calls succeed.
 
-    ``short`` bytes of a failing write reach the file. ``crash``: the machine stops at
-    that call, and no later one succeeds either. Reads, and openings of existing files,
-    are counted if ``reads``. Where descriptors are short, only calls that need one are
-    counted.
+    ``short`` bytes of a failing write reach the file. With ``crash`` the machine stops
+    at that call, and all later calls fail, too. With ``reads``, reads and openings of
+    existing files are counted. If ``error`` is a shortage of descriptors, only calls
+    that need a descriptor are counted.
     """
 
     def __init__(
@@ -58,11 +61,11 @@ class Faults:
 
     @property
     def reached(self) -> bool:
-        """Return whether the chosen call has been made."""
+        """Return whether the selected call has been made."""
         return 0 < self.fail_at <= self.calls
 
     def count_opening(self, call: str) -> None:
-        """Count a call that needs a descriptor; raise if it is the one."""
+        """Count a call that needs a descriptor; raise if it is the selected one."""
         self._opens = True
         try:
             self.count(call)
@@ -70,7 +73,7 @@ class Faults:
             self._opens = False
 
     def count(self, call: str) -> None:
-        """Count a call; raise if it is the one."""
+        """Count a call; raise if it is the selected one."""
         if self._error in _DESCRIPTORS and not self._opens:
             return
         self.calls += 1
@@ -87,15 +90,15 @@ class _Node:
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
-        # The first ``synced_size`` bytes are durable, unless they changed since: then
-        # ``durable`` has the bytes on disk.
+        # The first ``synced_size`` bytes are durable. If they have changed since the
+        # sync, ``durable`` holds the bytes on disk.
         self.synced_size = len(data)
         self.durable: bytes | None = None
-        # The bytes dropped by a failed sync: readable, and no later sync writes them.
+        # Bytes dropped by a failed sync: still readable, never written by a later sync.
         self.dropped = range(0)
 
     def change_from(self, position: int) -> None:
-        """Note that bytes from ``position`` on are about to change."""
+        """Keep the durable bytes before a change from ``position`` on."""
         if position < self.synced_size and self.durable is None:
             self.durable = bytes(self.data[: self.synced_size])
 
@@ -128,7 +131,7 @@ class _Node:
         self.durable = None
 
     def after_power_loss(self, rng: random.Random) -> bytes:
-        """Return what may be left of the file."""
+        """Return a possible content of the file after a loss of power."""
         if self.durable is not None:
             return rng.choice((self.durable, bytes(self.data)))
         kept = rng.randint(self.synced_size, len(self.data))
@@ -145,7 +148,7 @@ _Names = dict[str, "_Node | None"]
 class _Change(NamedTuple):
     """A change of names: of a file, or of a directory, whose ``node`` is None.
 
-    ``old`` is None where nothing was there before, ``new`` where nothing is there then.
+    ``old`` is None for a creation, ``new`` is None for a removal.
     """
 
     old: str | None
@@ -153,7 +156,7 @@ class _Change(NamedTuple):
     node: _Node | None
 
     def inside(self, before: str, after: str) -> _Change:
-        """Return the change as it is called once a directory has another name."""
+        """Return the change with its paths after a rename of a directory."""
         old = None if self.old is None else _renamed(self.old, before, after)
         new = None if self.new is None else _renamed(self.new, before, after)
         return _Change(old, new, self.node)
@@ -189,7 +192,7 @@ class MemoryFile:
         self._node = node
 
     def fileno(self) -> int:
-        """Refuse: there is no descriptor."""
+        """Raise ``io.UnsupportedOperation``: there is no descriptor."""
         raise io.UnsupportedOperation("a file in memory has no descriptor")
 
     def size(self) -> int:
@@ -204,7 +207,7 @@ class MemoryFile:
         return bytes(self._node.data[position : position + size])
 
     def write(self, position: int, pieces: Sequence[Buffer], size: int) -> None:
-        """Write the pieces, or a few bytes of them and an error."""
+        """Write the pieces; a selected failure writes only a few bytes of them."""
         written = b"".join(pieces)
         assert len(written) == size, f"{len(written)} bytes, {size} announced"
         self._storage.check_room(position + size - len(self._node.data))
@@ -235,17 +238,17 @@ _UNBOUNDED: Final = 1 << 40
 
 
 class MemoryStorage:
-    """Directories and files in memory; see the module."""
+    """Directories and files in memory, with faults and losses of power."""
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults or Faults()
         self._names: _Names = {"": None}
         self._durable: _Names = {"": None}
-        # Each with the directories whose sync makes it durable.
+        # Unsynced changes, each with the directories whose sync makes it durable.
         self._pending: list[tuple[frozenset[str], _Change]] = []
-        # Directories that are disks of their own, of which each loses what it loses.
+        # Directories on disks of their own: each loses its unsynced changes separately.
         self.disks: tuple[str, ...] = ()
-        # More than so many bytes in all files find the disk full.
+        # Capacity for the bytes of all files; None: unlimited.
         self.capacity_bytes: int | None = None
         self._locks: WeakValueDictionary[str, MemoryFile] = WeakValueDictionary()
 
@@ -292,12 +295,12 @@ class MemoryStorage:
     def rename(self, old: str, new: str) -> None:
         """Rename atomically; a file replaces its target."""
         self._must_exist(old)
-        # A replaced file is removed.
+        # The name of the call tells a replacement, which also removes a file.
         replaces = new in self._names
         self.faults.count(f"replace {new}" if replaces else f"rename {old}")
         self._change(_Change(old, new, None))
         if self.is_directory(new):
-            # The names in it are synced by its new name.
+            # From now on, a sync of the new path syncs the names in the directory.
             self._pending = [
                 (frozenset(_renamed(each, old, new) for each in directories), change)
                 for directories, change in self._pending
@@ -326,21 +329,21 @@ class MemoryStorage:
         return file
 
     def fill_up(self) -> None:
-        """Leave no room beyond the space in use."""
+        """Set the capacity to the space in use."""
         self.capacity_bytes = self._used_bytes()
 
     def _used_bytes(self) -> int:
         return sum(len(node.data) for node in self._names.values() if node is not None)
 
     def check_room(self, growth_bytes: int) -> None:
-        """Raise ENOSPC if a file may not grow by so much."""
+        """Raise ENOSPC if the growth would exceed the capacity."""
         if self.capacity_bytes is None or growth_bytes <= 0:
             return
         if self._used_bytes() + growth_bytes > self.capacity_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def volume(self, directory: str) -> Volume:
-        """Return the capacity and what is left of it; 1 TiB where it is unbounded."""
+        """Return the capacity (1 TiB if unlimited) and the free bytes."""
         self._must_exist(directory)
         total_bytes = _UNBOUNDED if self.capacity_bytes is None else self.capacity_bytes
         return Volume(total_bytes, max(total_bytes - self._used_bytes(), 0))
@@ -360,10 +363,10 @@ class MemoryStorage:
                 rest = [(each, it.inside(old, new)) for each, it in rest]
         self._pending = rest
 
-    # ---- what is left ----
+    # ---- disks after a stop ----
 
     def after_kill(self, faults: Faults | None = None) -> MemoryStorage:
-        """Return the disk as it is after the process, but not the machine, stopped."""
+        """Return the disk after the process, but not the machine, has stopped."""
         left = MemoryStorage(faults)
         left._hold(self._names, lambda node: bytes(node.data))
         return left
@@ -371,7 +374,7 @@ class MemoryStorage:
     def after_power_loss(
         self, rng: random.Random, faults: Faults | None = None
     ) -> MemoryStorage:
-        """Return what may be left of the disk after the machine stopped."""
+        """Return a possible state of the disk after the machine has stopped."""
         names = dict(self._durable)
         for disk in (*self.disks, None):
             changes = [it for _, it in self._pending if self._disk_of(it) == disk]

@@ -1,7 +1,8 @@
-"""Checkpoints of offsets as files: an older view never replaces a newer one.
+"""Checkpoint files of offsets: an older view never replaces a newer one.
 
-They are written by a round of upkeep, in a thread, and by a request that must be on
-disk before it is answered; either may have looked at the logs before the other.
+A view is a reading of the logs' offsets. Upkeep takes a view and writes it in a thread;
+a request that must be durable before its response writes, too. Writes may therefore
+finish in another order than their views were taken.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ class OffsetFiles:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._views = count(1)
-        # By (directory, file): the view that it holds, and its offsets.
+        # By (directory, file): the number of the written view, and the offsets.
         self._written: dict[tuple[str, str], int] = {}
         self._held: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
-        # Partitions forgotten since the last view that was written, and when.
+        # Partitions forgotten since the last written view, with the view at that time.
         self._forgotten: dict[tuple[str, str], dict[TopicPartition, int]] = {}
-        # Held while a device works: for threads, except at a start and a stop.
+        # Held during writes and syncs, so only threads may wait for it, except at a
+        # start and a stop.
         self._writing = Lock()
 
     def read(self, directory: str, name: str) -> Mapping[TopicPartition, int]:
-        """Return what a file holds; raise `MalformedCheckpoint`."""
+        """Return the offsets in a file; raise `MalformedCheckpoint`."""
         offsets = checkpoints.read_offsets(self._storage, directory, name)
         self._held[directory, name] = offsets
         return offsets
 
     def view(self) -> int:
-        """Return the number of a view that begins now."""
+        """Return the number of a view that is taken now."""
         return next(self._views)
 
     def writing(
@@ -46,7 +48,7 @@ class OffsetFiles:
         files: Mapping[str, Mapping[TopicPartition, int]],
         view: int,
     ) -> Callable[[], None]:
-        """Return the job that writes a view; it may raise OSError."""
+        """Return a function that writes a view; it may raise OSError."""
         return partial(self._write, directory, files, view)
 
     def add(
@@ -57,8 +59,8 @@ class OffsetFiles:
     ) -> None:
         """Write a few offsets in addition to a file's content; raise OSError.
 
-        ``look`` is called in turn, so that the later of two calls does not restore
-        older offsets.
+        ``look`` is called under the lock, so that the later of two calls does not
+        restore older offsets.
         """
         with self._writing:
             view = self.view()
@@ -72,11 +74,12 @@ class OffsetFiles:
         gone: Set[TopicPartition],
         still: Set[TopicPartition] | None = None,
     ) -> None:
-        """Take partitions out of the files of a directory; raise OSError.
+        """Remove partitions from the files of a directory; raise OSError.
 
-        Only those that are ``still`` to be forgotten when its turn comes. Before logs
-        of these names begin: the files describe earlier logs, whose offsets would cut
-        the new ones off after a kill. For a thread: writes and syncs.
+        Partitions that are not in ``still`` once the lock is acquired are skipped.
+        Called before new logs of these names are created: the files describe earlier
+        logs, by whose offsets recovery would truncate the new logs. Called in a thread,
+        because of writes and syncs.
         """
         with self._writing:
             if still is not None:
@@ -85,14 +88,14 @@ class OffsetFiles:
             for file, offsets in list(self._held.items()):
                 if file[0] != directory:
                     continue
-                # A view of before that is still to be written may hold them, too.
+                # An earlier view that is not yet written may contain them, too.
                 since = self._forgotten.setdefault(file, {})
                 since.update(dict.fromkeys(gone, view))
                 if not gone.isdisjoint(offsets):
                     self._put(*file, _without(offsets, gone))
 
     def known(self, directory: str) -> set[TopicPartition]:
-        """Return the partitions that any file of a directory describes."""
+        """Return the partitions in the files of a directory."""
         return {
             key
             for (home, _), offsets in self._held.items()

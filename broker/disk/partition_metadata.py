@@ -1,9 +1,9 @@
 """``partition.metadata``: the id of the topic that a log belongs to (KIP-516).
 
-It is written when a log begins and synced with the log's first flush, as in Kafka; an
-immediate sync would be two thirds of the cost of a new partition. A loss of power may
-therefore truncate it. The log then belongs to the topic of its name, like a log older
-than ids, and is given the id anew.
+The file is written when a log is created and synced with the log's first flush, as in
+Kafka; an immediate sync would be two thirds of the cost of a new partition. A loss of
+power may therefore truncate it. The log then belongs to the topic of its name, like a
+log older than topic ids, and the id is written again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ID_SIZE: Final = 22
 
 
 def write_topic_id(storage: Storage, directory: str, topic_id: UUID) -> str:
-    """Write a log's topic id, to be synced; return the file's path."""
+    """Write a log's topic id without a sync; return the file's path."""
     path = join(directory, FILE_NAME)
     content = f"{_HEAD}{kafka_uuid(topic_id)}\n".encode()
     file = storage.open(path, create=True)
@@ -33,7 +33,7 @@ def write_topic_id(storage: Storage, directory: str, topic_id: UUID) -> str:
 def read_topic_id(storage: Storage, directory: str) -> UUID | None:
     """Return a log's topic id; None if it is not known.
 
-    Raises `MalformedCheckpoint` for what no loss of power leaves.
+    Raises `MalformedCheckpoint` for damage that no loss of power explains.
     """
     path = join(directory, FILE_NAME)
     try:

@@ -1,9 +1,8 @@
 """Files and directories that are due for removal at a later time.
 
-Removing a large file keeps a thread waiting while the file system frees its blocks. A
-log therefore renames its files, which is quick and decisive, and a thread removes them
-later. Renamed files have different names: a rename onto an existing file would remove
-that one.
+Removing a large file blocks a thread while the file system frees its blocks. A log
+therefore renames its files, which is fast and final, and a thread removes them later.
+The new names are unique, since a rename onto an existing file would remove that file.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple
 
 from broker.disk.storage import Storage, join, remove_if_there
 
-# A file of a log that is only to be removed; Kafka's suffix.
+# Kafka's suffix of files that are pending removal.
 DELETED: Final = ".deleted"
 
 
@@ -25,14 +24,15 @@ class _Due(NamedTuple):
     since_ms: int
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return how long it has to wait; not at all if the clock was put back."""
+        """Return the remaining wait; 0 if the clock has been set back."""
         return 0 if now_ms < self.since_ms else max(self.due_ms - now_ms, 0)
 
 
 class PendingRemovals:
-    """Paths, each with the time from which it may go. Cost: O(log n) each.
+    """Paths, each with the time of its removal. Cost: O(log n) per path.
 
-    On the wall clock, which may be put back: what then lies in the future is due.
+    Times are by the wall clock; after the clock has been set back, all paths added
+    before are due.
     """
 
     def __init__(self) -> None:
@@ -43,18 +43,18 @@ class PendingRemovals:
         return len(self._paths)
 
     def add(self, path: str, now_ms: int = 0, delay_ms: int = 0) -> None:
-        """Note that a path is to be removed ``delay_ms`` from now or later."""
+        """Schedule the removal of a path after ``delay_ms``."""
         heapq.heappush(self._paths, _Due(now_ms + delay_ms, path, now_ms))
 
     def discard(self, storage: Storage, path: str) -> None:
-        """Rename a file, if it is there, so that it is only to be removed."""
+        """Rename a file, if it exists, and schedule its removal."""
         doomed = f"{path}.{next(self._numbers)}{DELETED}"
         with suppress(FileNotFoundError):
             storage.rename(path, doomed)
             self.add(doomed)
 
     def moved(self, old: str, new: str) -> None:
-        """Learn that a directory was renamed. Cost: O(n)."""
+        """Update paths after a rename of their directory. Cost: O(n)."""
         inside = f"{old}/"
         self._paths = [
             due._replace(path=f"{new}/{due.path.removeprefix(inside)}")
@@ -65,11 +65,11 @@ class PendingRemovals:
         heapq.heapify(self._paths)
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """Return how long until `take` has something to give; None: nothing ever."""
+        """Return the time until the next removal is due; None: no path is pending."""
         return self._paths[0].wait_ms(now_ms) if self._paths else None
 
     def take(self, now_ms: int) -> str | None:
-        """Take the path that was due first; None if none is due."""
+        """Remove and return the path that was due first; None if none is due."""
         if self.wait_ms(now_ms) == 0:
             return heapq.heappop(self._paths).path
         return None

@@ -1,14 +1,14 @@
-"""The log's interface to a disk: two protocols, small enough to be implemented twice.
+"""The log's interface to a disk: two small protocols with two implementations.
 
 `RealStorage` (files.py) is the operating system's; `MemoryStorage` (memory.py) is a
-disk of the virtual world that fails and loses power at chosen calls. Both pass the same
-contract. Everything is synchronous, paths are strings, errors are ``OSError``.
+simulated disk that fails and loses power at chosen calls. Both pass the same contract
+tests. All calls are synchronous, paths are strings, errors are ``OSError``.
 
-Recovery rests on two rules of POSIX, so they are part of the protocol. Bytes are
-durable only after ``File.sync``, a name (created, renamed, removed) only after
+The protocols include two rules of POSIX, on which recovery depends. Bytes are durable
+only after ``File.sync``, and a name (created, renamed, removed) only after
 ``Storage.sync_directory``. A removed file stays readable through an open reference, so
-that retention does not disturb a Fetch in flight. Hence no ``close``: a file is closed
-with its last reference.
+that retention does not disturb a Fetch in flight. There is no ``close``: a file is
+closed when its last reference is dropped.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Storage(Protocol):
         """Remove an empty directory."""
 
     def lock(self, path: str) -> object:
-        """Lock a file, created if need be, for as long as the result is kept.
+        """Lock a file, creating it if necessary, for as long as the result is kept.
 
         Raises ``BlockingIOError`` if another process holds it.
         """
@@ -91,7 +91,7 @@ class Storage(Protocol):
 class FileSlice:
     """Bytes of a file that the network may send without copying (``os.sendfile``).
 
-    It keeps its file open, also after the log has deleted it.
+    A slice keeps its file open, also after the log has deleted the file.
     """
 
     __slots__ = ("file", "position", "size")
@@ -127,7 +127,7 @@ def read_whole(storage: Storage, path: str) -> bytes:
 def write_atomically(
     storage: Storage, directory: str, name: str, content: bytes
 ) -> None:
-    """Replace a small file so that a crash leaves the old content or the new.
+    """Replace a small file; after a crash it has the old or the new content.
 
     Kafka's ``CheckpointFile`` does the same: a temporary file, synced, then renamed,
     then the directory synced.
@@ -137,7 +137,7 @@ def write_atomically(
 
 
 def replace_file(storage: Storage, directory: str, name: str, content: bytes) -> None:
-    """Replace a small file; a crash may leave either until names are synced."""
+    """Replace a small file; until the directory is synced, a crash may undo it."""
     temporary = join(directory, name + ".tmp")
     file = storage.open(temporary, create=True)
     file.truncate(0)

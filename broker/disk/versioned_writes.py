@@ -7,17 +7,17 @@ from threading import Lock
 
 
 class VersionedWrites:
-    """Says which of the versions of a content is written; they are numbered from 1."""
+    """Writes of numbered versions of a file's content, counted from 1."""
 
     __slots__ = ("_lock", "version")
 
     def __init__(self) -> None:
-        # Version of the file's content; 0 is the initial one.
+        # Version of the file's content; 0 before the first write.
         self.version = 0
         self._lock = Lock()
 
     def write(self, version: int, write: Callable[[], None]) -> None:
-        """Call ``write`` unless the file has this version or a newer; it may raise."""
+        """Call ``write``, which may raise, unless the file has this version or newer."""
         with self._lock:
             if version > self.version:
                 write()
