@@ -17,7 +17,7 @@ class VersionedWrites:
         self._lock = Lock()
 
     def write(self, version: int, write: Callable[[], None]) -> None:
-        """Call ``write``, which may raise, unless the file has this version or newer."""
+        """Call ``write`` (may raise) unless the file has this or a newer version."""
         with self._lock:
             if version > self.version:
                 write()
