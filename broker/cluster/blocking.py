@@ -1,4 +1,4 @@
-"""Waits of a handler for a device: on this thread, or in another (call_shell.py)."""
+"""Blocking calls of a handler: on this thread, or in another (call_shell.py)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from planes.slices import preempt
 
 _R = TypeVar("_R")
 
-# Makes a call that touches no log; raises its exception.
+# Makes a blocking call that accesses no log; raises its exception.
 Blocking: TypeAlias = Callable[[BlockingCall], Awaitable[None]]
 
 
 async def carried_out(work: Steps[_R], blocking: Blocking) -> _R:
-    """Do steps, with their blocking calls wherever ``blocking`` makes them."""
+    """Run steps; ``blocking`` makes their blocking calls."""
     try:
         call = next(work)
         while True:
@@ -34,7 +34,7 @@ async def carried_out(work: Steps[_R], blocking: Blocking) -> _R:
 
 
 async def in_turns(work: Steps[_R]) -> _R:
-    """Do steps that wait for no device, in a handler that may be preempted between."""
+    """Run steps without blocking calls in a handler, preemptible between steps."""
     while True:
         try:
             call = next(work)
@@ -46,5 +46,5 @@ async def in_turns(work: Steps[_R]) -> _R:
 
 
 async def call_here(call: BlockingCall) -> None:
-    """Make a call on this thread: for storage in memory, which never waits."""
+    """Make a call on this thread, for storage in memory, which never blocks."""
     call()

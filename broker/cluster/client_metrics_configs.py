@@ -1,10 +1,10 @@
 """The configs of a subscription of client metrics: Kafka's ``ClientMetricsConfigs``.
 
-A subscription names the metrics that clients are to push, and the clients (KIP-714).
-Kafka's broker offers subscriptions to clients only where it has a reporter that takes
-the metrics. Here is none, so that subscriptions are stored and have no effect.
+A subscription lists metrics for clients to push, and selects the clients (KIP-714).
+Kafka's broker offers subscriptions to clients only if it has a reporter for them. This
+broker has no reporter: subscriptions are stored and have no effect.
 
-Regular expressions of clients are in the syntax of RE2, which bounds their cost.
+Regular expressions have the syntax of RE2, which bounds their cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTERVAL: Final = "interval.ms"
 _MATCH: Final = "match"
 _INTERVAL_MIN_MS: Final = 100
 _INTERVAL_MAX_MS: Final = 3_600_000
-# Properties by which clients are chosen.
+# Properties by which clients are selected.
 _SELECTORS: Final = frozenset(
     {
         "client_id",
@@ -38,7 +38,7 @@ _SELECTORS: Final = frozenset(
 
 
 def _words(name: str, doc: str) -> Key[tuple[str, ...]]:
-    """Return a list without empty items, of which each counts once."""
+    """Return the key of a list, which refuses empty items and drops duplicates."""
     key = words(name, (), doc)
 
     def parse(written: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ CLIENT_METRICS_KEYS: Final[Mapping[str, OverrideKey]] = MappingProxyType(
 
 
 async def check_client_metrics_configs(configs: Mapping[str, str]) -> None:
-    """Raise INVALID_REQUEST or INVALID_CONFIG unless a subscription can have these."""
+    """Raise INVALID_REQUEST or INVALID_CONFIG for invalid configs."""
     unknown = next((name for name in configs if name not in CLIENT_METRICS_KEYS), None)
     if unknown is not None:
         raise KafkaError(
@@ -83,7 +83,7 @@ async def check_client_metrics_configs(configs: Mapping[str, str]) -> None:
 def _check_pattern(pattern: str) -> None:
     """Raise INVALID_CONFIG unless a pattern is a selector, ``=`` and an expression.
 
-    Equals signs at the end do not count, as with Java's ``split``.
+    Trailing equals signs are ignored, as by Java's ``split``.
     """
     selector, *rest = pattern.rstrip("=").split("=")
     is_legal = selector.strip() in _SELECTORS and len(rest) == 1

@@ -1,4 +1,4 @@
-"""Topics as the cluster knows them, and which names a topic may have.
+"""Topics of the cluster, and the valid names of topics.
 
 Kafka's ``org.apache.kafka.common.internals.Topic``: letters, digits, dot, underscore
 and hyphen, at most 249 of them, so that ``name-partition`` is a directory's name. Two
@@ -25,7 +25,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic that exists: one leader epoch per partition, configs as written."""
+    """An existing topic: one leader epoch per partition, and configs as written."""
 
     name: str
     topic_id: UUID
@@ -39,7 +39,7 @@ class Topic:
 
 
 def check_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION unless a topic may have this name."""
+    """Raise INVALID_TOPIC_EXCEPTION unless the name of a topic is valid."""
     if not name:
         fault = "the empty string is not allowed"
     elif name in (".", ".."):

@@ -1,8 +1,8 @@
-"""Configs that a resource has instead of the broker's, and the source of each value.
+"""Configs of a resource that override the broker's, and the source of each value.
 
 A config of a topic or of a group is a broker key under another name, so it is parsed
-and documented as that key, and its default is the broker's value. Values are kept as
-text, as they were written.
+and documented as that key, and its default is the broker's value. Values are stored as
+text, as written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One of the places that a value could come from, the strongest first."""
+    """A possible source of a value."""
 
     name: str
     value: str | None
@@ -39,7 +39,7 @@ class Synonym(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """One config as DescribeConfigs shows it; ``synonyms`` begin with the effective."""
+    """One config as in DescribeConfigs; the first of ``synonyms`` is in effect."""
 
     key: Key[Any]
     value: str | None
@@ -47,15 +47,15 @@ class DescribedConfig(NamedTuple):
     synonyms: tuple[Synonym, ...]
 
 
-# The values set for a broker's own key, the strongest first: (name) -> synonyms.
+# Returns the values set for a broker's key, by name, in order of precedence.
 WrittenAs = Callable[[str], Iterable[Synonym]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverrideKey:
-    """A config of a resource: its own key, and the broker's keys that stand behind it.
+    """A config of a resource: its own key, and the broker's keys of its default.
 
-    ``default`` computes the broker's value where several keys have a say.
+    ``default`` computes the default if it depends on several keys.
     """
 
     key: Key[Any]
@@ -63,7 +63,7 @@ class OverrideKey:
     default: Callable[[BrokerConfig], Any] | None = None
 
     def broker_value(self, config: BrokerConfig) -> Any:
-        """Return the value of a resource that does not set it."""
+        """Return the default, for a resource that does not set the config."""
         if self.default is not None:
             return self.default(config)
         return config[self.broker_keys[0]] if self.broker_keys else self.key.default
@@ -104,7 +104,7 @@ def describe_overrides(
 ) -> list[DescribedConfig]:
     """Return every config of a resource, in the order of names.
 
-    ``source`` is that of values that the resource has set.
+    ``source`` is the source of values set by the resource.
     """
     return [
         _described(override, source, configs, config, written_as)
@@ -130,7 +130,7 @@ def _described(
         for synonym in written_as(broker_key.name)
     ]
     if override.broker_keys and override.broker_keys[0].default is not None:
-        # The key of the same unit only; one whose default is null is no place to look.
+        # Only the key of the same unit is listed, and only if its default is not null.
         nearest = override.broker_keys[0]
         default = written(config.default(nearest))
         synonyms.append(Synonym(nearest.name, default, ConfigSource.DEFAULT_CONFIG))
@@ -139,7 +139,7 @@ def _described(
 
 
 def written(value: Any) -> str | None:
-    """Return a value as Kafka writes it in answers.
+    """Return a value as Kafka writes it in responses.
 
     >>> written(True), written(("compact", "delete")), written(None)
     ('true', 'compact,delete', None)
@@ -158,7 +158,7 @@ def written(value: Any) -> str | None:
 
 
 def _written_by_java(value: float) -> str:
-    """Return a number as ``Double.toString`` writes it.
+    """Return a number in the format of Java's ``Double.toString``.
 
     >>> _written_by_java(0.5), _written_by_java(1e6), _written_by_java(2.5e7)
     ('0.5', '1000000.0', '2.5E7')

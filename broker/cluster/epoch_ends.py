@@ -1,7 +1,7 @@
-"""The epoch of a leader's offset, and the ends of its epochs.
+"""The leader epoch of an offset, and the end offsets of epochs.
 
-Kafka's leader assigns its epoch to the log when its leadership begins; here the log
-learns an epoch with its first record, so the leader's own is added.
+Kafka's leader assigns its epoch to the log when its leadership begins. Here a log adds
+an epoch with its first record, so the leader's current epoch is an argument.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from broker.protocol.wire.hot import EpochEnd
 
 
 def epoch_of(log: Log, offset: int, leader_epoch: int, start: int | None) -> int:
-    """Return the epoch that ``offset`` is or would be written in, -1 if unknown.
+    """Return the leader epoch of an existing or the next offset; -1 if unknown.
 
-    ``start`` is the log's end when the leadership of ``leader_epoch`` began; None while
-    following.
+    ``start`` is the log's end when the leadership of ``leader_epoch`` began; None for a
+    follower.
     """
     if start is not None and offset >= start:
         return leader_epoch
@@ -25,7 +25,7 @@ def epoch_of(log: Log, offset: int, leader_epoch: int, start: int | None) -> int
 def epoch_end_offset(
     log: Log, epoch: int, leader_epoch: int, start: int | None
 ) -> EpochEnd:
-    """Return the largest epoch up to ``epoch``, and where it ended.
+    """Return the largest epoch up to ``epoch``, and its end offset.
 
     Kafka's ``endOffsetForEpoch``; ``start`` as in `epoch_of`.
     """

@@ -1,19 +1,19 @@
 """Fetch sessions (KIP-227): a reader sends its partitions once, and then only changes.
 
 Kafka's ``FetchManager``, ``FetchSessionCache`` and ``FetchContext``. Epoch -1 is a
-Fetch without a session, epoch 0 asks for one, larger epochs count the requests of one;
-in those, partitions not named are wanted as before, and the answer leaves out
-partitions of which there is nothing new. Partitions with data go to the end of their
-session, so that ``max_bytes`` starves none.
+Fetch without a session, epoch 0 requests a session, and larger epochs count its
+requests. An incremental request lists changed partitions only, and its response omits
+partitions without news. Partitions with data move to the end of the session, so that
+``max_bytes`` starves none.
 
-The cache has a bounded number of sessions. A full one makes room by ending the session
-that was unused longest, if that is long enough (two minutes). Otherwise a session in
-use ends that is worth less than the new one: followers are worth more than consumers,
-then many partitions more than few. Within its first two minutes only a consumer's
-session ends, for a follower. Otherwise the reader gets no session and goes on in full,
-which is legal.
+The cache has a bounded number of sessions. A full cache evicts the least recently used
+session if it has been unused for two minutes. Otherwise it evicts the session of the
+lowest value, if the new session has a higher value: followers before consumers, then
+many partitions before few. A session younger than two minutes is evicted only if it is
+a consumer's and the new one is a follower's. Without an eviction the reader gets no
+session and continues with full fetches, as the protocol allows.
 
-A reader may want very many partitions, so each pass over them is a generator that
+A reader may request very many partitions, so each loop over them is a generator that
 yields after every 64, where other tasks may run.
 """
 
@@ -36,14 +36,14 @@ FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 EVICTION_NS: Final = 120_000_000_000
 
-# Partitions that pass between two steps.
+# Partitions between two yields.
 _STEP: Final = 64
 # Partitions of one session: enough for a follower in a large cluster.
 _PARTITIONS_MAX: Final = 250_000
 
 Address = tuple[str | UUID, int]
 R = TypeVar("R")
-# Yields between pieces of the work.
+# Work that yields where other tasks may run.
 InSteps: TypeAlias = Generator[None, None, R]
 
 
@@ -71,13 +71,13 @@ class Context(Protocol):
 
     @property
     def session_id(self) -> int:
-        """The session that the Fetch continues; 0 for none."""
+        """The session that the Fetch continues; 0: none."""
 
     def is_news(self, target: Target, row: FetchPartition) -> bool:
         """Return whether a row has to be reported."""
 
     def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
-        """Return the session id to answer, and the rows to answer with."""
+        """Return the session id and the rows of the response."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class _Entry:
         )
 
     def tell(self, row: FetchPartition) -> bool:
-        """Note an outcome; return whether it has to be reported."""
+        """Record a row as reported; return whether it has to be reported."""
         news = self.is_news(row)
         self.high_watermark = row.high_watermark
         self.log_start_offset = row.log_start_offset
@@ -121,7 +121,7 @@ class _Session:
     is_follower: bool
     created_ns: int
     used_ns: int
-    # As the cache has it, and whether it may give way to any other session.
+    # The value as the cache has it, and whether the session is older than EVICTION_NS.
     worth: _Worth | None = None
     is_old: bool = False
     epoch: int = INITIAL_EPOCH + 1
@@ -146,7 +146,7 @@ class _Session:
 
     def wanted(self) -> InSteps[list[Target]]:
         targets = []
-        # A copy, since entries come and go between two steps.
+        # A copy, since entries are added and removed between two steps.
         for number, entry in enumerate(tuple(self.entries.values()), 1):
             if not number % _STEP:
                 yield
@@ -162,7 +162,8 @@ class FetchSessions:
         self._rng = rng
         # Least recently used first.
         self._sessions: dict[int, _Session] = {}
-        # Those that may give way to any session worth more, and to a follower's.
+        # Values of the sessions that any better session may evict, and of those that a
+        # follower's session may evict; the lowest first.
         self._give_way = SortedList()
         self._give_way_to_followers = SortedList()
 
@@ -180,7 +181,7 @@ class FetchSessions:
         is_follower: bool,
         now_ns: int,
     ) -> InSteps[Context]:
-        """Return all targets of a Fetch.
+        """Return the context of a Fetch, with all its targets.
 
         Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
         FETCH_SESSION_TOPIC_ID_ERROR: errors of the whole request.
@@ -197,7 +198,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.fetch_session_topic_id_error)
-        # At once: another request of the session may come between two steps.
+        # Before the first yield: another request of the session may come between steps.
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         yield from session.want(targets)
         yield from session.forget(forgotten)
@@ -238,7 +239,7 @@ class FetchSessions:
         return session_id
 
     def _make_room(self, wanted: _Worth, now_ns: int) -> bool:
-        """Free a slot for a session of that worth; return whether there is one."""
+        """Free a slot for a session of a value; return whether there is one."""
         if len(self._sessions) < self._slots:
             return True
         unused = next(iter(self._sessions.values()), None)
@@ -254,7 +255,7 @@ class FetchSessions:
         return True
 
     def _use(self, session: _Session, now_ns: int) -> None:
-        """Note the use of a session, and its present worth."""
+        """Record the use of a session, and update its value."""
         session_id = session.session_id
         self._sessions.pop(session_id, None)
         self._sessions[session_id] = session
@@ -272,7 +273,7 @@ class FetchSessions:
             self._give_way_to_followers.add(worth)
 
     def _end(self, session_id: int) -> None:
-        """End a session, if there is one of that id."""
+        """End the session of an id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._forget_worth(session)

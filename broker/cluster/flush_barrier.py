@@ -1,9 +1,9 @@
-"""Records that a leader shows to consumers only once they are durable.
+"""Records that are readable by consumers only once they are durable.
 
-Where ``flush.messages`` or ``flush.ms`` requires a flush, Kafka's append does it before
-the high watermark moves: a record that was read is still there after a loss of power.
-Here other requests go on during a flush, so records that wait for one are withheld from
-the high watermark. Followers may have them: they flush for themselves.
+Where ``flush.messages`` or ``flush.ms`` requires a flush, Kafka's append flushes before
+the high watermark advances: a consumed record survives a loss of power. Here other
+requests are served during a flush, so the high watermark stays below records that wait
+for one. Followers may fetch them, since each replica flushes its own log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from broker.log.log import Log
 
 
 class FlushBarrier:
-    """Up to where a log has to be flushed before all of it is shown."""
+    """The offset up to which a log has to be flushed before consumers may read it."""
 
     __slots__ = ("_log", "_to_offset")
 
@@ -22,7 +22,7 @@ class FlushBarrier:
         self._to_offset = 0
 
     def note(self, now_ms: int) -> None:
-        """Check whether the log now has to be flushed.
+        """Withhold the log up to its end, if a flush is due.
 
         The code that flushes notifies the partition afterwards.
         """
@@ -30,17 +30,17 @@ class FlushBarrier:
             self._to_offset = self._log.log_end_offset
 
     def moved(self, log: Log) -> None:
-        """Withhold as much of the log that has taken the place of this one."""
+        """Apply the barrier to a log that has replaced this one."""
         self._log = log
 
     @property
     def any(self) -> bool:
-        """Return whether anything is withheld; a truncation may have taken it."""
+        """Return whether records are withheld and have not been truncated."""
         if not self._to_offset:
             return False
         log = self._log
         return log.recovery_point < min(self._to_offset, log.log_end_offset)
 
     def shown(self, end_offset: int) -> int:
-        """Return ``end_offset``, or up to where the log is durable."""
+        """Return ``end_offset``, or the durable end if records are withheld."""
         return min(end_offset, self._log.recovery_point) if self.any else end_offset

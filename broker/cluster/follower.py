@@ -11,30 +11,31 @@ NEVER: Final = -1
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Kafka's ``Replica``; -1: not yet anything.
+    """Kafka's ``Replica``; offsets are -1 before the first fetch.
 
-    ``caught_up_ns`` begins with its leader's epoch for a replica in sync by then; one
-    that is not has never caught up, and nothing waits for it.
+    ``caught_up_ns`` is the start of the leader's epoch for a replica that is in sync at
+    that time. Any other replica has never caught up, and the high watermark does not
+    wait for it.
     """
 
     log_end_offset: int = -1
     log_start_offset: int = -1
     last_fetch_ns: int = NEVER
-    # The leader's end at that fetch, and when the follower last had all there was.
+    # The leader's end at the last fetch, and the last time without a lag.
     end_at_last_fetch: int = -1
     caught_up_ns: int = NEVER
 
     def note_fetch(
         self, log_end_offset: int, log_start_offset: int, leader_end: int, now_ns: int
     ) -> bool:
-        """Note how far it has come, while the leader's log ends at ``leader_end``.
+        """Record the offsets of a fetch, while the leader's log ends at ``leader_end``.
 
-        True if it has deleted records since.
+        Returns whether the log start offset has advanced.
         """
         if log_end_offset >= leader_end:
             self.caught_up_ns = now_ns
         elif log_end_offset >= self.end_at_last_fetch:
-            # It has all that there was then: Kafka's ``lastCaughtUpTimeMs``.
+            # Caught up with the end of the last fetch: Kafka's ``lastCaughtUpTimeMs``.
             self.caught_up_ns = max(self.caught_up_ns, self.last_fetch_ns)
         self.end_at_last_fetch = leader_end
         self.log_end_offset = log_end_offset
@@ -49,7 +50,7 @@ class SyncRules:
     """Rules of the ISR: one object for all partitions of a broker.
 
     ``now_ns`` is the clock of fetches, ``lag_ns`` is ``replica.lag.time.max.ms``, and
-    ``is_alive`` returns whether a broker lives, by the controller's metadata.
+    ``is_alive`` returns whether a broker is live, by the controller's metadata.
     """
 
     now_ns: Callable[[], int]
@@ -57,7 +58,7 @@ class SyncRules:
     is_alive: Callable[[int], bool]
 
     def keeps_up(self, follower: Follower, leader_end: int) -> bool:
-        """Return whether it has all, or had all within the lag: ``isCaughtUp``."""
+        """Return whether a follower had no lag within ``lag_ns``: ``isCaughtUp``."""
         if follower.log_end_offset == leader_end:
             return True
         since_ns = follower.caught_up_ns
@@ -66,11 +67,10 @@ class SyncRules:
     def common_end(
         self, leader_end: int, followers: Mapping[int, Follower], isr: Collection[int]
     ) -> int:
-        """Return the end of the log common to all replicas that count.
+        """Return the smallest log end of the ISR and of replicas that may join it.
 
-        Those are the ISR, and the replicas that keep up and may join it: otherwise the
-        leader could stay ahead of a joining replica for ever
-        (``shouldWaitForReplicaToJoinIsr``).
+        Replicas outside the ISR that keep up are included: otherwise the leader could
+        stay ahead of a joining replica for ever (``shouldWaitForReplicaToJoinIsr``).
         """
         end = leader_end
         for replica, follower in followers.items():
@@ -82,7 +82,7 @@ class SyncRules:
         return end
 
     def common_start(self, leader_start: int, followers: Mapping[int, Follower]) -> int:
-        """Return from where on all that live have the log; -1: not known of one."""
+        """Return the smallest log start of live replicas; -1 if one is unknown."""
         starts = [
             follower.log_start_offset
             for replica, follower in followers.items()

@@ -1,7 +1,7 @@
-"""The configs of a consumer group: Kafka's ``GroupConfig``, as far as it is served.
+"""The configs of a consumer group: the supported part of Kafka's ``GroupConfig``.
 
-A new value is refused beyond the broker's bounds. A stored one beyond them, as after a
-start with others, counts as the nearest value within.
+A new value outside the broker's bounds is refused. A stored value outside them (the
+bounds may have changed) is replaced by the nearest bound.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GROUP_KEYS: Final[Mapping[str, OverrideKey]] = MappingProxyType(
 
 
 def check_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> None:
-    """Raise INVALID_CONFIG unless a group can have these configs."""
+    """Raise INVALID_CONFIG for invalid configs of a group."""
     for name, value in read_overrides(GROUP_KEYS, configs, "group").items():
         low, high = _bounds(name, config)
         if not low <= value <= high:

@@ -1,8 +1,8 @@
 """Requests for moves of replicas between directories: ``alterReplicaLogDirs``.
 
-A replica has one move at most. A request for a third directory replaces the move, and a
-request for the present directory ends it. For a partition that is not here the
-directory is remembered until its creation.
+A replica has at most one move. A request for a third directory replaces the move, and a
+request for the current directory cancels it. For a partition without a replica here,
+the directory is stored until its creation.
 """
 
 from __future__ import annotations

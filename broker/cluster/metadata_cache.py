@@ -1,15 +1,14 @@
 """Metadata for clients: brokers, topics, leaders, as the controller last sent them.
 
-Kafka's ``ZkMetadataCache``: UpdateMetadata changes it, Metadata reads it. It may lag
-behind the replicas' state (LeaderAndIsr comes first), and a broker answers from it all
-the same.
+Kafka's ``ZkMetadataCache``: UpdateMetadata changes it, Metadata reads it. The cache may
+lag behind the replicas' state (LeaderAndIsr comes first); responses use it regardless.
 
 An update in steps is made in a copy and takes effect at its end: readers meanwhile see
-the metadata as it was before. The copy shares the topics that the update does not name.
-An answer that is made in steps reads a view, which no change touches.
+the previous metadata. The copy shares the topics that the update does not change. A
+response that is made in steps reads an immutable view.
 
-Unlike Kafka, this broker stays in its own list of live brokers whatever a controller
-sends: it is alive to every client that it answers.
+Unlike in Kafka, this broker always stays in its own list of live brokers: it is alive
+for every client that it serves.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from broker.protocol.sentinels import LEADER_DURING_DELETE
 from broker.protocol.topic_partition import TopicPartition
 from planes.slices import STEP_ITEMS
 
-# No controller is known.
+# The controller is unknown.
 NO_CONTROLLER: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBroker:
-    """A broker and where each of its listeners is reached: name -> (host, port)."""
+    """A broker, and the address of each of its listeners: name -> (host, port)."""
 
     id: int
     endpoints: Mapping[str, tuple[str, int]]
@@ -44,7 +43,7 @@ class LiveBroker:
 
 
 class Reached(NamedTuple):
-    """A live broker, and where clients of one listener reach it."""
+    """A live broker, and its address for clients of one listener."""
 
     broker: LiveBroker
     host: str
@@ -62,9 +61,9 @@ class TopicMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class _Snapshot:
-    """All that is known at one time.
+    """The metadata at one time.
 
-    ``fresh`` are the topics that it shares with no other snapshot; None: all.
+    ``fresh`` are the topics that are not shared with another snapshot; None: all.
     """
 
     local_id: int
@@ -86,7 +85,7 @@ class _Snapshot:
     def put(
         self, name: str, topic_id: UUID | None, state: UpdateMetadataPartitionState
     ) -> None:
-        """Take over the state of one partition."""
+        """Set the state of one partition."""
         topic = self._own(name)
         if topic is None:
             topic = self._add(TopicMetadata(name=name, topic_id=None))
@@ -94,7 +93,7 @@ class _Snapshot:
             self._forget_id(topic)
             former = self.names.get(topic_id)
             if former is not None:
-                # An id names one topic: the latest.
+                # An id belongs to one topic, the latest.
                 loser = self._own(former)
                 assert loser is not None, former
                 loser.topic_id = None
@@ -103,7 +102,7 @@ class _Snapshot:
         topic.partitions[state.partition_index] = state
 
     def delete(self, name: str, index: int) -> None:
-        """Take out one partition, and its topic with the last of them."""
+        """Remove a partition, and with the last partition its topic."""
         topic = self._own(name)
         if topic is None:
             return
@@ -112,13 +111,13 @@ class _Snapshot:
             self.forget(topic)
 
     def forget(self, topic: TopicMetadata) -> None:
-        """Take out a topic, unless there is another of its name."""
+        """Remove a topic, unless another topic has its name by now."""
         if self.topics.get(topic.name) is topic:
             self._forget_id(topic)
             del self.topics[topic.name]
 
     def _own(self, name: str) -> TopicMetadata | None:
-        """Return a topic for changing: a copy, if another snapshot has it too."""
+        """Return a topic that may be changed: a copy, if the topic is shared."""
         topic = self.topics.get(name)
         if topic is None or self.fresh is None or name in self.fresh:
             return topic
@@ -136,7 +135,7 @@ class _Snapshot:
 
 
 class MetadataView:
-    """The metadata of one time, for an answer that is made in steps."""
+    """The metadata at one time, for a response that is made in steps."""
 
     def __init__(self, snapshot: _Snapshot, controller_id: int) -> None:
         self._now = snapshot
@@ -144,7 +143,7 @@ class MetadataView:
 
     @property
     def brokers(self) -> dict[int, LiveBroker]:
-        """The live brokers by their numbers."""
+        """The live brokers by ID."""
         return self._now.brokers
 
     def topic(self, name: str) -> TopicMetadata | None:
@@ -166,7 +165,7 @@ class MetadataView:
         return iter(tuple(self._now.topics.values()))
 
     def on_listener(self, listener: str) -> list[Reached]:
-        """Return the live brokers that have this listener, by their numbers."""
+        """Return the live brokers that have this listener, in order of their IDs."""
         return [
             Reached(broker, *broker.endpoints[listener])
             for _, broker in sorted(self.brokers.items())
@@ -174,11 +173,11 @@ class MetadataView:
         ]
 
     def is_alive(self, broker_id: int) -> bool:
-        """Return whether a broker lives, by the controller's metadata."""
+        """Return whether a broker is live, by the controller's metadata."""
         return broker_id in self.brokers
 
     def is_reachable(self, broker_id: int, listener: str) -> bool:
-        """Return whether a client of this listener can be sent to a broker."""
+        """Return whether clients of this listener can reach a broker."""
         broker = self.brokers.get(broker_id)
         return broker is not None and listener in broker.endpoints
 
@@ -192,40 +191,40 @@ class MetadataCache(MetadataView):
     """Topics and live brokers. ``local`` is this broker, known from the start."""
 
     def __init__(self, local: LiveBroker, *, controller_id: int) -> None:
-        # Called whenever a controller has said something.
+        # Called after each update.
         self.listeners: list[Callable[[], None]] = []
         self.local_id = local.id
         first = _Snapshot(
             local_id=local.id, brokers={local.id: local}, topics={}, names={}
         )
         super().__init__(first, controller_id)
-        # A view has the present snapshot: the next change is made in a copy.
+        # True: a view has the current snapshot, and the next change is made in a copy.
         self._is_viewed = False
-        # The snapshot that an update under way will end with.
+        # The snapshot of an update in progress.
         self._next: _Snapshot | None = None
 
     def view(self) -> MetadataView:
-        """Return all that is known now; later changes do not touch it."""
+        """Return the current metadata as an immutable view."""
         self._is_viewed = True
         return MetadataView(self._now, self.controller_id)
 
     # ---- changing ---------------------------------------------------------------
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Apply the controller's update, at once; return the partitions deleted.
+        """Apply the controller's update in one step; return the deleted partitions.
 
-        During an update in steps it is applied to both copies: the later value holds.
+        During an update in steps, the update is applied to both snapshots.
         """
         if self._next is not None:
-            # First, so that a topic that both have is copied before it changes.
+            # The draft comes first, so that shared topics are copied before a change.
             run(_taking_over(request, self._next))
         self._leave_views()
         return self._end(request, run(_taking_over(request, self._now)))
 
     def updating(self, request: UpdateMetadataRequest) -> Steps[list[TopicPartition]]:
-        """Do as `update`, in steps; none of it is readable before the end.
+        """Apply an update in steps; readers see the result at the end only.
 
-        Besides a step's items, dictionaries are copied as a whole, by C.
+        The copies of whole dictionaries are single steps, but fast.
         """
         assert self._next is None, "an update amid another one"
         draft = self._next = self._now.copy()
@@ -245,12 +244,12 @@ class MetadataCache(MetadataView):
         return deleted
 
     def _leave_views(self) -> None:
-        """Copy the snapshot if a view holds it: the view keeps the old one."""
+        """Copy the snapshot if a view has it; the view keeps the old one."""
         if self._is_viewed:
             self._now, self._is_viewed = self._now.copy(), False
 
     def forget(self, topic: TopicMetadata) -> None:
-        """Forget a topic that no longer exists, unless there is another by now."""
+        """Remove a topic, unless another topic has its name by now."""
         self._leave_views()
         self._now.forget(topic)
         if self._next is not None:
@@ -267,7 +266,7 @@ class MetadataCache(MetadataView):
 def _taking_over(
     request: UpdateMetadataRequest, into: _Snapshot
 ) -> Steps[list[TopicPartition]]:
-    """Change a snapshot as the controller says; return the partitions deleted."""
+    """Apply a request to a snapshot; return the deleted partitions."""
     brokers: dict[int, LiveBroker] = {}
     number = 0
     for broker in request.live_brokers:

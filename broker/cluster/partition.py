@@ -1,18 +1,18 @@
 """One replica of one partition: its leader, its epochs, its high watermark.
 
 Kafka's ``Partition``. The controller's state comes as a `LeaderAndIsrPartitionState`;
-epochs only go up. The leader appends, and the high watermark is the smallest log end
-offset in the ISR: a lone replica's own, otherwise the minimum shown by its followers'
-fetches. It also waits for replicas that keep up and may join the ISR, and stays where
-it is while fewer are in sync than acks=all needs (KIP-966). Consumers read up to the
-high watermark, those of committed records up to the last stable offset, followers to
+epochs never decrease. The leader appends, and the high watermark is the smallest log
+end offset in the ISR, which the leader learns from its followers' fetches. The high
+watermark also waits for replicas that keep up and may join the ISR. It does not advance
+while the ISR is smaller than acks=all requires (KIP-966). Consumers read up to the high
+watermark, those of committed records up to the last stable offset, and followers up to
 the end.
 
-One thread runs all this, and nothing here suspends: a partition needs neither Kafka's
-``leaderIsrUpdateLock`` nor a re-check after each append.
+All calls run on one thread, and none of them suspends: a partition needs neither
+Kafka's ``leaderIsrUpdateLock`` nor a second check after each append.
 
-A follower's log is written and cut by its fetcher (``broker.replication``). The leader
-proposes the ISR, and the controller decides (KIP-497).
+A follower's log is written and truncated by its fetcher (``broker.replication``). The
+leader proposes the ISR, and the controller decides (KIP-497).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ ALL_REPLICAS: Final = -1
 
 
 class Partition:
-    """A partition that this broker holds a replica of.
+    """A partition with a replica on this broker.
 
-    ``min_insync`` returns the present ``min.insync.replicas``, since the config is
+    ``min_insync`` returns the current ``min.insync.replicas``, since the config is
     dynamic; ``high_watermark`` is the checkpointed one.
     """
 
@@ -90,8 +90,8 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
-        # The ISR proposed to the controller, and the replicas that may be in it by now:
-        # the high watermark waits for all of these (KIP-497).
+        # The ISR proposed to the controller, and the replicas that may be in the ISR by
+        # now: the high watermark waits for all of the latter (KIP-497).
         self.proposed_isr: tuple[int, ...] | None = None
         self.maximal_isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
@@ -99,7 +99,7 @@ class Partition:
         self.high_watermark = min(
             max(high_watermark, log.log_start_offset), log.log_end_offset
         )
-        # The log's end when this leadership began; nothing while following.
+        # The log's end when this leadership began; None for a follower.
         self.epoch_start_offset: int | None = None
 
     def __repr__(self) -> str:
@@ -112,17 +112,17 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        """Return whether the directory of its log has failed, until a restart."""
+        """Return whether the log is closed, because its directory has failed."""
         return self.log.closed is not None
 
-    # ---- what the controller says -----------------------------------------------
+    # ---- changes by the controller ----------------------------------------------
 
     def make_leader(self, state: LeaderAndIsrPartitionState) -> None:
-        """Lead from now on, unless the controller's word is an old one."""
+        """Become the leader, unless the controller's state is outdated."""
         self._adopt(state, is_leader=True)
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
-        """Follow ``state.leader`` from now on, unless that is an old word."""
+        """Follow ``state.leader``, unless the controller's state is outdated."""
         self._adopt(state, is_leader=False)
 
     def _adopt(self, state: LeaderAndIsrPartitionState, *, is_leader: bool) -> None:
@@ -131,7 +131,7 @@ class Partition:
         if not is_leader:
             self.epoch_start_offset = None
         elif not self.is_leader or state.leader_epoch > self.leader_epoch:
-            # Nothing that followers fetched under another epoch counts any more.
+            # Fetches of followers in an earlier epoch no longer count.
             self.epoch_start_offset = self.log.log_end_offset
             now_ns = self._sync.now_ns()
             self.followers = {it: Follower(caught_up_ns=now_ns) for it in state.isr}
@@ -162,8 +162,8 @@ class Partition:
     ) -> Appended:
         """Append a producer's batch as the leader; raise `KafkaError` if refused.
 
-        ``prepared`` is what `Log.prepare` made of it, if that was done before;
-        ``guard`` is needed to begin a transaction.
+        ``prepared`` is the result of an earlier `Log.prepare`, if any; ``guard`` is
+        required to begin a transaction.
         """
         if not self.is_leader or acks == ALL_REPLICAS:
             self.check_append(acks)
@@ -178,7 +178,7 @@ class Partition:
         guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> Appended:
-        """Append a marker, or offsets of a transaction, as acks=all does."""
+        """Append a marker, or offsets of a transaction, as with acks=all."""
         self.check_append(ALL_REPLICAS)
         log = self.log
         appended = log.append_of_coordinator(
@@ -195,9 +195,9 @@ class Partition:
             self.high_watermark = self.log.log_end_offset
 
     def check_append(self, acks: int) -> None:
-        """Raise `KafkaError` unless this leads, with as many in sync as ``acks`` wants.
+        """Raise `KafkaError` unless this leads, with the ISR that ``acks`` requires.
 
-        To be asked before a batch is validated, as Kafka does, and when it is appended.
+        Called before a batch is validated, as in Kafka, and again when it is appended.
         """
         if not self.is_leader:
             raise self.not_leader()
@@ -207,7 +207,7 @@ class Partition:
             raise KafkaError(ErrorCode.not_enough_replicas, told)
 
     def advance_high_watermark(self) -> bool:
-        """Move the high watermark to what all have that count; True if it moved.
+        """Advance the high watermark if possible; return whether it has advanced.
 
         Kafka's ``maybeIncrementLeaderHW``.
         """
@@ -226,16 +226,16 @@ class Partition:
     def note_follower_fetch(
         self, replica: int, log_end_offset: int, log_start_offset: int
     ) -> bool:
-        """Note how far a follower has come; True if the low watermark may have moved.
+        """Record a follower's offsets; True if the low watermark may have advanced.
 
-        The high watermark is to be advanced next, after what this does to the ISR.
+        The caller next proposes an ISR if necessary, then advances the high watermark.
         """
         end, now_ns = self.log.log_end_offset, self._sync.now_ns()
         follower = self.followers[replica]
         return follower.note_fetch(log_end_offset, log_start_offset, end, now_ns)
 
     def check_follower(self, replica: int, current_leader_epoch: int) -> None:
-        """Raise unless ``replica`` is one of this partition's."""
+        """Raise unless ``replica`` is a follower of this partition."""
         if replica in self.followers:
             return
         # A follower with an epoch received a reassignment before this leader did.
@@ -248,7 +248,7 @@ class Partition:
         )
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
-        """Return the outcome for a Produce with acks=-1, None while it must wait.
+        """Return the outcome for a Produce with acks=-1; None while it has to wait.
 
         ``required_offset`` is the offset after the records. Kafka's
         ``checkEnoughReplicasReachOffset``.
@@ -265,20 +265,20 @@ class Partition:
 
     @property
     def effective_min_isr(self) -> int:
-        """The number of replicas that acks=all needs: at most all (Kafka 3.7)."""
+        """The ISR size that acks=all requires: at most all replicas (Kafka 3.7)."""
         return min(self._min_insync(), len(self.followers) + 1)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Return whether this leads, and has fewer in sync than acks=all needs."""
+        """Return whether this leads, with a smaller ISR than acks=all requires."""
         return self.is_leader and len(self.isr) < self.effective_min_isr
 
     # ---- the ISR ----------------------------------------------------------------
 
     def propose_shrinking(self) -> bool:
-        """Propose an ISR without those that do not keep up.
+        """Propose an ISR without the replicas that do not keep up.
 
-        True if there is something to propose, and nothing has been already.
+        Returns whether there is a new proposal; there is at most one at a time.
         """
         if not self.is_leader or self.proposed_isr is not None:
             return False
@@ -294,10 +294,10 @@ class Partition:
         return True
 
     def propose_expansion(self, replica: int) -> bool:
-        """Propose an ISR with a follower that has all that is committed.
+        """Propose an ISR with a follower that has all committed records.
 
-        It must also be alive, and have all that this leadership began with. True if
-        there is something to propose, and nothing has been already.
+        The follower must also be live, and have all records from before this
+        leadership. Returns whether there is a new proposal.
         """
         if not self.is_leader or self.proposed_isr is not None or replica in self.isr:
             return False
@@ -312,13 +312,13 @@ class Partition:
         return True
 
     def withdraw_proposal(self) -> None:
-        """Leave the ISR as it is: the controller did not try, or refuses a replica."""
+        """Discard the proposal: it did not reach the controller, or was refused."""
         self._set_isr(self.isr)
 
     def accept_isr(
         self, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int
     ) -> bool:
-        """Apply the controller's decision on a proposal; True if it is new."""
+        """Apply the controller's decision on a proposal; False if it is outdated."""
         if leader_epoch != self.leader_epoch or not self.is_leader:
             return False
         if partition_epoch < self.partition_epoch:
@@ -333,17 +333,17 @@ class Partition:
         self.proposed_isr = None
 
     def take_log(self, log: Log) -> None:
-        """Go on with a log of the same content, in another directory."""
+        """Replace the log by one of the same content in another directory."""
         self.log = log
         self.withheld.moved(log)
 
     # ---- the follower -----------------------------------------------------------
 
     def follow_high_watermark(self, of_leader: int) -> None:
-        """Take the leader's high watermark, as far as the log goes.
+        """Adopt the leader's high watermark, up to the end of the log.
 
-        It never goes back: a committed record stays committed, whatever a new leader
-        knows.
+        The high watermark never decreases: committed records stay committed, even if a
+        new leader has a lower one.
         """
         known = min(of_leader, self.log.log_end_offset)
         self.high_watermark = max(self.high_watermark, known)
@@ -353,9 +353,9 @@ class Partition:
     def check_epoch(
         self, current_leader_epoch: int, *, leader_only: bool = True
     ) -> None:
-        """Raise unless the client's leader epoch is ours and we may answer it.
+        """Raise unless the client's leader epoch is the current one and this may serve.
 
-        -1 is no epoch: the client does not say. Kafka's ``getLocalLog``.
+        Epoch -1 is not checked: the client sent none. Kafka's ``getLocalLog``.
         """
         if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
             raise KafkaError(
@@ -368,21 +368,21 @@ class Partition:
             raise self.not_leader()
 
     def not_leader(self) -> KafkaError:
-        """Return the error for a request that only a leader may answer."""
+        """Return the error for a request that only a leader may serve."""
         return KafkaError(ErrorCode.not_leader_or_follower, repr(self))
 
     @property
     def last_stable_offset(self) -> int:
-        """The end for a reader of committed records."""
+        """The end offset for readers of committed records."""
         return self.log.stable_below(self.high_watermark)
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset of all that live, -1 while one's is unknown."""
+        """The smallest log start offset of live replicas; -1 if one is unknown."""
         return self._sync.common_start(self.log.log_start_offset, self.followers)
 
     def read_end(self, *, is_follower: bool, committed: bool = False) -> int:
-        """Return the offset that this kind of reader may read up to."""
+        """Return the end offset for a kind of reader."""
         if is_follower:
             return self.log.log_end_offset
         return self.last_stable_offset if committed else self.high_watermark
@@ -398,8 +398,8 @@ class Partition:
     ) -> FileSlice | None:
         """Return records from ``offset`` on; None if there are none yet.
 
-        ``committed``: of no transaction that is open. Raises OFFSET_OUT_OF_RANGE
-        outside log start to log end.
+        ``committed``: up to the last stable offset only. Raises OFFSET_OUT_OF_RANGE for
+        offsets below the log start or above the log end.
         """
         log = self.log
         if not log.log_start_offset <= offset <= log.log_end_offset:
@@ -421,17 +421,17 @@ class Partition:
         return CurrentLeader(self.leader, self.leader_epoch)
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch that ``offset`` is or would be written in, -1 if unknown."""
+        """Return the leader epoch of an existing or the next offset; -1 if unknown."""
         start = self.epoch_start_offset
         return epoch_ends.epoch_of(self.log, offset, self.leader_epoch, start)
 
     def epoch_end_offset(self, epoch: int) -> EpochEnd:
-        """Return the largest epoch up to ``epoch``, and where it ended."""
+        """Return the largest epoch up to ``epoch``, and its end offset."""
         start = self.epoch_start_offset
         return epoch_ends.epoch_end_offset(self.log, epoch, self.leader_epoch, start)
 
     def check(self) -> None:
-        """Assert that offsets and roles fit together."""
+        """Assert that offsets and roles are consistent."""
         log = self.log
         assert log.log_start_offset <= self.high_watermark <= log.log_end_offset, self
         assert self.is_leader == (self.leader == self.local_id), self

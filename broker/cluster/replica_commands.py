@@ -1,4 +1,4 @@
-"""A controller's commands to replicas, one by one, and the answer to all of them."""
+"""A controller's commands to replicas, one by one, and the response to all of them."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def stops_of(
 
 
 def leadership_answer(errors: list[LeaderAndIsrPartitionError]) -> LeaderAndIsrResponse:
-    """Return the answer that these are the outcomes of."""
+    """Return the response with these outcomes."""
     return LeaderAndIsrResponse(
         error_code=ErrorCode.none, partition_errors=tuple(errors)
     )
 
 
 def stop_answer(errors: list[StopReplicaPartitionError]) -> StopReplicaResponse:
-    """Return the answer that these are the outcomes of."""
+    """Return the response with these outcomes."""
     return StopReplicaResponse(
         error_code=ErrorCode.none, partition_errors=tuple(errors)
     )

@@ -1,19 +1,18 @@
 """The replicas of this broker, and a controller's changes of them.
 
-Kafka's ``ReplicaManager``; the fetchers of followers are handed in. LeaderAndIsr and
+Kafka's ``ReplicaManager``; the fetchers of followers are an argument. LeaderAndIsr and
 StopReplica are fenced by controller epoch, leader epoch and topic id exactly as in
-Kafka 3.9 (KIP-380, KIP-516). Requests in a purgatory for a partition that is now led
-elsewhere are answered at once (as KAFKA-4453 does for Produces that cannot succeed).
+Kafka 3.9 (KIP-380, KIP-516). When a partition gets another leader, its requests in
+purgatories complete at once (as KAFKA-4453 does for Produces that cannot succeed).
 
 Kafka runs the state-changing requests under ``replicaStateChangeLock``, and so do the
-coroutines here: they can be preempted between two partitions, which other tasks may
-see, but no other state change comes in between. A task that waits for the lock lends
-its holder its turns (``planes.lock``), so a controller waits for no more than the
-change itself. The methods that do not suspend are for holders of the lock, and for
-start-up.
+coroutines here. They can be preempted between two partitions, which other tasks may
+observe, but no other state change is interleaved. A task that waits for the lock lends
+its turns to the holder (``planes.lock``), so a controller waits only for the change
+itself. The methods that do not suspend are for holders of the lock, and for start-up.
 
-Unlike Kafka, a follower is made even if the metadata cache does not know its leader to
-be alive: its fetcher waits until it does.
+Unlike in Kafka, a replica becomes a follower even if the metadata cache does not list
+its leader as live: the fetcher waits for the leader.
 """
 
 from __future__ import annotations
@@ -79,21 +78,20 @@ class ReplicaManager:
         inherits: bool = True,
     ) -> None:
         self.state_change_lock = TaskLock("replica state change", inherits=inherits)
-        # Held while records are unpacked with a large window, which stays in memory
-        # while the request is preempted.
+        # Held during decompression with a large window, since preempted requests keep
+        # the window in memory.
         self.large_windows = TaskLock("large windows", inherits=inherits)
         self.local_id = local_id
         self.controller_epoch = 0
         self.partitions: dict[TopicPartition, Partition] = {}
         # Replicas whose logs could not be opened.
         self.offline: set[TopicPartition] = set()
-        # Those that a device refused: it may have been full, and have room later.
+        # Replicas whose creation failed at a device, which may have been full.
         self.without_room: set[TopicPartition] = set()
         self.produce_purgatory = Purgatory("Produce", on_earlier_deadline)
         self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline, tries_here=False)
         self.delete_records_purgatory = Purgatory("DeleteRecords", on_earlier_deadline)
-        # Called for leaderships won and lost: (partition, whether this broker leads
-        # it).
+        # Called for leaderships won and lost: (partition, is_leader).
         self.leadership_listeners: list[Callable[[Partition, bool], None]] = []
         self.fetchers: Fetchers = NoFetchers()
         self.isr_changes: IsrChanges = NoIsrChanges()
@@ -107,7 +105,7 @@ class ReplicaManager:
     def leader(
         self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH
     ) -> Partition:
-        """Return a partition that this broker leads under that epoch, or raise."""
+        """Return a partition that this broker leads in an epoch, or raise."""
         partition = self.get(key)
         partition.check_epoch(current_leader_epoch)
         return partition
@@ -123,7 +121,7 @@ class ReplicaManager:
             )
         code = ErrorCode.unknown_topic_or_partition
         if self._is_known(key):
-            # Other brokers have it: the client has to find the leader again.
+            # Other brokers have a replica: the client has to find the leader again.
             code = ErrorCode.not_leader_or_follower
         topic, index = key
         raise KafkaError(code, f"no replica of {topic}-{index}")
@@ -144,7 +142,7 @@ class ReplicaManager:
         return partition.high_watermark
 
     def take_offline(self, keys: Iterable[TopicPartition]) -> None:
-        """Answer the requests that wait for partitions whose logs were closed."""
+        """Stop fetchers and complete requests of partitions with closed logs."""
         for key in keys:
             self.fetchers.stop(key)
             partition = self.partitions.get(key)
@@ -154,7 +152,7 @@ class ReplicaManager:
             self.note_change(key)
 
     def take_log(self, key: TopicPartition, log: Log) -> None:
-        """Go on with the log that has taken the place of a partition's."""
+        """Replace a partition's log."""
         partition = self.partitions.get(key)
         if partition is not None:
             partition.take_log(log)
@@ -169,22 +167,22 @@ class ReplicaManager:
             self.produce_purgatory.check_and_complete(partition.key)
 
     def concerns_many(self, key: TopicPartition) -> bool:
-        """Return whether the waiting requests are so many that they wake in pieces."""
+        """Return whether so many requests are waiting that they are woken in steps."""
         return self.fetch_purgatory.size > 0 and self.fetch_purgatory.are_many(key)
 
     def noting_append(self, partition: Partition) -> Steps[None]:
-        """Do as `note_append`, in steps."""
+        """Try the requests as `note_append`, in steps."""
         yield from self.fetch_purgatory.completing(partition.key)
         if self.produce_purgatory.size:
             self.produce_purgatory.check_and_complete(partition.key)
 
     def note_flush(self, partition: Partition) -> None:
-        """Show batches that are durable now, if the partition is still led here."""
+        """Advance the high watermark after a flush, if this is still the leader."""
         if partition.is_leader and partition.advance_high_watermark():
             self.note_append(partition)
 
     def note_follower(self, partition: Partition, replica: int) -> None:
-        """See whether a follower that has fetched belongs into the ISR again."""
+        """Propose to add a follower to the ISR if its fetch has caught up."""
         if replica not in partition.isr and partition.propose_expansion(replica):
             self.isr_changes.submit(partition)
 
@@ -207,7 +205,7 @@ class ReplicaManager:
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
-        """Lead and follow as the controller says; errors are per partition."""
+        """Apply the controller's leaderships; errors are per partition."""
         if self._is_stale(request.controller_epoch):
             return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
         return leadership_answer(
@@ -217,7 +215,7 @@ class ReplicaManager:
     async def change_leadership(
         self, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
-        """Lead and follow as the controller says, preemptibly, under the lock."""
+        """Apply the controller's leaderships, preemptibly, under the lock."""
         async with self.state_change_lock:
             if self._is_stale(request.controller_epoch):
                 return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
@@ -229,7 +227,7 @@ class ReplicaManager:
             return leadership_answer(errors)
 
     def _is_stale(self, controller_epoch: int) -> bool:
-        """Return whether a later controller has commanded this broker."""
+        """Return whether this broker has received a later controller epoch."""
         return controller_epoch < self.controller_epoch
 
     def _changed(
@@ -284,7 +282,7 @@ class ReplicaManager:
     def _note_refused(
         self, key: TopicPartition, error: Exception, *, is_new: bool
     ) -> None:
-        """Note that a replica could not be made, and whether it may be later."""
+        """Record that a replica could not be created, and whether it may be later."""
         if not is_new:
             self.offline.add(key)
         if isinstance(error, LogUnavailable):
@@ -296,7 +294,7 @@ class ReplicaManager:
         self, key: TopicPartition, topic_id: UUID | None, *, is_new: bool
     ) -> Partition:
         topic, index = key
-        # The name becomes a directory's, whatever its source.
+        # The name becomes a part of a path, so it is checked again.
         check_name(topic)
         if index < 0:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
@@ -329,7 +327,7 @@ class ReplicaManager:
     # ---- StopReplica ------------------------------------------------------------
 
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicas, and delete those that the controller wants deleted."""
+        """Stop replicas, and delete those with ``delete_partition``."""
         if self._is_stale(request.controller_epoch):
             return StopReplicaResponse(error_code=ErrorCode.stale_controller_epoch)
         return stop_answer([self._stopped(*it) for it in stops_of(request)])
@@ -372,9 +370,10 @@ class ReplicaManager:
         return ErrorCode.none
 
     def delete(self, key: TopicPartition) -> ErrorCode:
-        """Remove a replica and its log, and answer the requests that wait for it.
+        """Remove a replica and its log, and complete the requests that wait for it.
 
-        One in a directory that is offline stays: its log would be back with it.
+        A replica in an offline directory is kept, since its log would come back with
+        the directory.
         """
         held = self.partitions.get(key)
         if self._logs.may_be_offline(key) or (held is not None and held.is_offline):
@@ -394,7 +393,7 @@ class ReplicaManager:
         return ErrorCode.none
 
     def check(self) -> None:
-        """Assert that every partition is sound and under its own key."""
+        """Assert that every partition is consistent and under its own key."""
         for key, partition in self.partitions.items():
             assert partition.key == key, (key, partition)
             partition.check()

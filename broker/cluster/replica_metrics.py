@@ -81,7 +81,7 @@ def _sizes(partition: Partition) -> dict[str, int]:
 
 
 def _states(partition: Partition) -> dict[str, int]:
-    """Return what its leader knows of a partition's replicas; 0 where it follows."""
+    """Return the leader's values of a partition's replicas; 0 for a follower."""
     isr, replicas, lag = len(partition.isr), len(partition.replicas), 0
     if not partition.is_leader:
         isr = replicas = least = 0

@@ -1,4 +1,4 @@
-"""The environment of a broker's replicas: logs, fetchers, a way to the controller."""
+"""The interfaces of a broker's replicas: logs, fetchers, ISR proposals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Logs(Protocol):
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """High watermarks as they were before this start."""
+        """High watermarks from before this start."""
 
     def open_log(
         self, key: TopicPartition, topic_id: UUID | None, *, is_new: bool
@@ -40,31 +40,31 @@ class Fetchers(Protocol):
     """Fetchers that keep followers up with their leaders."""
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition from its leader, from now on from no other broker."""
+        """Fetch a partition from its current leader only."""
 
     def stop(self, key: TopicPartition) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
 
 
 class IsrChanges(Protocol):
-    """The way of ISR proposals to the controller."""
+    """The channel of ISR proposals to the controller."""
 
     def submit(self, partition: Partition) -> None:
-        """Bring a partition's ``proposed_isr``."""
+        """Send a partition's ``proposed_isr``."""
 
 
 class NoFetchers:
-    """Followers stay as they are: for replicas that are not served."""
+    """No fetchers, for replicas that are not served: followers do not change."""
 
     def follow(self, partition: Partition) -> None:
-        """Fetch nothing."""
+        """Do nothing."""
 
     def stop(self, key: TopicPartition) -> None:
-        """There is nothing to stop."""
+        """Do nothing."""
 
 
 class NoIsrChanges:
-    """Proposals are dropped: there is no controller."""
+    """No controller: proposals are dropped."""
 
     def submit(self, partition: Partition) -> None:
-        """Bring nothing."""
+        """Do nothing."""

@@ -2,9 +2,9 @@
 
 Kafka's ``ReplicationQuotaManager``, one for bytes sent to followers and one for bytes
 fetched from leaders; a third one bounds all moves between log directories. A topic's
-config names its throttled replicas. Only their bytes count, and only replicas outside
-the ISR are held back, or a quota would drive replicas out of it. Sent bytes are counted
-without the response around them, some tens of bytes that Kafka includes.
+config lists its throttled replicas. Only their bytes count, and only replicas outside
+the ISR are throttled; otherwise a quota would remove replicas from the ISR. Sent bytes
+exclude the headers of the response, some tens of bytes that Kafka includes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MS_PER_S: Final = 1000
 
 
 class Quota(Protocol):
-    """The questions before a transfer of bytes, and the report after it."""
+    """The check before a transfer of bytes, and the count after it."""
 
     def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
         """Return whether a replica may move nothing now."""
@@ -44,7 +44,7 @@ class Quota(Protocol):
 class ReplicationQuota:
     """A quota over the bytes of throttled replicas.
 
-    ``bound_per_s`` is asked anew each time, since configs are altered.
+    ``bound_per_s`` is called for each check, since the config is dynamic.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ReplicationQuota:
         self._bound_per_s = bound_per_s
         self._is_throttled = is_throttled
         self._now_ns = now_ns
-        # Of all replicas, throttled or not.
+        # Bytes of all replicas, throttled or not.
         self.moved_bytes = 0
 
     def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
@@ -94,7 +94,7 @@ def replication_quotas(
     settings: TopicSettings,
     now_ns: Callable[[], int],
 ) -> Quotas:
-    """Return a broker's quotas; their windows are those configured now."""
+    """Return a broker's quotas; their windows are fixed at this time."""
 
     def quota(
         bound: Key[int],

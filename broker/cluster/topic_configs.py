@@ -1,6 +1,6 @@
 """The configs of a topic: Kafka's ``LogConfig`` and ``TopicConfig``.
 
-The broker's keys behind them are those of Kafka's ``ServerTopicConfigSynonyms``.
+The broker's keys of their defaults are those of Kafka's ``ServerTopicConfigSynonyms``.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ TOPIC_KEYS: Final[Mapping[str, OverrideKey]] = MappingProxyType(
 
 
 def check_topic_configs(configs: Mapping[str, str], config: BrokerConfig) -> None:
-    """Raise INVALID_CONFIG unless a topic can have these overrides."""
+    """Raise INVALID_CONFIG for invalid configs of a topic."""
     read_overrides(TOPIC_KEYS, configs, "topic")
     shortest = topic_value("min.compaction.lag.ms", configs, config)
     longest = topic_value("max.compaction.lag.ms", configs, config)
@@ -150,7 +150,7 @@ def log_config(configs: Mapping[str, str], config: BrokerConfig) -> LogConfig:
     for field in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
         values[field] = min(values[field], difference_ms)
     if "compact" in values["cleanup_policy"]:
-        # Only what has ended is compacted.
+        # Only closed segments are compacted.
         values["segment_ms"] = min(
             values["segment_ms"], values["max_compaction_lag_ms"]
         )

@@ -1,4 +1,4 @@
-"""Settings of a topic's replicas: its own configs, otherwise the broker's."""
+"""Settings of a topic's replicas: its own configs, with the broker's as defaults."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class _Settings(NamedTuple):
 
 
 class TopicSettings:
-    """The settings of topics, read once each as long as there are logs of theirs here.
+    """The settings of topics, cached while a topic has logs on this broker.
 
-    ``configs_of`` returns a topic's configs, None if the topic is unknown: none of its
-    logs is deleted or compacted until it is known. ``config`` is the broker's, in
-    force; ``is_here`` returns whether a topic has logs. A change of the first two, or
-    of a topic's last log, calls `forget`, so the cache is bounded by the logs.
+    ``configs_of`` returns a topic's configs, None for an unknown topic, whose logs are
+    neither deleted nor compacted. ``config`` returns the broker's current config;
+    ``is_here`` returns whether a topic has logs. `forget` is called after a change of
+    configs or the removal of a topic's last log, so the logs bound the cache.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class TopicSettings:
         return named is None or key.partition in named
 
     def forget(self, topic: str | None = None) -> None:
-        """Read a topic's settings anew, or those of all."""
+        """Drop the cached settings of a topic, or of all."""
         if topic is None:
             self._known.clear()
         else:
             self._known.pop(topic, None)
 
     def check(self) -> None:
-        """Assert that no topic is remembered that has no log here."""
+        """Assert that every cached topic has a log on this broker."""
         left = [topic for topic in self._known if not self._is_here(topic)]
         assert not left, left
 
@@ -97,7 +97,7 @@ class TopicSettings:
         return known
 
     def _mine(self, replicas: Sequence[str]) -> _Throttled:
-        """Return the partitions of ``*``, or of a list of PARTITION:BROKER."""
+        """Return this broker's partitions in ``*`` or a list of PARTITION:BROKER."""
         if tuple(replicas) == ("*",):
             return None
         pairs = (each.split(":") for each in replicas if each)

@@ -1,8 +1,8 @@
-"""A DeleteRecords that waits until every replica has dropped the records.
+"""A DeleteRecords that waits until every replica has deleted the records.
 
-Kafka's ``DelayedDeleteRecords``: a partition is done when its low watermark, the
+Kafka's ``DelayedDeleteRecords``: a partition is complete when its low watermark, the
 smallest log start offset of its replicas, has reached the requested offset. Followers
-send theirs with each fetch.
+send their log start offsets with each fetch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class Outcome(NamedTuple):
-    """The answer for a partition; without a low watermark, -1."""
+    """The outcome for a partition; the low watermark is -1 after an error."""
 
     error: ErrorCode
     low_watermark: int = -1
@@ -34,12 +34,12 @@ class DelayedDeleteRecords:
     ) -> None:
         self._partitions = partitions
         self._offsets = offsets
-        # The outcome of a partition that has waited in vain.
+        # The outcome of partitions that are still waiting at the end.
         self._otherwise = ErrorCode.request_timed_out
         self._outcomes: dict[TopicPartition, Outcome] = {}
 
     def try_key(self, key: TopicPartition) -> bool:
-        """Settle a partition if it can be; True once none waits. Cost: O(1)."""
+        """Complete a partition if possible; True once all are complete. Cost: O(1)."""
         if key not in self._outcomes:
             outcome = _outcome(self._partitions.get(key), self._offsets[key])
             if outcome is not None:
@@ -47,19 +47,19 @@ class DelayedDeleteRecords:
         return len(self._outcomes) == len(self._offsets)
 
     def on_expiration(self) -> None:
-        """Do nothing: a key without an outcome has timed out."""
+        """Do nothing: partitions without an outcome have timed out."""
 
     def on_failure(self) -> None:
-        """Fail what still waits."""
+        """Fail the waiting partitions."""
         self._otherwise = ErrorCode.unknown_server_error
 
     def outcome_of(self, key: TopicPartition) -> Outcome:
-        """Return the outcome of a partition, once the wait is over."""
+        """Return the outcome of a partition after the wait."""
         return self._outcomes.get(key) or Outcome(self._otherwise)
 
 
 def _outcome(partition: Partition | None, offset: int) -> Outcome | None:
-    """Return the outcome for one partition, None while it must wait."""
+    """Return the outcome for one partition; None while it has to wait."""
     if partition is None:
         return Outcome(ErrorCode.unknown_topic_or_partition)
     if partition.is_offline:

@@ -1,17 +1,16 @@
 """A Fetch that waits until there is enough to read, or a change to report.
 
-Kafka's ``DelayedFetch``. It completes when ``min_bytes`` are readable, or when a
+Kafka's ``DelayedFetch``. A fetch completes when ``min_bytes`` are readable, or when a
 partition can no longer be read here (leadership, epoch, deletion). It also completes
-when its offset has fallen outside the log, or lies in an older segment than the end of
-the readable part (Kafka's case F): such a reader has fallen behind, and the rest of one
-segment could stay below ``min_bytes`` for good. At its deadline it completes with the
-bytes available. It keeps no bytes: the reader reads again afterwards. Bytes held back
-from the reader by a quota are not counted.
+when an offset is outside the log, or in an older segment than the end of the readable
+part (Kafka's case F): the rest of an old segment could stay below ``min_bytes`` for
+ever. At the deadline a fetch completes with the available bytes. It stores no bytes:
+the handler reads again afterwards. Bytes throttled by a quota are not counted.
 
-A change under one of its partitions wakes the reader, which examines that partition in
-a turn of its own. The readable bytes of each partition are kept and summed up, so that
-the cost of a change does not depend on the number of partitions. Partitions held back
-by a quota are examined again with each change: time alone frees them.
+A change of a partition wakes the waiting handler, which examines that partition in a
+turn of its own. The readable bytes of each partition are stored and summed, so that the
+cost of a change does not depend on the number of partitions. Partitions throttled by a
+quota are examined again at each change, since the passage of time releases them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Wanted(NamedTuple):
 
 
 class DelayedFetch:
-    """One Fetch in purgatory. Cost of a try: O(1), and O(1) for each held back."""
+    """One Fetch in purgatory. Cost of a try: O(1 + throttled partitions)."""
 
     __slots__ = (
         "_committed",
@@ -73,11 +72,11 @@ class DelayedFetch:
 
     @property
     def held_back(self) -> Collection[TopicPartition]:
-        """Partitions of which a quota held something back."""
+        """Partitions whose records were throttled by a quota."""
         return self._held_back
 
     def try_key(self, key: TopicPartition) -> bool:
-        """Look at one partition; True if a read now would not find too little."""
+        """Examine one partition; True if the fetch can complete now."""
         try:
             found_bytes = self._readable_bytes(key)
         except KafkaError:
@@ -113,14 +112,14 @@ class DelayedFetch:
         return 0 if region is None else region.size
 
     def _holds_back(self, partition: Partition, offset: int) -> bool:
-        """Return whether a quota holds readable records back from this reader."""
+        """Return whether a quota throttles readable records for this reader."""
         if self._is_held_back is None:
             return False
         end = partition.read_end(is_follower=self._is_follower)
         return offset <= end and self._is_held_back(partition)
 
     def _is_behind(self, partition: Partition, offset: int) -> bool:
-        """Return whether the reader cannot wait for more where it is."""
+        """Return whether the offset is outside the log or in an older segment."""
         end = partition.read_end(
             is_follower=self._is_follower, committed=self._committed
         )
@@ -130,7 +129,7 @@ class DelayedFetch:
         return segments.index_of(offset) < segments.index_of(end)
 
     def on_expiration(self) -> None:
-        """The reader is answered with what there is."""
+        """Do nothing: the handler responds with the available records."""
 
     def on_failure(self) -> None:
-        """The reader reads again, and meets the failure itself."""
+        """Do nothing: the handler reads again, and raises the error itself."""

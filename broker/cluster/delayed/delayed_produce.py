@@ -1,9 +1,9 @@
 """A Produce with acks=-1 that waits for the in-sync replicas.
 
 Kafka's ``DelayedProduce``. Each partition waits for the high watermark to reach the end
-of what was appended. A partition that is led elsewhere by then fails with
-NOT_LEADER_OR_FOLLOWER as soon as that is known, and the others go on waiting; the rest
-fails at the deadline with REQUEST_TIMED_OUT.
+of the appended records. A partition that has another leader by then fails with
+NOT_LEADER_OR_FOLLOWER at once, and the other partitions continue to wait. At the
+deadline, waiting partitions fail with REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.protocol.topic_partition import TopicPartition
 class DelayedProduce:
     """The partitions of one Produce, and the outcome of each (`error_of`).
 
-    ``required`` is, for each, what all replicas in sync must have.
+    ``required`` has for each partition the records that all in-sync replicas must have.
     """
 
     __slots__ = ("_errors", "_otherwise", "_partitions", "_required")
@@ -30,13 +30,13 @@ class DelayedProduce:
         required: Mapping[TopicPartition, Required],
     ) -> None:
         self._errors: dict[TopicPartition, ErrorCode] = {}
-        # The outcome of a partition that has waited in vain.
+        # The outcome of partitions that are still waiting at the end.
         self._otherwise = ErrorCode.request_timed_out
         self._required = required
         self._partitions = partitions
 
     def try_key(self, key: TopicPartition) -> bool:
-        """Settle a partition if it can be; True once none waits. Cost: O(1)."""
+        """Complete a partition if possible; True once all are complete. Cost: O(1)."""
         if key not in self._errors:
             partition = self._partitions.get(key)
             outcome = (
@@ -49,19 +49,19 @@ class DelayedProduce:
         return len(self._errors) == len(self._required)
 
     def on_expiration(self) -> None:
-        """Do nothing: a key without an outcome has timed out."""
+        """Do nothing: partitions without an outcome have timed out."""
 
     def on_failure(self) -> None:
         """Fail the waiting partitions: their replication is unknown."""
         self._otherwise = ErrorCode.unknown_server_error
 
     def error_of(self, key: TopicPartition) -> ErrorCode:
-        """Return the outcome of a partition, once the wait is over."""
+        """Return the outcome of a partition after the wait."""
         return self._errors.get(key, self._otherwise)
 
 
 def _outcome(partition: Partition, required: Required) -> ErrorCode | None:
-    """Return the outcome for one partition, None while it must wait."""
+    """Return the outcome for one partition; None while it has to wait."""
     outcome = partition.acknowledged(required.offset)
     if outcome in (None, ErrorCode.none) and not required.still_stands(partition.log):
         return ErrorCode.not_leader_or_follower
