@@ -1,10 +1,10 @@
-"""Members of a consumer group that speak the classic protocol.
+"""Members of a consumer group that use the classic protocol.
 
-Kafka: ``classicGroupJoinToConsumerGroup`` and its neighbours. Such a member is told its
-epoch as a generation, and its partitions by SyncGroup. It never leads, since the broker
-assigns. Where it is to take a step towards its target, its heartbeat is answered with
-REBALANCE_IN_PROGRESS, and its next JoinGroup, which names the partitions it still owns,
-is that step.
+Kafka: ``classicGroupJoinToConsumerGroup`` and related methods. Such a member receives
+its epoch as a generation, and its partitions by SyncGroup. No member leads, since the
+broker assigns. When a member has to take a step towards its target, its heartbeat is
+answered with REBALANCE_IN_PROGRESS. The step follows with its next JoinGroup, which
+lists the partitions that it still owns.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinRequest, waiting: Waiting[JoinAnswer]
     ) -> None:
-        """Admit a member, or take its next step."""
+        """Add a member, or take its next step."""
         self._heartbeats.run(self._joining(group, request, waiting))
 
     def _joining(
@@ -140,7 +140,7 @@ class ClassicMembers:
     def _former(
         self, group: ConsumerGroup, member_id: str, owner: ConsumerMember | None
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the member as it was, and the static one whose place it takes."""
+        """Return the member before the request, and the static member it replaces."""
         if owner is not None and owner.member_id != member_id:
             return as_replacement(owner, member_id), owner
         known = group.members.get(member_id)
@@ -192,7 +192,7 @@ class ClassicMembers:
         member: ConsumerMember,
         waiting: Waiting[JoinAnswer],
     ) -> None:
-        """Make the group classic: the last member of the other protocol is replaced."""
+        """Make the group classic: its last member of the new protocol is replaced."""
         for member_id in group.members:
             self._heartbeats.cancel(group, member_id)
         is_changed = member.topics != replaced.topics or bool(replaced.regex)
@@ -219,7 +219,7 @@ class ClassicMembers:
     def sync(
         self, group: ConsumerGroup, request: SyncRequest, waiting: Waiting[SyncAnswer]
     ) -> None:
-        """Hand a member its partitions."""
+        """Return a member's partitions."""
         try:
             answer = self._sync(group, request)
         except KafkaError as refused:
@@ -254,7 +254,7 @@ class ClassicMembers:
         instance_id: str | None,
         generation: int,
     ) -> ErrorCode:
-        """Put off the end of a member's session; say if it has to join again."""
+        """Extend a member's session; REBALANCE_IN_PROGRESS if it has to rejoin."""
         try:
             member, classic = self._member(group, member_id, instance_id)
         except KafkaError as refused:
@@ -275,7 +275,7 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, leavers: Sequence[MemberIdentity]
     ) -> list[LeftMember]:
-        """Remove members at their own or at an operator's word."""
+        """Remove members at their own or at an operator's request."""
         left = []
         gone: dict[str, ConsumerMember] = {}
         for member_id, instance_id in leavers:
@@ -297,7 +297,7 @@ class ClassicMembers:
     def _leaving(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None
     ) -> ConsumerMember:
-        """Return the member that is meant.
+        """Return the member to remove.
 
         An operator removes a static member of either protocol by its instance id.
         """
@@ -312,7 +312,7 @@ class ClassicMembers:
     def _member(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None
     ) -> tuple[ConsumerMember, ClassicProtocols]:
-        """Return a member of the classic protocol, or raise why it is not the one."""
+        """Return a member of the classic protocol; raise if unknown or fenced."""
         if instance_id is None:
             member = group.member(member_id)
         else:
@@ -322,7 +322,7 @@ class ClassicMembers:
         return member, member.classic
 
     def _await_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Give a member the time of a rebalance to join, unless it runs already."""
+        """Start a member's time limit for a JoinGroup, unless it is running."""
         key = TimerKey(TimerKind.CLASSIC_JOIN, group.group_id, member.member_id)
         if key not in self._timers:
             end_ns = self._shards.clock().ns + member.rebalance_timeout_ms * NS_PER_MS
@@ -333,7 +333,7 @@ class ClassicMembers:
 
 
 class _MemberIdRequired(KafkaError):
-    """A dynamic member is given its id first (KIP-394)."""
+    """A dynamic member receives its id, and joins again with it (KIP-394)."""
 
     def __init__(self, member_id: str) -> None:
         super().__init__(ErrorCode.member_id_required)
@@ -351,7 +351,7 @@ def _require_owner(owner: ConsumerMember | None, member_id: str) -> ConsumerMemb
 def _updated(
     member: ConsumerMember, request: JoinRequest, subscription: Subscription
 ) -> ConsumerMember:
-    """Return the member with what the request says."""
+    """Return the member with the fields of the request."""
     return replace(
         member,
         instance_id=request.instance_id or member.instance_id,

@@ -1,8 +1,8 @@
-"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and their end.
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and expiry.
 
-Kafka: ``OffsetMetadataManager``. A commit is shown once it is in the log, replicated as
-acks=all is, and answered then; commits to one partition take effect in the order of the
-log. Whether the topics exist is the caller's to check (``KafkaApis`` does it too).
+Kafka: ``OffsetMetadataManager``. A commit becomes visible, and is acknowledged, once it
+is in the log and replicated as with acks=all. Commits to one partition take effect in
+the order of the log. The caller checks that the topics exist, as Kafka's ``KafkaApis``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from broker.shards.effects import Effects, Instant, InTransaction, Write
 from broker.shards.parked_answer import Waiting
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
-# Tombstones that are written in one step.
+# Tombstones per step.
 OFFSETS_PER_STEP: Final = 256
 
-# Further effects of the outcome of a write.
+# Adds effects after the outcome of a write.
 Then = Callable[[ErrorCode, Effects], None]
 
 
@@ -56,9 +56,9 @@ class CommitRequest:
     instance_id: str | None
     retention_ms: int
     positions: Mapping[TopicPartition, Position]
-    # v9 and later: GROUP_ID_NOT_FOUND.
+    # From v9 on GROUP_ID_NOT_FOUND.
     missing_group_error: ErrorCode = ErrorCode.illegal_generation
-    # v9 and later: ``generation`` may be a member epoch.
+    # From v9 on ``generation`` may be a member epoch.
     knows_member_epochs: bool = True
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class TransactionalCommit:
 
 
 class FetchedOffset(NamedTuple):
-    """The answer for one partition; nothing committed: offset -1 and no error."""
+    """The result for one partition; without a commit: offset -1 and no error."""
 
     offset: int = -1
     leader_epoch: int = -1
@@ -94,7 +94,7 @@ class Commits:
     # ---- commit -----------------------------------------------------------------
 
     def commit(self, request: CommitRequest) -> Waiting[Outcomes]:
-        """Commit offsets; raise the error that holds for all partitions."""
+        """Commit offsets; raise an error that concerns all partitions."""
         now = self._shards.clock()
         group = self._shards.find(request.group_id)
         if group is None:
@@ -115,9 +115,9 @@ class Commits:
         return self._commit(group, *sorted_out, None)
 
     def commit_in_transaction(self, request: TransactionalCommit) -> Waiting[Outcomes]:
-        """Commit offsets that count when the transaction commits.
+        """Commit offsets that become visible when the transaction commits.
 
-        Raises the error that holds for all partitions.
+        Raises an error that concerns all partitions.
         """
         group = self._shards.find(request.group_id)
         if group is None:
@@ -156,7 +156,7 @@ class Commits:
         now_ms: int,
         expire_ms: int,
     ) -> tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, OffsetCommit]]:
-        """Return the outcomes that are certain already, and the commits to write."""
+        """Return the outcomes of refused positions, and the commits to write."""
         outcomes: dict[TopicPartition, ErrorCode] = {}
         commits: dict[TopicPartition, OffsetCommit] = {}
         longest = self._shards.config.offset_metadata_max_bytes
@@ -216,7 +216,7 @@ class Commits:
         commit: OffsetCommit,
     ) -> None:
         if not self._shards.holds(group):
-            # Of another term, too.
+            # Also skips offsets of an earlier term of this coordinator.
             return
         group.offsets.transactions.add(producer_id, target, commit)
         partition = self._shards.partition(group.group_id)
@@ -226,10 +226,10 @@ class Commits:
     def completing(
         self, partition: int, producer_id: int, *, is_commit: bool
     ) -> Iterator[None]:
-        """Show or drop a transaction's offsets, in steps; its marker is in the log."""
+        """Publish or drop a transaction's offsets, in steps, after its marker."""
         shard = self._shards.by_partition.get(partition)
         if shard is None or shard.loading:
-            # Of another term: its load reads the marker.
+            # Not loaded in this term: the load will read the marker.
             return
         groups_of = self._shards.groups_of_producers.get(partition, {})
         number = 0
@@ -255,7 +255,7 @@ class Commits:
         require_stable: bool,
         member: tuple[str | None, int] = (None, -1),
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return the committed offsets of some partitions, in the order asked for.
+        """Return the committed offsets of partitions, in the order of ``targets``.
 
         ``member`` is a member of a consumer group and its epoch, which must be current.
         """
@@ -267,7 +267,7 @@ class Commits:
         return {target: _fetched(group, target, require_stable) for target in targets}
 
     def pages(self, group_id: str) -> Iterator[Sequence[TopicPartition]]:
-        """Iterate over the partitions with offsets of a group, some at a time."""
+        """Iterate over batches of a group's partitions with offsets."""
         group = self._shards.find(group_id)
         if group is not None:
             yield from _pages(group.offsets)
@@ -311,7 +311,7 @@ class Commits:
     def thin_out(self, group_id: str) -> Waiting[ErrorCode] | None:
         """Delete some offsets of a group that is to be deleted; None if it has few.
 
-        `delete_group`, which comes last, is then short. Raises the same errors.
+        The final `delete_group` is then short. Raises the same errors.
         """
         group = self._to_delete(group_id)
         some = list(islice(group.offsets.of_all_kinds(), OFFSETS_PER_STEP + 1))
@@ -326,7 +326,7 @@ class Commits:
         return waiting
 
     def delete_group(self, group_id: str) -> Waiting[ErrorCode]:
-        """Delete an empty group with its offsets; raise what stands against it."""
+        """Delete an empty group with its offsets; raise if it cannot be deleted."""
         group = self._to_delete(group_id)
         waiting = Waiting[ErrorCode]()
 
@@ -345,11 +345,11 @@ class Commits:
         return group
 
     def delete_topics(self, targets: Sequence[TopicPartition]) -> Iterator[int | None]:
-        """Delete all groups' offsets of partitions that are no more, step by step.
+        """Delete all groups' offsets of deleted partitions, in steps.
 
-        Yields the partition of ``__consumer_offsets`` that a step writes to. Of the
-        groups that there are when it begins; those that are being loaded forget the
-        offsets when they have read them.
+        Yields the partition of ``__consumer_offsets`` that a step writes to. Groups
+        created after the start are not covered. Shards that are being loaded delete the
+        offsets after their load.
         """
         for shard in tuple(self._shards.by_partition.values()):
             if shard.loading:
@@ -360,9 +360,9 @@ class Commits:
     def delete_topics_of(
         self, targets: Sequence[TopicPartition], groups: Iterable[AnyGroup]
     ) -> Iterator[int | None]:
-        """Do the same for some groups.
+        """Delete offsets of deleted partitions in some groups, in steps.
 
-        Cost: O(groups x topics), and O(1) per offset that is there.
+        Cost: O(groups x topics), and O(1) per existing offset.
         """
         gone: dict[str, set[int]] = {}
         for number, (topic, partition) in enumerate(targets, 1):
@@ -386,9 +386,9 @@ class Commits:
                     yield self._shards.partition(group.group_id)
 
     def expiring(self, group: AnyGroup) -> Iterator[int]:
-        """Delete offsets whose time is over, and the group if nothing is left.
+        """Delete expired offsets, and the group if it is unused afterwards.
 
-        Yields after each step the number of offsets that it looked at.
+        Yields after each step the number of examined offsets.
         """
         for some in _pages(group.offsets):
             if self._shards.has(group.group_id, group):
@@ -398,7 +398,7 @@ class Commits:
             self._expire(group, ())
 
     def _expire(self, group: AnyGroup, targets: Sequence[TopicPartition]) -> None:
-        """Delete those of some offsets whose time is over."""
+        """Delete the expired ones of some offsets."""
         config, now = self._shards.config, self._shards.clock()
         overdue: list[TopicPartition] = []
         if group.may_expire():
@@ -429,8 +429,8 @@ class Commits:
     ) -> None:
         """Write tombstones for offsets, and for the ``whole`` group.
 
-        Memory follows the log: a commit that comes after the tombstones stays, and a
-        group that has come back to life meanwhile stays too.
+        The state in memory follows the log: commits after the tombstones are kept, and
+        so is a group that is in use again.
         """
         buried = [(target, group.offsets.get(target)) for target in targets]
         records = [

@@ -1,13 +1,15 @@
 """ConsumerGroupHeartbeat, and the time-outs of members.
 
-Kafka: ``consumerGroupHeartbeat`` of ``GroupMetadataManager``. A heartbeat takes three
-steps: it takes over what the member says, and counts the group's epoch up if that
-changes the assignment; it computes a target for a new epoch; it brings the member
-nearer to its target. The second may take long, and others' heartbeats are served
-meanwhile: they go by the target before.
+Kafka: ``consumerGroupHeartbeat`` of ``GroupMetadataManager``. A heartbeat has three
+phases:
 
-Regular expressions are looked up in the background, in steps, and change the group when
-they are done.
+1. Store the member's fields; increment the group's epoch if the assignment may change.
+2. Compute a target for a new epoch. Heartbeats of other members are served meanwhile,
+   by the previous target.
+3. Move the member towards its target.
+
+Topics of regular expressions are looked up in the background, in steps. The group
+changes at the end of the lookup.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ from broker.shards.timers import Timers
 
 logger = getLogger(__name__)
 
-# Members or topics of one step.
+# Members or topics per step.
 _PER_STEP: Final = 64
 _MEMBER_TIMERS: Final = (
     TimerKind.SESSION,
@@ -82,13 +84,13 @@ _MEMBER_TIMERS: Final = (
 
 
 class Heartbeats:
-    """The verbs of members; ``rng`` makes member ids.
+    """The requests and time-outs of members; ``rng`` generates member ids.
 
-    ``own_settings`` are read at each use, so that altered ones count from the next
-    heartbeat on.
+    ``own_settings`` are read at each use, so that changes take effect at the next
+    heartbeat.
 
-    ``running`` is the rest of work that takes several steps and has no request that
-    drives it. ``rebalances`` counts the epochs of groups.
+    ``running`` has the remaining steps of work that no request drives. ``rebalances``
+    counts the epochs of groups.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Heartbeats:
     def heartbeat(
         self, request: ConsumerHeartbeat
     ) -> InSteps[Waiting[HeartbeatAnswer]]:
-        """Serve a heartbeat, in steps; raise why it is refused."""
+        """Serve a heartbeat, in steps; raise `KafkaError` if it is refused."""
         if request.epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return self._leave(request)
         found = self._shards.find(request.group_id)
@@ -127,7 +129,7 @@ class Heartbeats:
         member = _updated(former, request)
         if member.regex and member.regex not in group.regexes():
             full_matcher(member.regex)
-        # Nothing is refused from here on.
+        # All checks have passed: the state may change from here on.
         self._enter(group, found)
         if replaced is not None:
             self.replace(group, replaced, former)
@@ -155,7 +157,7 @@ class Heartbeats:
     def _answered(
         self, group: ConsumerGroup, answer: HeartbeatAnswer
     ) -> Waiting[HeartbeatAnswer]:
-        """Write what there is; the answer is given when it is in the log."""
+        """Write the group's records; the answer follows once they are in the log."""
         waiting = Waiting[HeartbeatAnswer]()
 
         def then(error: ErrorCode, effects: Effects) -> None:
@@ -168,7 +170,7 @@ class Heartbeats:
         return waiting
 
     def write(self, group: ConsumerGroup, then: Then) -> None:
-        """Write what is noted of a group."""
+        """Write the unwritten records of a group."""
         effects = Effects()
         group.journal.write(effects, then)
         self._shards.perform(group.group_id, effects)
@@ -194,7 +196,7 @@ class Heartbeats:
         )
 
     def _enter(self, group: ConsumerGroup, found: AnyGroup | None) -> None:
-        """Put a new group in its place."""
+        """Add a new group, or replace a group of the classic protocol."""
         if group is found:
             return
         if isinstance(found, Group):
@@ -220,14 +222,14 @@ class Heartbeats:
             )
 
     def new_member_id(self) -> str:
-        """Return an id as Kafka's ``Uuid`` prints it."""
+        """Return an id in the format of Kafka's ``Uuid``."""
         number = UUID(int=self._rng.getrandbits(128), version=4)
         return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")
 
     def _member_of(
         self, group: ConsumerGroup, request: ConsumerHeartbeat, member_id: str
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the member as it was, and the static one whose place it takes."""
+        """Return the member before the request, and the static member it replaces."""
         joins = request.epoch == JOINING_EPOCH
         if request.instance_id is None:
             if joins and member_id not in group.members:
@@ -257,7 +259,7 @@ class Heartbeats:
     def replace(
         self, group: ConsumerGroup, former: ConsumerMember, member: ConsumerMember
     ) -> None:
-        """Put a static member in the place of its former process."""
+        """Replace the former process of a static member."""
         target = group.targets.get(former.member_id, NOTHING)
         self._remove(group, former.member_id)
         group.is_snapshot_void = True
@@ -273,7 +275,7 @@ class Heartbeats:
     def take_over(
         self, group: ConsumerGroup, former: ConsumerMember, member: ConsumerMember
     ) -> bool:
-        """Take over what a member says; return whether its subscription is new."""
+        """Store a member's fields; return whether its subscription has changed."""
         preferred = group.preferred_assignor()
         is_known = former.member_id in group.members
         if not is_known or member.subscription() != former.subscription():
@@ -295,7 +297,7 @@ class Heartbeats:
         return has_new_names or has_new_regex
 
     def bump(self, group: ConsumerGroup, *, is_changed: bool = True) -> None:
-        """Count the epoch up if something is new: the caller knows, or the topics."""
+        """Increment the epoch if ``is_changed``, or if the hash of topics differs."""
         found = group.compute_hash(self._topics)
         group.checked_version = self._topics.version
         if group.has_topics_record:
@@ -313,7 +315,7 @@ class Heartbeats:
         )
 
     def drop_unused_regexes(self, group: ConsumerGroup, regexes: Iterable[str]) -> None:
-        """Forget regular expressions that no member subscribes to any more."""
+        """Remove regular expressions without a subscribed member."""
         for regex in regexes:
             if regex and regex not in group.regexes():
                 group.journal.note(tombstone(Kind.REGEX, group.group_id, regex))
@@ -322,7 +324,7 @@ class Heartbeats:
     # ---- the target -------------------------------------------------------------
 
     def assign_if_due(self, group: ConsumerGroup) -> InSteps[None]:
-        """Compute the target of the group's epoch, unless that has to wait."""
+        """Compute the target of a new epoch, after the interval between targets."""
         made_ms = group.target_epoch.made_ms
         waited_ms = self._shards.clock().wall_ms - made_ms
         interval_ms = self._settings(group).assignment_interval_ms
@@ -368,7 +370,7 @@ class Heartbeats:
         )
 
     def _known_topics(self, group: ConsumerGroup) -> InSteps[dict[str, KnownTopic]]:
-        """Return the topics of a group that exist."""
+        """Return the existing topics of a group."""
         known: dict[str, KnownTopic] = {}
         for number, name in enumerate(group.topic_names(), 1):
             topic = self._topics.find(name)
@@ -385,7 +387,7 @@ class Heartbeats:
         owned: Owned,
         has_new_subscription: bool,
     ) -> ConsumerMember:
-        """Bring a member nearer to its target; return it as it is then."""
+        """Move a member towards its target; return its new value."""
         target_epoch = group.target_epoch.epoch
         if not has_new_subscription and member.is_reconciled(target_epoch):
             return member
@@ -442,7 +444,7 @@ class Heartbeats:
         answer: HeartbeatAnswer,
         why: str,
     ) -> Waiting[HeartbeatAnswer]:
-        """Remove members, and give ``answer`` when that is in the log."""
+        """Remove members; ``answer`` follows once the removal is in the log."""
         gone = tuple(members)
         for member in gone:
             logger.info(
@@ -469,7 +471,7 @@ class Heartbeats:
         return waiting
 
     def remove(self, group: ConsumerGroup, members: Iterable[ConsumerMember]) -> None:
-        """Remove members, with all that is noted of them."""
+        """Remove members and all their records."""
         regexes = []
         for member in members:
             self._remove(group, member.member_id)
@@ -489,7 +491,7 @@ class Heartbeats:
     # ---- timers -----------------------------------------------------------------
 
     def touch(self, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
-        """Begin a member's session anew."""
+        """Restart a member's session timeout."""
         self.schedule(TimerKind.SESSION, group, member_id, timeout_ms)
 
     def schedule(
@@ -501,7 +503,7 @@ class Heartbeats:
         self._timers.schedule(key, end_ns)
 
     def watch_revocation(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Give a member that has to revoke partitions its time for it."""
+        """Start the time limit of a member's revocation, or cancel it."""
         key = TimerKey(TimerKind.REVOCATION, group.group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             self.schedule(
@@ -514,19 +516,19 @@ class Heartbeats:
             self._timers.cancel(key)
 
     def cancel(self, group: ConsumerGroup, member_id: str) -> None:
-        """Forget all deadlines of a member."""
+        """Cancel all deadlines of a member."""
         for kind in _MEMBER_TIMERS:
             self._timers.cancel(TimerKey(kind, group.group_id, member_id))
 
     def due(self, group: ConsumerGroup, key: TimerKey) -> None:
-        """Act on a deadline that has come."""
+        """Remove a member whose deadline has passed."""
         member = group.members.get(key.member_id)
         if member is not None:
             answer = HeartbeatAnswer(member_id=key.member_id, epoch=LEAVING_EPOCH)
             self.fence(group, (member,), answer, key.kind.value)
 
     def revive(self, group: ConsumerGroup, now: Instant) -> Iterator[None]:
-        """Begin the sessions of a group that was read from the log."""
+        """Start the sessions of a group that was read from the log."""
         session_timeout_ms = self._settings(group).session_timeout_ms
         for number, member in enumerate(tuple(group.members.values()), 1):
             timeout_ms = session_timeout_ms
@@ -539,7 +541,7 @@ class Heartbeats:
                 yield
 
     def unloading(self, group: ConsumerGroup) -> Iterator[Effects]:
-        """End a group that another broker coordinates."""
+        """Cancel the deadlines of a group that another broker coordinates, in steps."""
         for number, member_id in enumerate(tuple(group.members), 1):
             self.cancel(group, member_id)
             if not number % _PER_STEP:
@@ -548,7 +550,7 @@ class Heartbeats:
     # ---- regular expressions ----------------------------------------------------
 
     def _resolve_if_due(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
-        """Begin to look for the topics of a group's expressions, if it is time."""
+        """Start a lookup of the topics of a group's expressions, if it is due."""
         if not group.regexes() or group.is_resolving:
             return
         since_ms = self._shards.clock().wall_ms - group.last_resolved_ms()
@@ -565,14 +567,14 @@ class Heartbeats:
             self._shards.wake()
 
     def run(self, steps: Iterator[None]) -> None:
-        """Do work in steps, the first one now."""
+        """Run the first step of some work now, and queue the rest."""
         for _ in steps:
             self.running.append(steps)
             self._shards.wake()
             return
 
     def run_some(self) -> None:
-        """Do a step of the first work."""
+        """Run one step of the first work in the queue."""
         steps = self.running.popleft()
         for _ in steps:
             self.running.append(steps)
@@ -627,7 +629,7 @@ def _nothing(error: ErrorCode, effects: Effects) -> None:
 
 
 def _updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member with what the request says."""
+    """Return the member with the fields of the request."""
     timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,
@@ -653,7 +655,7 @@ def as_replacement(member: ConsumerMember, member_id: str) -> ConsumerMember:
 def _since_ever(held: Held) -> Held:
     """Return partitions as if they had been assigned in epoch 0.
 
-    The next process commits under an epoch of its own.
+    The next process of the static member commits with an epoch of its own.
     """
     return {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in held.items()}
 
@@ -677,8 +679,8 @@ def _static(owner: ConsumerMember | None, request: ConsumerHeartbeat) -> Consume
 def _require_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's.
 
-    The one before is accepted from a member that missed the last answer: it owns
-    nothing but what it was assigned.
+    The previous epoch is accepted if all owned partitions are assigned to the member:
+    it has missed the last response.
     """
     if request.epoch in (JOINING_EPOCH, member.epoch):
         return

@@ -1,13 +1,14 @@
-"""The group coordinator of one broker: Kafka's ``GroupCoordinator``, one method a verb.
+"""The group coordinator of one broker: Kafka's ``GroupCoordinator``, a method per API.
 
-It finds the group, checks what does not depend on its state, lets the pure core decide
-and passes the effects on to the log and to the parked requests. Verbs never wait: an
-answer that is not there yet is returned as `Waiting`. ``work`` does a step of the due
-work (the end of sessions and phases, cleaning up), and ``next_event_ns`` returns when
-to call it. Partitions are loaded and unloaded by ``loading``, in the same way.
+A method finds the group, checks the fields that do not depend on the group's state,
+calls the pure core, and passes the effects on to the log and to the parked requests.
+Methods never wait: an answer that is not available yet is returned as `Waiting`.
+``work`` runs a step of the due work (time-outs, expiry of offsets), and
+``next_event_ns`` returns the time of the next step. ``loading`` loads and unloads
+partitions in the same way.
 
-Refuses: everything on groups of partitions that this broker does not lead or has not
-read yet (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
+Requests for groups of a partition that this broker does not lead, or has not loaded
+yet, are refused (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ from broker.shards.shard_log import ShardLog
 from broker.shards.shards import Clock
 from broker.shards.timers import Timers
 
-# A deadline whose work failed comes due again then.
+# The delay of a deadline's retry after an error.
 _RETRY_NS = 1000 * NS_PER_MS
 
-# A step of expiry is counted in offsets that it looks at; a group costs so many.
+# The cost of examining a group for expired offsets, in offsets.
 _GROUP_AS_OFFSETS: Final = 8
 
-# Consumer groups are in states of their own.
+# The states of consumer groups.
 CONSUMER_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable")
 
 
@@ -83,7 +84,7 @@ class GroupStatistics:
 class GroupCoordinator:
     """Coordinates the groups of the partitions of ``__consumer_offsets`` led here.
 
-    ``on_earlier_deadline`` is called when ``next_event_ns`` has come nearer.
+    ``on_earlier_deadline`` is called when ``next_event_ns`` has become earlier.
     """
 
     def __init__(
@@ -103,11 +104,11 @@ class GroupCoordinator:
         self._on_earlier_deadline = on_earlier_deadline
         self._timers = Timers[TimerKey](on_earlier_deadline)
         self._cleanups = Timers[int](on_earlier_deadline)
-        # Groups whose offsets this round has still to examine; and the rest of the
-        # first one.
+        # Groups whose offsets have yet to be examined in this round of expiry, and the
+        # remaining steps for the first one.
         self._to_expire: deque[AnyGroup] = deque()
         self._expiring: Iterator[int] | None = None
-        # Transactions whose offsets are being shown or dropped.
+        # Transactions whose offsets are being published or dropped.
         self._completing: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
         self._shards = GroupShards(config, log, clock, on_earlier_deadline)
         rebalance = Rebalance(config, self._timers)
@@ -138,25 +139,25 @@ class GroupCoordinator:
         return self._shards.partition(group_id)
 
     def elect(self, partition: int) -> None:
-        """Begin to coordinate a partition's groups, once ``loading`` has read them."""
+        """Coordinate a partition's groups, after ``loading`` has read them."""
         self.loading.elect(partition)
 
     def resign(self, partition: int) -> None:
-        """Stop coordinating a partition's groups; ``loading`` sends members away."""
+        """Stop coordinating a partition's groups; ``loading`` refuses their members."""
         self._cleanups.cancel(partition)
         self.loading.resign(partition)
 
     def load_all(self) -> None:
-        """Load every elected partition now: for a start, before anyone is served."""
+        """Load every elected partition now: at the start, before the first request."""
         while self.loading.work():
             pass
 
-    # ---- what has come due ------------------------------------------------------
+    # ---- due work ---------------------------------------------------------------
 
     def next_event_ns(self) -> int | None:
-        """Return when to call ``work`` next; None: not before the next verb.
+        """Return the time of the next ``work``; None: not before the next request.
 
-        An unfinished step is always due.
+        Unfinished work is always due.
         """
         is_busy = self._shards.unsettled or self._to_expire or self._completing
         if is_busy or self._heartbeats.running:
@@ -165,7 +166,7 @@ class GroupCoordinator:
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def work(self) -> bool:
-        """Do a small piece of due work; return whether there was any."""
+        """Run a small step of due work; return whether there was any."""
         settled = self._shards.settle_some()
         if self._completing:
             self._complete_some()
@@ -179,8 +180,7 @@ class GroupCoordinator:
             try:
                 self._expire(key, now)
             except Exception:
-                # The caller logs and counts the error; the group's timer must not be
-                # lost.
+                # The caller logs and counts the error; the timer is kept for a retry.
                 self._timers.schedule(key, now.ns + _RETRY_NS)
                 raise
             return True
@@ -195,7 +195,7 @@ class GroupCoordinator:
         return settled
 
     def _expire_offsets(self) -> None:
-        """Look at some offsets, of one group or of several."""
+        """Examine some offsets, of one group or of several."""
         looked_at = 0
         while self._to_expire and looked_at < OFFSETS_PER_STEP:
             if self._expiring is None:
@@ -206,7 +206,7 @@ class GroupCoordinator:
                 self._next_to_expire()
                 looked_at += _GROUP_AS_OFFSETS
             except Exception:
-                # The others' offsets expire all the same.
+                # After an error, expiry continues with the next group.
                 self._next_to_expire()
                 raise
 
@@ -241,7 +241,7 @@ class GroupCoordinator:
     # ---- transactions -----------------------------------------------------------
 
     def takes_markers(self, partition: int) -> bool:
-        """Return whether a partition is loaded: a load might miss a new marker."""
+        """Return whether a partition is loaded; a load might miss a new marker."""
         shard = self._shards.by_partition.get(partition)
         return shard is not None and not shard.loading
 
@@ -253,9 +253,9 @@ class GroupCoordinator:
         is_commit: bool,
         done: Callable[[], None],
     ) -> None:
-        """Show or drop a transaction's offsets; its marker is in the log.
+        """Publish or drop a transaction's offsets, after its marker is in the log.
 
-        ``done`` is called when that is done: at once, unless there are many.
+        ``done`` is called afterwards: at once, unless there are many offsets.
         """
         steps = self.offsets.completing(partition, producer_id, is_commit=is_commit)
         self._completing.append((steps, done))
@@ -309,7 +309,7 @@ class GroupCoordinator:
         return group
 
     def _emptied(self, group: ConsumerGroup) -> Group:
-        """Put a classic group in the place of an empty consumer group."""
+        """Replace an empty consumer group by a classic group."""
         classic = self._migration.emptied(group)
         self._shards.put(classic)
 
@@ -338,7 +338,7 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Heartbeat: whether the member's generation goes on."""
+        """Heartbeat: return NONE if the member's generation continues."""
         try:
             group = self._known_group(group_id)
         except KafkaError as refused:
@@ -357,7 +357,7 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, leavers: Sequence[MemberIdentity]
     ) -> list[LeftMember]:
-        """LeaveGroup: what became of each; raise what holds for all."""
+        """LeaveGroup: return each member's outcome; raise errors of the request."""
         try:
             group = self._known_group(group_id)
         except KafkaError as refused:
@@ -374,7 +374,7 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, request: ConsumerHeartbeat
     ) -> InSteps[Waiting[HeartbeatAnswer]]:
-        """ConsumerGroupHeartbeat, in steps; raise why it is refused."""
+        """ConsumerGroupHeartbeat, in steps; raise `KafkaError` if it is refused."""
         return self._heartbeats.heartbeat(request)
 
     def _known_group(self, group_id: str) -> Group | ConsumerGroup:
@@ -386,10 +386,10 @@ class GroupCoordinator:
         assert isinstance(group, Group | ConsumerGroup), group
         return group
 
-    # ---- questions --------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------
 
     def describe(self, group_id: str) -> AnyGroup | None:
-        """Return the group to read from, None if there is none; raise if not ours."""
+        """Return the group, or None; raise if it is not coordinated here."""
         return self._shards.find(group_id)
 
     def assignor_of(self, group: ConsumerGroup) -> str:
@@ -397,9 +397,9 @@ class GroupCoordinator:
         return group.preferred_assignor() or self._config.consumer_assignors[0]
 
     def list_groups(self) -> tuple[ErrorCode, Iterator[AnyGroup]]:
-        """Iterate over the groups that are known.
+        """Iterate over the loaded groups.
 
-        The error is COORDINATOR_LOAD_IN_PROGRESS while some are not known yet.
+        The error is COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
         """
         error = ErrorCode.none
         if self._shards.is_loading():
@@ -407,7 +407,7 @@ class GroupCoordinator:
         return error, self._shards.all()
 
     def statistics(self) -> GroupStatistics:
-        """Return what there is now. Cost: O(groups)."""
+        """Return the current statistics. Cost: O(groups)."""
         counting = self.count()
         try:
             while True:
@@ -417,7 +417,7 @@ class GroupCoordinator:
             return counted
 
     def count(self) -> Generator[None, None, GroupStatistics]:
-        """Return the same, counted some groups at a time."""
+        """Compute the statistics in steps of some groups."""
         by_state: Counter[GroupState] = Counter()
         of_consumers: Counter[str] = Counter()
         groups = offsets = 0
@@ -446,8 +446,8 @@ class GroupCoordinator:
     def committed(self) -> Iterator[tuple[str, TopicPartition, int] | None]:
         """Iterate over groups, partitions and their committed offsets.
 
-        None: others may run before the next. A group that comes or goes meanwhile may
-        be missing.
+        None: other tasks may run before the next item. Groups created or removed
+        meanwhile may be missing.
         """
         number = 0
         for shard in tuple(self._shards.by_partition.values()):

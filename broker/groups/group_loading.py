@@ -1,4 +1,4 @@
-"""Loading and unloading of groups: reading them, and reviving their members."""
+"""Loading and unloading of groups: reading records, and starting sessions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from broker.shards.shard_loading import OBJECTS_PER_STEP, Loading
 
 
 class GroupLoading(Loading[AnyGroup]):
-    """The partitions of ``__consumer_offsets`` that begin and end to be led here."""
+    """Loading of partitions of ``__consumer_offsets`` after a change of leader."""
 
     _shards: GroupShards
 
@@ -61,7 +61,7 @@ class GroupLoading(Loading[AnyGroup]):
                 yield
 
     def _revive(self, group: AnyGroup) -> Steps:
-        """Begin the sessions of a group's members."""
+        """Start the sessions of a group's members."""
         now = self._shards.clock()
         if isinstance(group, ConsumerGroup):
             yield from self._heartbeats.revive(group, now)
@@ -72,7 +72,8 @@ class GroupLoading(Loading[AnyGroup]):
             if not number % MEMBERS_PER_STEP:
                 yield
         if len(group.roster) > self._shards.config.group_max_size:
-            # The bound was lowered: let the members commit, then lose the last.
+            # The bound was lowered: a rebalance removes the last members to rejoin,
+            # after they could commit.
             effects = Effects()
             self._rebalance.prepare(group, effects, now)
             self._shards.perform(group.group_id, effects)

@@ -1,9 +1,9 @@
 """Groups of one partition of ``__consumer_offsets``, read from its records.
 
 Kafka: ``CoordinatorLoaderImpl``. A new shard reads the partition from the start, in
-steps; until that is done its groups cannot be queried. A record replaces the earlier
-one under the same key, and the last ones are the state, so offsets and generations
-never go back over a restart.
+steps; its groups cannot be queried before the end. A record replaces the earlier one of
+the same key, and the last records are the state, so offsets and generations never go
+back after a restart.
 """
 
 from __future__ import annotations
@@ -50,11 +50,10 @@ NO_PRODUCER: Final = -1
 # The groups for which each producer's open transaction has committed offsets.
 GroupsOfProducers: TypeAlias = dict[int, set[str]]
 
-# A step of loading ends once its records cost what so many commits of partitions that
-# are known cost, or are of so many bytes.
+# Limits of a step of loading. A commit to a known partition costs 1.
 COST_PER_STEP: Final = 96
 BYTES_PER_STEP: Final = 64 << 10
-# The cost of any other record, and of a batch.
+# The additional cost of any other record, and of a batch.
 _COST_OF_OTHER: Final = 6
 _COST_OF_LIST: Final = 3
 
@@ -80,7 +79,7 @@ def read_groups(
         if isinstance(records, TransactionalRecords):
             producer_id, records = records
         cost += _COST_OF_LIST + len(records)
-        # While transactions are open, a commit may replace one of theirs.
+        # During open transactions, a commit may replace an offset of one of them.
         is_plain = not groups_of and producer_id == NO_PRODUCER
         for key, value in records:
             commits = commits_by_key.get(key[:-PARTITION_BYTES])
@@ -92,7 +91,7 @@ def read_groups(
             try:
                 yield from found.take(key, value, producer_id)
             except UnreadableRecord as fault:
-                # Kafka goes on as well: one bad record must not cost all groups.
+                # The load continues, as in Kafka: other groups are not affected.
                 logger.error(
                     "a record of __consumer_offsets is passed over",
                     extra=fields(partition=shard.partition, fault=fault),
@@ -132,10 +131,10 @@ def _build(shard: Shard[AnyGroup], found: _Found, now: Instant) -> Steps:
 
 
 class _Found:
-    """Groups and offsets that the records of a partition leave behind.
+    """Groups and offsets found in the records of a partition.
 
-    ``commits_by_key`` has the commits of each topic of a group by what their keys have
-    in common (`shared_part`).
+    ``commits_by_key`` has the commits of each topic of a group by the common part of
+    their keys (`shared_part`).
     """
 
     __slots__ = (
@@ -160,7 +159,7 @@ class _Found:
         self.commits_by_key: dict[bytes, Commits] = {}
 
     def take(self, key: bytes, value: bytes | None, producer_id: int) -> Steps:
-        """Take any record; raise `UnreadableRecord`.
+        """Apply any record; raise `UnreadableRecord`.
 
         ``producer_id`` is that of its transaction, or `NO_PRODUCER`.
         """
@@ -219,7 +218,7 @@ class _Found:
             found.replaced(_partition_of(target))
 
     def end(self, ended: TransactionEnd) -> Steps:
-        """Show or drop the offsets of a transaction, in steps."""
+        """Publish or drop the offsets of a transaction, in steps."""
         number = 0
         for group_id in self._groups_of.pop(ended.producer_id, ()):
             ending = self.transactions[group_id].end(

@@ -36,13 +36,13 @@ class GroupShards(Shards[AnyGroup]):
         super().__init__(config.offsets_topic_num_partitions, log, clock, on_unsettled)
         self.config = config
         self.counters = Counters()
-        # By partition: the groups of each producer with an open transaction.
+        # Groups of each producer with an open transaction, by partition.
         self.groups_of_producers: dict[int, dict[int, set[str]]] = {}
-        # Records of a group's former kind that could not be written, by its id.
+        # Unwritten records of a group's former protocol, by group id.
         self._owed: dict[str, tuple[Record, ...]] = {}
 
     def find_or_new(self, group_id: str) -> AnyGroup:
-        """Return the group, a new empty one of classic kind if there is none."""
+        """Return the group, or a new empty classic group."""
         groups = self.shard(group_id).by_id
         group = groups.get(group_id)
         if group is None:
@@ -50,12 +50,12 @@ class GroupShards(Shards[AnyGroup]):
         return group
 
     def owe(self, group_id: str, records: tuple[Record, ...]) -> None:
-        """Note records to be written before the next ones of the group."""
+        """Keep records that are written before the next ones of the group."""
         if records:
             self._owed[group_id] = self._owed.get(group_id, ()) + records
 
     def append(self, name: str, write: Write) -> None:
-        """Append a group's records, and those that are owed before."""
+        """Append a group's records, after its owed records."""
         owed = () if write.transaction is not None else self._owed.pop(name, ())
         if not owed:
             super().append(name, write)
@@ -69,19 +69,19 @@ class GroupShards(Shards[AnyGroup]):
         super().append(name, Write(owed + write.records, done))
 
     def forget_owed(self, partition: int) -> None:
-        """Forget what is owed to a partition that is not led here any more."""
+        """Drop the owed records of a partition that is no longer led here."""
         gone = [name for name in self._owed if self.partition(name) == partition]
         for name in gone:
             del self._owed[name]
 
     def put(self, group: AnyGroup) -> None:
-        """Add a group, or put it in the place of one of another kind."""
+        """Add a group, or replace its former value of another protocol."""
         self.shard(group.group_id).by_id[group.group_id] = group
 
     def holds(self, group: AnyGroup) -> bool:
-        """Return whether the group's offsets are still ours.
+        """Return whether the group's offsets are still in this shard.
 
-        The group may be of another kind by now, with the same offsets.
+        The group may have another protocol by now, with the same offsets.
         """
         shard = self.by_partition.get(self.partition(group.group_id))
         found = None if shard is None else shard.by_id.get(group.group_id)
@@ -93,7 +93,7 @@ class GroupShards(Shards[AnyGroup]):
             self.remove(group.group_id, group)
 
     def check(self) -> None:
-        """Assert that every group is sound, under its name and in its partition."""
+        """Assert that every group is consistent, and in its partition."""
         for partition, shard in self.by_partition.items():
             for group_id, group in shard.by_id.items():
                 assert group.group_id == group_id, (group_id, group)

@@ -1,10 +1,12 @@
-"""JoinGroup: how a member enters a group, or enters it again.
+"""JoinGroup: a member enters a group, or joins again.
 
-Kafka: ``classicGroupJoin*`` of ``GroupMetadataManager``. Three ways in: a dynamic
-member without an id is given one first (KIP-394, so that a client whose answer gets
-lost does not leave a ghost behind); a static member (KIP-345) takes the place of the
-one that ran under the same ``group.instance.id``; a known member joins again, which
-starts a rebalance only if the leader asks or something has changed.
+Kafka: ``classicGroupJoin*`` of ``GroupMetadataManager``. There are three cases:
+
+- A dynamic member without an id first receives an id (KIP-394), so that a client whose
+  response is lost does not remain as an abandoned member.
+- A static member (KIP-345) replaces the member of the same ``group.instance.id``.
+- A known member joins again. That starts a rebalance only if it is the leader, or if
+  its protocols have changed.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _STRING_BYTES_MAX: Final = 2**15 - 1
 
 
 class Joining:
-    """Answers JoinGroup; ``rng`` makes member ids."""
+    """Serves JoinGroup; ``rng`` generates member ids."""
 
     def __init__(self, rebalance: Rebalance, rng: random.Random) -> None:
         self._rebalance = rebalance
@@ -44,11 +46,11 @@ class Joining:
     def join(
         self, group: Group, request: JoinRequest, waiting: JoinWaiting, now: Instant
     ) -> Effects:
-        """Admit a member: ``waiting`` is answered now or when the join phase ends."""
+        """Add a member; ``waiting`` is answered now or when the join phase ends."""
         effects = Effects()
         try:
             if not self._has_room_for(group, request.member_id):
-                # Too late for a member of a group that has shrunk: it has to go.
+                # A member that rejoins above a lowered bound is removed.
                 self._rebalance.lose(
                     group, request.member_id, "the group is full", effects
                 )
@@ -67,10 +69,10 @@ class Joining:
         return effects
 
     def _has_room_for(self, group: Group, member_id: str) -> bool:
-        """Return whether ``group.max.size`` lets this member in, or stay.
+        """Return whether ``group.max.size`` allows this member to join or stay.
 
-        While members join again, those that have count: so a group that is over a bound
-        that was lowered loses the last to come.
+        During a rebalance only members that have joined count. A group above a lowered
+        bound thus loses the last members to join.
         """
         member = group.roster.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -90,7 +92,7 @@ class Joining:
         effects: Effects,
         now: Instant,
     ) -> None:
-        """Give a dynamic member its id, let a static one in or back in."""
+        """Assign an id to a dynamic member; add or replace a static member."""
         group.require(Event.JOIN)
         _require_support(group, request)
         member_id = self._new_member_id(request)
@@ -113,10 +115,10 @@ class Joining:
             self._admit(group, request, member_id, waiting, effects, now)
 
     def _new_member_id(self, request: JoinRequest) -> str:
-        """Return a new id, beginning with a name that an operator knows."""
+        """Return a new id that begins with the client's or the instance's name."""
         name = request.client_id if request.instance_id is None else request.instance_id
         unique = f"-{uuid.UUID(int=self._rng.getrandbits(128), version=4)}"
-        # Together they must fit a string of the protocol.
+        # The id has to fit into a string of the protocol.
         room = _STRING_BYTES_MAX - len(unique)
         return name.encode()[:room].decode(errors="ignore") + unique
 
@@ -129,7 +131,7 @@ class Joining:
         effects: Effects,
         now: Instant,
     ) -> None:
-        """Add a member; its first join may take long, but not forever."""
+        """Add a member, with a time limit for its first join."""
         member = Member(
             member_id=member_id,
             instance_id=request.instance_id,
@@ -149,7 +151,7 @@ class Joining:
         self._rebalance.touch(group, member, now, timeout_ms)
         self._rebalance.rebalance_or_complete(group, effects, now)
 
-    # ---- a static member comes back ---------------------------------------------
+    # ---- a static member returns ------------------------------------------------
 
     def _replace(
         self,
@@ -161,7 +163,7 @@ class Joining:
         effects: Effects,
         now: Instant,
     ) -> None:
-        """Give a static member's place to a new process, fencing the old one."""
+        """Replace a static member's process, and fence the old one."""
         before = _Identity(
             member.member_id,
             member.protocols,
@@ -195,7 +197,7 @@ class Joining:
         request: JoinRequest,
         effects: Effects,
     ) -> None:
-        """Store the new member id; the generation and its assignment go on."""
+        """Store the new member id; the generation and its assignment continue."""
         waiting = member.joining
         assignments = {known.member_id: known.assignment for known in group.roster}
         record = group_metadata_record(group, assignments)
@@ -203,7 +205,7 @@ class Joining:
         def done(error: ErrorCode, now: Instant) -> Effects:
             effects = Effects()
             if member.joining is not waiting:
-                return effects  # A rebalance has answered it, or it is gone.
+                return effects  # Answered by a rebalance, or removed.
             group.roster.joins(member, None)
             if error is not ErrorCode.none:
                 effects.answer(waiting, join_refusal(UNKNOWN_MEMBER_ID, error))
@@ -218,7 +220,7 @@ class Joining:
     def _revert(
         self, group: Group, member: Member, before: _Identity, now: Instant
     ) -> None:
-        """Put the old member id back: the new one could not be stored."""
+        """Restore the old member id, since the new one could not be stored."""
         self._rebalance.end_session(group, member.member_id)
         group.roster.rename(member, before.member_id)
         group.roster.update(
@@ -239,14 +241,14 @@ class Joining:
         effects: Effects,
         now: Instant,
     ) -> None:
-        """Join a member that has its id, for the first time or again."""
+        """Join a member that has an id, for the first time or again."""
         member_id = request.member_id
         if group.state is GroupState.DEAD:
             group.require(Event.JOIN)
         _require_support(group, request)
         if member_id in group.roster.pending:
             if request.instance_id is not None:
-                # Ids are handed out to dynamic members only; Kafka fails likewise.
+                # Pending ids belong to dynamic members only. Kafka fails likewise.
                 raise KafkaError(ErrorCode.unknown_server_error)
             self._admit(group, request, member_id, waiting, effects, now)
             return
@@ -260,7 +262,7 @@ class Joining:
         if group.require(event).action is Action.ANSWER:
             effects.answer(waiting, group.join_answer(member))
             return
-        # The same member over a new connection: the old request has no reader.
+        # The member has sent a new request, so its old one is abandoned.
         replaced = join_refusal(member_id, ErrorCode.rebalance_in_progress)
         effects.answer(member.joining, replaced)
         _update(group, member, request)
@@ -269,7 +271,7 @@ class Joining:
 
 
 class _Identity(NamedTuple):
-    """The state of a static member before another process took it over."""
+    """The state of a static member before another process replaced it."""
 
     member_id: str
     protocols: tuple[GroupProtocol, ...]
@@ -295,10 +297,10 @@ def _update(group: Group, member: Member, request: JoinRequest) -> None:
 def _kept(
     group: Group, member: Member, before: _Identity, request: JoinRequest
 ) -> JoinAnswer:
-    """Answer a static member that came back to a stable group.
+    """Answer a static member that has returned to a stable group.
 
-    A client without support for skipping the assignment gets the former leader, so that
-    it does not take itself for the leader and assign for nothing.
+    A client that cannot skip the assignment (KIP-814) receives the former leader's id,
+    so that it does not compute an assignment as the leader.
     """
     leads = group.roster.leader == member.member_id
     if request.supports_skipping_assignment:

@@ -1,8 +1,8 @@
 """SyncGroup, Heartbeat, LeaveGroup, and the time-outs of members.
 
-Kafka: the rest of the classic half of ``GroupMetadataManager``. Each verb first checks
-the conditions of every state (the member is known, its instance not fenced, its
-generation current), then acts by the table for the state.
+Kafka: the remaining classic part of ``GroupMetadataManager``. Each method first checks
+the conditions of every state (the member is known, its instance is not fenced, its
+generation is current), then acts by the table of the state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from broker.shards.parked_answer import Waiting
 
 
 class Membership:
-    """The verbs of members that have joined."""
+    """The requests of members that have joined."""
 
     def __init__(self, rebalance: Rebalance) -> None:
         self._rebalance = rebalance
@@ -38,7 +38,7 @@ class Membership:
         waiting: Waiting[SyncAnswer],
         now: Instant,
     ) -> Effects:
-        """Hand out an assignment, as soon as the leader's is in the log."""
+        """Answer with a member's assignment once the leader's is in the log."""
         effects = Effects()
         try:
             self._sync(group, request, waiting, effects)
@@ -68,7 +68,7 @@ class Membership:
         if step.action is Action.ANSWER:
             effects.answer(waiting, group.sync_answer(member))
             return
-        # The same member over a new connection: the old request has no reader.
+        # The member has sent a new request, so its old one is abandoned.
         replaced = SyncAnswer(error=ErrorCode.rebalance_in_progress)
         effects.answer(member.syncing, replaced)
         member.syncing = waiting
@@ -83,7 +83,7 @@ class Membership:
         generation: int,
         now: Instant,
     ) -> ErrorCode:
-        """Put off the end of a member's session; say if it has to join again."""
+        """Extend a member's session; REBALANCE_IN_PROGRESS if it has to rejoin."""
         if group.state is GroupState.DEAD:
             return group.step(Event.HEARTBEAT).error
         try:
@@ -100,7 +100,7 @@ class Membership:
     def leave(
         self, group: Group, leavers: Sequence[MemberIdentity], now: Instant
     ) -> tuple[list[LeftMember], Effects]:
-        """Remove members at their own or at an operator's word (KIP-345)."""
+        """Remove members at their own or at an operator's request (KIP-345)."""
         effects = Effects()
         left = []
         for leaver in leavers:
@@ -128,10 +128,10 @@ class Membership:
         generation: int,
         now: Instant,
     ) -> None:
-        """Return if this caller may commit offsets now, otherwise raise the reason.
+        """Raise `KafkaError` if the caller may not commit offsets.
 
-        A caller that is no member (an operator's tool, a consumer that assigns itself)
-        sends no generation, and may commit while the group has no members.
+        A caller that is not a member (an operator's tool, a consumer with manual
+        assignment) sends no generation, and may commit while the group has no members.
         """
         step = group.step(Event.COMMIT)
         nobody = generation < 0
@@ -152,12 +152,11 @@ class Membership:
     def validate_transactional_commit(
         self, group: Group, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Return if a transaction may commit offsets, otherwise raise the reason.
+        """Raise `KafkaError` if a transaction may not commit offsets.
 
-        A producer that names no member always may, since its epoch fences it. One that
-        names a member is fenced by the generation as well, and may commit during a
-        rebalance. The commit does not prolong the session. Kafka:
-        ``validateOffsetCommit``.
+        Without a member id a producer always may, since its own epoch fences it. With a
+        member id the generation fences it, too; commits are allowed during a rebalance.
+        The commit does not extend the session. Kafka: ``validateOffsetCommit``.
         """
         if group.state is GroupState.DEAD:
             group.require(Event.COMMIT)
@@ -171,7 +170,7 @@ class Membership:
             raise KafkaError(ErrorCode.illegal_generation)
 
     def due(self, group: Group, key: TimerKey, now: Instant) -> Effects:
-        """Act on a deadline that has come."""
+        """Act on a deadline that has passed."""
         effects = Effects()
         if group.state is GroupState.DEAD:
             return effects
@@ -188,7 +187,7 @@ class Membership:
     def _session_over(
         self, group: Group, member_id: str, effects: Effects, now: Instant
     ) -> None:
-        """Remove a member that was silent, or an id that was never used."""
+        """Remove a member without heartbeats, or an id that was never used."""
         if member_id in group.roster.pending:
             self._rebalance.lose(group, member_id, "its session has ended", effects)
             if group.step(Event.GONE).action is Action.COMPLETE:
@@ -200,9 +199,9 @@ class Membership:
             self._rebalance.after_loss(group, effects, now)
 
     def unloading(self, group: Group, now: Instant) -> Iterator[Effects]:
-        """End a group that another broker coordinates, some members at a time."""
-        # The leader is mostly the first: each that goes before others has the next one
-        # looked for.
+        """End a group that another broker coordinates, in steps of some members."""
+        # In reverse, since the leader is usually the first member, and each removal of
+        # a leader would search for the next one.
         leaving = [*sorted(group.roster.pending), *reversed(group.roster.members)]
         effects = Effects()
         for number, member_id in enumerate(leaving, 1):
@@ -226,7 +225,7 @@ class Membership:
 
 
 def _leaving(group: Group, leaver: MemberIdentity) -> str:
-    """Return the id of the member that is meant, or raise why there is none."""
+    """Return the id of the member to remove; raise `KafkaError` if there is none."""
     if leaver.member_id == UNKNOWN_MEMBER_ID:
         member_id = None
         if leaver.instance_id is not None:

@@ -1,7 +1,7 @@
-"""Numbers of groups, their states, and the outcomes of their offsets.
+"""Metrics of groups by state, and of commits, expirations and deletions of offsets.
 
-Kafka: ``kafka.coordinator.group:type=GroupMetadataManager`` and the totals behind the
-rates of ``group-coordinator-metrics``.
+Kafka: ``kafka.coordinator.group:type=GroupMetadataManager`` and the totals of the rates
+in ``group-coordinator-metrics``.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def group_metrics(coordinator: GroupCoordinator) -> Iterator[Metric | None]:
 def group_lag_metrics(
     coordinator: GroupCoordinator, end_offset: Callable[[TopicPartition], int | None]
 ) -> Iterator[Metric | None]:
-    """Iterate over the lag of each group that has its coordinator here.
+    """Iterate over the lag of each group that is coordinated here.
 
-    Kafka's brokers have no such metric; the names are those of the usual exporter.
-    ``end_offset`` is the first offset that consumers cannot read yet; None where this
-    broker has no replica, and then there is no lag of it.
+    Kafka's brokers have no such metric; the names are those of ``kafka_exporter``.
+    ``end_offset`` returns the first offset that consumers cannot read yet. None: this
+    broker has no replica of the partition, whose lag is left out.
     """
     for commit in coordinator.committed():
         if commit is None:

@@ -1,13 +1,13 @@
-"""Groups that turn from one kind into the other, with their members and offsets.
+"""Conversion of groups from one protocol to the other, with members and offsets.
 
 Kafka: ``convertToConsumerGroup`` and ``convertToClassicGroup`` (KIP-848, "Upgrading to
 the new protocol"). A classic group becomes a consumer group when the first member of
-the consumer protocol joins, and its members go on: their generation is the epoch, and
-their partitions stay theirs. A consumer group becomes classic when its last member of
-the consumer protocol goes, and is rebalanced.
+the consumer protocol joins. Its members continue: their generation becomes the epoch,
+and they keep their partitions. A consumer group becomes classic when its last member of
+the consumer protocol leaves, and is rebalanced.
 
-The offsets are the same object before and after. Records of the former kind are deleted
-in the batch that writes the new one.
+The offsets are the same object before and after. Records of the former protocol are
+deleted in the batch that writes the new group.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from broker.shards.effects import Effects, Instant
 
 
 class Migration:
-    """Makes a group of the other kind; the callers put it in its place."""
+    """Creates groups of the other protocol; the callers replace the former ones."""
 
     def __init__(
         self, shards: GroupShards, rebalance: Rebalance, topics: ClusterTopics
@@ -56,7 +56,7 @@ class Migration:
     # ---- to a consumer group ----------------------------------------------------
 
     def upgraded(self, classic: Group) -> ConsumerGroup:
-        """Return the consumer group that a classic one becomes, or raise why not."""
+        """Convert a classic group to a consumer group; raise if that is not allowed."""
         group = ConsumerGroup(classic.group_id)
         group.offsets = classic.offsets
         if classic.is_stored():
@@ -148,7 +148,7 @@ class Migration:
         note(*(current_record(group_id, member) for member in members))
 
     def end_classic(self, classic: Group, effects: Effects) -> None:
-        """Answer all that wait in a classic group, and forget its deadlines."""
+        """Answer all parked requests of a classic group, and cancel its deadlines."""
         rebalancing = ErrorCode.rebalance_in_progress
         for member in classic.roster:
             refusal = join_refusal(member.member_id, rebalancing)
@@ -167,7 +167,7 @@ class Migration:
     def may_downgrade(
         self, group: ConsumerGroup, gone: Collection[ConsumerMember]
     ) -> bool:
-        """Return whether only members of the classic protocol stay, and they may."""
+        """Return whether only classic members remain, and a downgrade is allowed."""
         staying = len(group.members) - len(gone)
         return (
             staying > 0
@@ -180,7 +180,7 @@ class Migration:
     def may_downgrade_with(
         self, group: ConsumerGroup, replaced: ConsumerMember
     ) -> bool:
-        """Return whether the group may become classic as one member is replaced."""
+        """Return whether the group may become classic when a member is replaced."""
         return (
             replaced.classic is None
             and group.classic_count == len(group.members) - 1
@@ -195,9 +195,9 @@ class Migration:
         *,
         replaced_by: ConsumerMember | None = None,
     ) -> Group:
-        """Return the classic group that a consumer group becomes.
+        """Convert a consumer group to a classic group.
 
-        ``replaced_by`` takes the place of the static member that is ``gone``.
+        ``replaced_by`` replaces the static member in ``gone``.
         """
         classic = Group(group.group_id, self._shards.clock())
         classic.offsets = group.offsets
@@ -234,7 +234,7 @@ class Migration:
     def classic_assignment(
         self, member: ConsumerMember, held: Held | dict[UUID, frozenset[int]]
     ) -> bytes:
-        """Return partitions as the classic protocol hands them to a member."""
+        """Return partitions as an assignment in the classic protocol's format."""
         assert member.classic is not None, member
         metadata = member.classic.protocols[0].metadata
         version = max(int.from_bytes(metadata[:2], "big", signed=True), 0)
@@ -247,7 +247,7 @@ class Migration:
     def begin_classic(
         self, classic: Group, now: Instant, *, rebalances: bool = True
     ) -> None:
-        """Begin the sessions of a classic group's members, and a rebalance."""
+        """Start the sessions of a classic group's members, and a rebalance."""
         for member in classic.roster:
             self._rebalance.touch(classic, member, now)
         if rebalances:
@@ -256,7 +256,7 @@ class Migration:
             self._shards.perform(classic.group_id, effects)
 
     def emptied(self, group: ConsumerGroup) -> Group:
-        """Return the classic group in the place of an empty consumer group."""
+        """Convert an empty consumer group to a classic group."""
         classic = Group(group.group_id, self._shards.clock())
         classic.offsets = group.offsets
         if group.is_stored():
@@ -264,7 +264,7 @@ class Migration:
         return classic
 
     def keep_records(self, group: ConsumerGroup) -> None:
-        """Keep records of a former kind of group that could not be written."""
+        """Keep the unwritten records of a group that has been converted."""
         group_id = group.group_id
         shard = self._shards.by_partition.get(self._shards.partition(group_id))
         current = None if shard is None else shard.by_id.get(group_id)

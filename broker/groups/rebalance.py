@@ -1,4 +1,4 @@
-"""Rebalances: the way of a group from one generation to the next."""
+"""Rebalances: the transition of a group from one generation to the next."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TimerKey(NamedTuple):
 
 
 class Rebalance:
-    """Moves groups through the phases; ``completed`` counts the arrivals at Stable."""
+    """Moves groups through the phases; ``completed`` counts transitions to Stable."""
 
     def __init__(self, config: GroupConfig, timers: Timers[TimerKey]) -> None:
         self.config = config
@@ -63,13 +63,13 @@ class Rebalance:
     def touch(
         self, group: Group, member: Member, now: Instant, timeout_ms: int | None = None
     ) -> None:
-        """Begin a member's session anew."""
+        """Restart a member's session timeout."""
         length_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
         self.timers.schedule(key, now.ns + length_ms * NS_PER_MS)
 
     def end_session(self, group: Group, member_id: str) -> None:
-        """Stop waiting for a member's heartbeats."""
+        """Cancel a member's session timeout."""
         self.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
     def lose(
@@ -80,7 +80,7 @@ class Rebalance:
         effects: Effects,
         error: ErrorCode = ErrorCode.unknown_member_id,
     ) -> None:
-        """Remove a member, or an id handed out, and answer its waiting requests."""
+        """Remove a member or a pending id, and answer its parked requests."""
         self.end_session(group, member_id)
         member = group.roster.remove(member_id)
         if member is None:
@@ -94,19 +94,19 @@ class Rebalance:
         member.joining = member.syncing = None
 
     def fence_sync(self, member: Member, effects: Effects) -> None:
-        """Answer the parked SyncGroup of a process that another has taken over from."""
+        """Answer the parked SyncGroup of a static member's replaced process."""
         effects.answer(member.syncing, SyncAnswer(error=ErrorCode.fenced_instance_id))
         member.syncing = None
 
     def forget(self, group: Group) -> None:
-        """Drop the group's own deadlines."""
+        """Cancel the group's own deadlines."""
         self._cancel_join(group)
         self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     # ---- the join phase ---------------------------------------------------------
 
     def prepare(self, group: Group, effects: Effects, now: Instant) -> None:
-        """Begin a rebalance; the first of a group is put off for more members."""
+        """Begin a rebalance; a group's first one is delayed for more members."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_sync(group, ErrorCode.rebalance_in_progress, effects, now)
         group.roster.unsynced.clear()
@@ -135,7 +135,7 @@ class Rebalance:
     def rebalance_or_complete(
         self, group: Group, effects: Effects, now: Instant
     ) -> None:
-        """Begin a rebalance, or see whether this was the last one awaited."""
+        """Begin a rebalance, or end the join phase if all members have joined."""
         if group.state is GroupState.PREPARING_REBALANCE:
             self.complete_if_all_joined(group, effects, now)
         else:
@@ -144,12 +144,12 @@ class Rebalance:
     def complete_if_all_joined(
         self, group: Group, effects: Effects, now: Instant
     ) -> None:
-        """End the join phase if everyone has joined and it is not a group's first."""
+        """End the join phase if all have joined and it is not the group's first."""
         if group.previous is not GroupState.EMPTY and group.roster.all_joined():
             self.complete_join(group, effects, now)
 
     def after_loss(self, group: Group, effects: Effects, now: Instant) -> None:
-        """Go on without members that have been lost."""
+        """Begin a rebalance, or end the join phase, after members were removed."""
         action = group.step(Event.GONE).action
         if action is Action.REBALANCE:
             self.prepare(group, effects, now)
@@ -157,7 +157,7 @@ class Rebalance:
             self.complete_join(group, effects, now)
 
     def initial_join_due(self, group: Group, effects: Effects, now: Instant) -> None:
-        """Wait once more if members came in the meantime, else end the join phase."""
+        """Extend the delay if members have joined meanwhile, or end the join phase."""
         remaining_ms = group.initial_remaining_ms
         if not group.new_member_added or remaining_ms == 0:
             self.complete_join(group, effects, now)
@@ -168,7 +168,7 @@ class Rebalance:
         self._put_off(group, delay_ms, effects, now)
 
     def join_overdue(self, group: Group, effects: Effects, now: Instant) -> None:
-        """Remove some members that did not join; with the last, end the join phase."""
+        """Remove some absent members; after the last one, end the join phase."""
         absent = _absent(group)
         for member in reversed(absent[-MEMBERS_PER_STEP:]):
             self.lose(group, member.member_id, "it did not join in time", effects)
@@ -184,7 +184,7 @@ class Rebalance:
         for member in _absent(group):
             self.lose(group, member.member_id, "it did not join in time", effects)
         if roster and not roster.elect_joined_leader():
-            # Static members only, and none came: wait until their sessions end.
+            # Only static members remain and none has joined: wait for their sessions.
             self._schedule(group, TimerKind.JOIN, now)
             return
         group.begin_generation(now)
@@ -206,7 +206,7 @@ class Rebalance:
         self._schedule(group, TimerKind.SYNC, now)
 
     def _tell_generation(self, group: Group, now: Instant) -> Iterator[Answered]:
-        """Answer all members of a generation, as of now, whatever comes before."""
+        """Answer all members with the current generation, even if answered later."""
         told = JoinAnswer(
             member_id=UNKNOWN_MEMBER_ID,
             generation=group.generation,
@@ -233,7 +233,7 @@ class Rebalance:
         ],
         now: Instant,
     ) -> Iterator[Answered]:
-        """Answer the leader last, since it is shown everyone."""
+        """Answer the leader last, since its response lists all members."""
         name = told.protocol_name or ""
         shown = []
         leads: Waiting[JoinAnswer] | None = None
@@ -251,7 +251,7 @@ class Rebalance:
             yield leads, replace(told, member_id=told.leader, members=tuple(shown))
 
     def _is_told(self, group: Group, member: Member, now: Instant) -> None:
-        """Begin the session of a member that is being answered, if it is still one."""
+        """Start the session of an answered member, unless it has been removed."""
         member.is_next = False
         if group.roster.members.get(member.member_id) is member:
             self.touch(group, member, now)
@@ -276,13 +276,13 @@ class Rebalance:
     # ---- the sync phase ---------------------------------------------------------
 
     def synced(self, group: Group, member: Member) -> None:
-        """Note that a member has asked for its part of the assignment."""
+        """Record that a member has sent its SyncGroup."""
         group.roster.unsynced.discard(member.member_id)
         if not group.roster.unsynced:
             self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def sync_overdue(self, group: Group, effects: Effects, now: Instant) -> None:
-        """Remove some members that have not synced; then rebalance."""
+        """Remove some members that have not synced; after the last one, rebalance."""
         assert group.step(Event.SYNC_OVERDUE).action is Action.REBALANCE
         assert group.roster.unsynced, "the timer outlived its reason"
         overdue = [m for m in group.roster.members if m in group.roster.unsynced]
@@ -296,7 +296,7 @@ class Rebalance:
     def store(
         self, group: Group, assignments: dict[str, bytes], effects: Effects
     ) -> None:
-        """Write the leader's assignment; it takes effect when it is in the log."""
+        """Write the leader's assignment; it takes effect once it is in the log."""
         generation = group.generation
 
         def done(error: ErrorCode, now: Instant) -> Effects:
@@ -312,7 +312,7 @@ class Rebalance:
         error: ErrorCode,
         now: Instant,
     ) -> Effects:
-        """Publish the assignment, unless the group has moved on meanwhile."""
+        """Publish the assignment, unless the group has rebalanced meanwhile."""
         effects = Effects()
         overtaken = generation != group.generation
         if overtaken or group.step(Event.STORED).action is not Action.PUBLISH:
@@ -338,7 +338,7 @@ class Rebalance:
     def fail_sync(
         self, group: Group, error: ErrorCode, effects: Effects, now: Instant
     ) -> None:
-        """Void the assignments and answer all members that wait for one."""
+        """Clear the assignments, and answer all parked SyncGroups with an error."""
         for member in group.roster:
             member.assignment = b""
         told = SyncAnswer(error=error)
@@ -347,7 +347,7 @@ class Rebalance:
     def _answer_syncs(
         self, group: Group, told: SyncAnswer, now: Instant
     ) -> Iterator[Answered]:
-        """Answer the members that wait, each with its present assignment."""
+        """Answer all parked SyncGroups, each with the member's current assignment."""
         waiting = [
             (member, member.assignment, member.syncing)
             for member in group.roster
@@ -366,7 +366,7 @@ class Rebalance:
         now: Instant,
     ) -> Iterator[Answered]:
         for member, assignment, parked in waiting:
-            # A session that ran out while the request was parked was let pass.
+            # Session timeouts are ignored while a request is parked.
             self._is_told(group, member, now)
             yield parked, replace(told, assignment=assignment)
 
@@ -377,10 +377,10 @@ def _absent(group: Group) -> list[Member]:
 
 
 def _write(group: Group, assignments: dict[str, bytes]) -> Write:
-    """Write the group as it is, with ``assignments``, without waiting for the outcome.
+    """Return the write of the group with ``assignments``, which ignores the outcome.
 
-    If an empty generation is lost, the one before comes back at the next start, and its
-    members' sessions end.
+    If the record of an empty generation is lost, the next start restores the previous
+    generation, and its members' sessions expire.
     """
     return Write((group_metadata_record(group, assignments),), _done)
 

@@ -1,13 +1,13 @@
-"""Consumer groups of KIP-848: assignments are computed here, not by a member.
+"""Consumer groups of KIP-848: the broker, not a member, computes assignments.
 
-Three epochs count the progress. The group's epoch goes up with every change of its
+Three epochs count the progress. The group's epoch increases with every change of its
 members, subscriptions or topics. A target assignment belongs to one group epoch. A
-member's epoch is that of the target it has come to: it first gives up what the target
-takes away, and is given a partition once no other member holds it.
+member's epoch is that of its latest target: the member first revokes the partitions
+that the target lacks, and receives a partition once no other member holds it.
 
 ``assignors`` computes a target, ``reconciliation`` a member's next step; both are pure.
-``members`` and ``consumer_group`` hold the state, ``consumer_records`` has Kafka's
-format of it. The verbs are one folder up: ``consumer_heartbeats``, ``classic_members``
-for members that speak the classic protocol, and ``migration`` for groups that turn from
-one kind into the other.
+``members`` and ``consumer_group`` hold the state, and ``consumer_records`` has Kafka's
+format of it. The requests are served one package up: ``consumer_heartbeats``,
+``classic_members`` for members of the classic protocol, and ``migration`` for groups
+that change their protocol.
 """

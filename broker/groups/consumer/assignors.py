@@ -1,21 +1,21 @@
-"""Assignors: the partitions that each member of a group shall come to hold.
+"""Assignors: the target assignment of partitions to the members of a group.
 
-Kafka: ``UniformAssignor`` and ``RangeAssignor``. Both are functions of the members, the
-topics they subscribe to, and the target that there was before. They run in steps, since
-a group may have thousands of members and partitions.
+Kafka: ``UniformAssignor`` and ``RangeAssignor``. Both are functions of the members,
+their subscribed topics, and the previous target. They run in steps, since a group may
+have thousands of members and partitions.
 
 ``range`` gives each topic's subscribers contiguous ranges in a fixed order: static
-members first, by instance, then the others by id. Topics with equally many partitions
-are thus assigned alike, and can be joined. Held partitions do not matter.
+members first, by instance, then the others by id. Topics with the same number of
+partitions are thus co-partitioned. Previous assignments have no influence.
 
-``uniform`` balances the number of partitions, and moves as few as that takes:
+``uniform`` balances the number of partitions with few moves:
 
 - All subscribe to the same topics: with ``P`` partitions and ``n`` members, ``P mod n``
-  of them get ``P div n + 1``, the rest one less. The larger shares go to members that
-  hold more than the smaller one, so no partition moves without need.
-- Otherwise a free partition goes to the subscriber with the fewest, topics with the
-  fewest subscribers first. Then single partitions move while that brings two numbers
-  closer together. The result is a local optimum.
+  of them get ``P div n + 1`` partitions, and the others get one less. The larger shares
+  go to members with the most partitions, so no partition moves unnecessarily.
+- Otherwise a free partition goes to the subscriber with the fewest partitions, topics
+  with the fewest subscribers first. Then single partitions move between members whose
+  numbers differ by more than one. The result is a local optimum.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from uuid import UUID
 # Partitions of topics.
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 Assignments: TypeAlias = dict[str, Assignment]
-# Partitions by topic; of topics that exist.
+# Number of partitions of each existing topic.
 Counts: TypeAlias = Mapping[UUID, int]
 
 NOTHING: Final[Assignment] = MappingProxyType({})
 
-# Partitions or members between two steps.
+# Partitions or members per step.
 _PER_STEP: Final = 256
-# Rounds of moves; Kafka stops then, too.
+# Rounds of moves, as in Kafka.
 _ROUNDS_MAX: Final = 16
 
 
 class Subscriber(NamedTuple):
-    """A member with the topics that it subscribes to and its share of the last target.
+    """A member with its subscribed topics and its share of the previous target.
 
-    ``topics`` has topics that exist only.
+    ``topics`` contains existing topics only.
     """
 
     member_id: str
@@ -58,7 +58,7 @@ _Shares: TypeAlias = dict[str, dict[UUID, set[int]]]
 
 
 class _Pace:
-    """Counts work, and says when a step is over."""
+    """Counter of work that reports the end of a step."""
 
     def __init__(self) -> None:
         self._done = 0
@@ -125,7 +125,7 @@ def ranges(members: Sequence[Subscriber], counts: Counts) -> Computing:
 
 
 def _order(member: Subscriber) -> tuple[bool, bytes]:
-    """Return the place of a member: strings compare as Java's, by UTF-16 units."""
+    """Return the sort key of a member; strings compare by UTF-16 units, as in Java."""
     instance_id = member.instance_id
     name = member.member_id if instance_id is None else instance_id
     return instance_id is None, name.encode("utf-16-be", "surrogatepass")
@@ -135,7 +135,7 @@ def _order(member: Subscriber) -> tuple[bool, bytes]:
 
 
 def uniform(members: Sequence[Subscriber], counts: Counts) -> Computing:
-    """Assign numbers of partitions that differ as little as they can."""
+    """Assign numbers of partitions that are as equal as possible."""
     pace = _Pace()
     shares: _Shares = {}
     taken: dict[UUID, set[int]] = {topic: set() for topic in counts}
@@ -171,7 +171,7 @@ def _balance(
     taken: Mapping[UUID, set[int]],
     pace: _Pace,
 ) -> Generator[None, None, None]:
-    """Assign free partitions, and level the numbers, of a heterogeneous group."""
+    """Assign free partitions of a heterogeneous group, then balance the numbers."""
     loads = _loads(shares)
     subscribers: dict[UUID, list[str]] = {}
     for member in members:
@@ -179,7 +179,7 @@ def _balance(
             subscribers.setdefault(topic, []).append(member.member_id)
         if pace.did(1 + len(member.topics)):
             yield
-    # The last to be handed out are those with the most possible owners.
+    # Topics with the most partitions per subscriber come first.
     topics = sorted(
         subscribers,
         key=lambda it: (-counts[it] / len(subscribers[it]), len(subscribers[it])),
@@ -212,7 +212,7 @@ def _fill_quotas(
     topics = sorted(members[0].topics)
     least, larger = divmod(sum(counts[topic] for topic in topics), len(members))
     loads = _loads(shares)
-    # The larger shares go to members with the most partitions: these stay.
+    # The larger shares go to members with the most partitions, which then stay.
     by_load = sorted(loads, key=lambda member_id: -loads[member_id])
     quotas = {
         member_id: least + (number < larger) for number, member_id in enumerate(by_load)
@@ -239,7 +239,7 @@ def _fill_quotas(
 
 
 def _take_out(share: dict[UUID, set[int]], number: int) -> list[tuple[UUID, int]]:
-    """Take so many partitions out of a share."""
+    """Remove a number of partitions from a share, and return them."""
     taken: list[tuple[UUID, int]] = []
     for topic, kept in share.items():
         for partition in sorted(kept, reverse=True)[: number - len(taken)]:
@@ -256,7 +256,7 @@ def _hand_out(
     loads: dict[str, int],
     pace: _Pace,
 ) -> Generator[None, None, None]:
-    """Give each free partition of a topic to the subscriber with the fewest."""
+    """Assign each free partition of a topic to the least loaded subscriber."""
     heap = [
         (loads[member_id], number, member_id)
         for number, member_id in enumerate(subscribers)
@@ -280,7 +280,7 @@ def _level(
     loads: dict[str, int],
     pace: _Pace,
 ) -> Generator[None, None, int]:
-    """Move partitions of a topic while two numbers come closer; return how many."""
+    """Move partitions of a topic while that balances; return the number of moves."""
     moved = 0
     while True:
         if pace.did(len(subscribers)):

@@ -1,7 +1,7 @@
 """One consumer group: members, epochs, target assignment, and owners of partitions.
 
-Kafka: ``ConsumerGroup`` and ``ModernGroup``. The group keeps directories of its members
-and answers questions about itself; ``heartbeats`` decides what changes.
+Kafka: ``ConsumerGroup`` and ``ModernGroup``. The group indexes its members and has
+queries about its state; ``consumer_heartbeats`` decides on changes.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from broker.shards.effects import Record
 
 K = TypeVar("K", int, str)
 
-# Kafka 4.4 begins with it, too: the first member comes to epoch 2.
+# As in Kafka 4.4; the first member therefore reaches epoch 2.
 FIRST_EPOCH: Final = 1
 NEVER_RESOLVED_MS: Final = -(2**63)
 
 
 class Committing(Protocol):
-    """The part of an OffsetCommit request that names its sender and partitions."""
+    """The sender and the partitions of an OffsetCommit request."""
 
     @property
     def member_id(self) -> str:
-        """The member, empty for none."""
+        """The sender's member id; empty: no member."""
 
     @property
     def instance_id(self) -> str | None:
-        """The static member."""
+        """The sender's instance id; None: not a static member."""
 
     @property
     def generation(self) -> int:
-        """The member's epoch."""
+        """The sender's member epoch."""
 
     @property
     def positions(self) -> Mapping[TopicPartition, object]:
-        """The partitions."""
+        """The partitions with new offsets."""
 
 
 class CommittingInEpoch(Committing, Protocol):
-    """The same of a request that may come from a member of this protocol."""
+    """A request that may come from a member of the consumer protocol."""
 
     @property
     def knows_member_epochs(self) -> bool:
@@ -107,17 +107,17 @@ class ConsumerGroup(AnyGroup):
         self.targets: dict[str, Assignment] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
         self.journal = Journal()
-        # The log holds a record of a kind that is not written any more.
+        # Whether the log holds a record of the kind that Kafka 4.1 no longer writes.
         self.has_topics_record = False
-        # The version of the cluster's topics at which the hash was last compared.
+        # Version of the cluster's topics at the last comparison of the hash.
         self.checked_version: int | None = None
-        # The same, at which regular expressions were last looked up.
+        # Version of the cluster's topics at the last lookup of regular expressions.
         self.resolved_version: int | None = None
-        # Members that speak the classic protocol.
+        # Number of members that use the classic protocol.
         self.classic_count = 0
-        # An assignor, or the search for topics of regular expressions, is under way.
+        # Whether an assignor, or a lookup of regular expressions, is in progress.
         self.is_assigning = self.is_resolving = False
-        # The members that the assignor was given are not those of the group any more.
+        # Whether members have changed since the assignor received them.
         self.is_snapshot_void = False
         self._static: dict[str, str] = {}
         self._assignors: Counter[str] = Counter()
@@ -125,7 +125,7 @@ class ConsumerGroup(AnyGroup):
         self._regexes: Counter[str] = Counter()
         self._classic_protocols: Counter[str] = Counter()
         self._owners: dict[UUID, dict[int, str]] = {}
-        # STABLE members by their epochs.
+        # Number of STABLE members by epoch.
         self._reconciled: Counter[int] = Counter()
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class ConsumerGroup(AnyGroup):
     # ---- changes ----------------------------------------------------------------
 
     def put(self, member: ConsumerMember) -> None:
-        """Add a member, or put it in the place of its former value."""
+        """Add a member, or replace its former value."""
         self._forget(self.members.get(member.member_id))
         self.members[member.member_id] = member
         self._names.update(member.topics)
@@ -162,7 +162,7 @@ class ConsumerGroup(AnyGroup):
                     assert owner == member.member_id, (topic_id, partition, owner)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, its target, and what it holds."""
+        """Remove a member, its target, and its partitions."""
         self._forget(self.members.pop(member_id))
         self.targets.pop(member_id, None)
 
@@ -193,7 +193,7 @@ class ConsumerGroup(AnyGroup):
             if not owners:
                 del self._owners[topic_id]
 
-    # ---- questions --------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -207,11 +207,11 @@ class ConsumerGroup(AnyGroup):
         return "Stable" if is_stable else "Reconciling"
 
     def is_held(self, topic_id: UUID, partition: int) -> bool:
-        """Return whether a member holds a partition, though it has to give it up."""
+        """Return whether a member holds a partition, or has yet to revoke it."""
         return partition in self._owners.get(topic_id, ())
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the member that runs under an instance id."""
+        """Return the static member of an instance id."""
         if instance_id is None:
             return None
         member_id = self._static.get(instance_id)
@@ -228,7 +228,7 @@ class ConsumerGroup(AnyGroup):
         return found
 
     def regexes(self) -> Mapping[str, int]:
-        """Return the regular expressions, with their numbers of members."""
+        """Return the regular expressions, each with its number of members."""
         return self._regexes
 
     def topic_names(self) -> frozenset[str]:
@@ -251,8 +251,8 @@ class ConsumerGroup(AnyGroup):
         return frozenset([topic.topic_id for topic in known if topic is not None])
 
     def subscribers(self, known: Mapping[str, KnownTopic]) -> Iterator[Subscriber]:
-        """Iterate over the members as an assignor is given them."""
-        # Members mostly subscribe to the same topics.
+        """Iterate over the members in the form for an assignor."""
+        # Most members share a subscription, so its topic ids are computed once.
         ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
         for member in tuple(self.members.values()):
             subscription = (member.topics, member.regex)
@@ -268,33 +268,33 @@ class ConsumerGroup(AnyGroup):
             )
 
     def compute_hash(self, topics: ClusterTopics) -> int:
-        """Return the hash of the topics that members subscribe to and that exist."""
+        """Return the hash of the existing topics that members subscribe to."""
         known = [(name, topics.find(name)) for name in self.topic_names()]
         return group_hash(
             [(name, topic.digest) for name, topic in known if topic is not None]
         )
 
     def preferred_assignor(self) -> str | None:
-        """Return the assignor that most members prefer; None: they do not care."""
+        """Return the assignor that most members prefer; None: no preference."""
         if not self._assignors:
             return None
-        # Ties go by the name: they must not go by the order of heartbeats.
+        # Ties are broken by name, not by the order of heartbeats.
         return max(self._assignors, key=lambda name: (self._assignors[name], name))
 
     def last_resolved_ms(self) -> int:
-        """Return when regular expressions were last looked up."""
+        """Return the time of the last lookup of regular expressions."""
         times = [resolved.resolved_ms for resolved in self.resolved.values()]
         return max(times, default=NEVER_RESOLVED_MS)
 
     # ---- members of the classic protocol ----------------------------------------
 
     def supports_any(self, protocols: Iterable[str]) -> bool:
-        """Return whether all members of the classic protocol know one of these."""
+        """Return whether all classic members support one of these protocols."""
         count = self.classic_count
         return any(self._classic_protocols[name] == count for name in protocols)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Return whether others still hold partitions of a member's target."""
+        """Return whether other members still hold partitions of a member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -309,10 +309,10 @@ class ConsumerGroup(AnyGroup):
     # ---- offsets ----------------------------------------------------------------
 
     def validate_commit(self, request: CommittingInEpoch) -> None:
-        """Raise why the sender may not commit offsets now.
+        """Raise `KafkaError` if the sender may not commit offsets.
 
-        A member may commit in an earlier epoch than its present one as long as it was
-        assigned the partition by then, and holds it still (KIP-1251).
+        A member may commit with an earlier epoch than its current one if the partition
+        was assigned in or before that epoch, and is still held (KIP-1251).
         """
         member = self._committing(request)
         if member is None:
@@ -327,7 +327,7 @@ class ConsumerGroup(AnyGroup):
         self._validate_epoch(member, request, ids)
 
     def validate_transactional_commit(self, request: Committing) -> None:
-        """Raise why the sender may not commit offsets in a transaction now."""
+        """Raise `KafkaError` if the sender may not commit offsets in a transaction."""
         names_nobody = request.member_id == UNKNOWN_MEMBER_ID
         if request.generation == -1 and names_nobody and request.instance_id is None:
             return
@@ -354,7 +354,7 @@ class ConsumerGroup(AnyGroup):
                 raise _stale(member)
 
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raise why the sender may not read offsets now."""
+        """Raise `KafkaError` if the sender may not read offsets."""
         if member_id is None and member_epoch < 0:
             return
         member = self.member(member_id or UNKNOWN_MEMBER_ID)
@@ -367,14 +367,14 @@ class ConsumerGroup(AnyGroup):
             raise KafkaError(ErrorCode.non_empty_group)
 
     def require_deletable_offsets(self) -> None:
-        """Return: offsets can always be deleted, unless their topics are in use."""
+        """Do nothing: offsets can be deleted, unless their topics are in use."""
 
     def may_expire(self) -> bool:
         """Return True."""
         return True
 
     def empty_since_ms(self) -> int | None:
-        """Return None: the time of an offset begins with its commit."""
+        """Return None: the retention of an offset begins with its commit."""
         return None
 
     def is_stored(self) -> bool:
@@ -382,7 +382,7 @@ class ConsumerGroup(AnyGroup):
         return self.journal.is_used
 
     def nobody_there(self) -> bool:
-        """Return whether no member exists or commits, and nothing is being written."""
+        """Return whether there are no members, pending commits or pending records."""
         return (
             not self.members
             and not len(self.journal)
@@ -412,11 +412,11 @@ class ConsumerGroup(AnyGroup):
         yield tombstone(Kind.EPOCH, group_id)
 
     def epoch_value(self) -> EpochValue:
-        """Return the content of the record of its epoch."""
+        """Return the content of the group's epoch record."""
         return EpochValue(self.epoch, self.topics_hash)
 
     def check(self) -> None:
-        """Assert that the directories agree, and that no partition has two owners."""
+        """Assert that the indexes agree, and that no partition has two owners."""
         members = self.members.values()
         assert self._names == Counter(it for m in members for it in m.topics)
         assert self._regexes == Counter(m.regex for m in members if m.regex)

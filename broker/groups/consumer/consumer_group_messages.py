@@ -1,4 +1,4 @@
-"""Values passed to the core of consumer groups and returned by it; no wire entities."""
+"""Arguments and results of the core of consumer groups; no wire entities."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def _allowed(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """A valid ConsumerGroupHeartbeat request; None: as the last one said.
+    """A valid ConsumerGroupHeartbeat request; None: unchanged since the last one.
 
-    ``may_describe`` says which topics a regular expression may find for its sender.
+    ``may_describe`` returns whether the sender's regular expression may match a topic.
     """
 
     group_id: str
@@ -37,7 +37,7 @@ class ConsumerHeartbeat:
 
     @property
     def wants_assignment(self) -> bool:
-        """Return whether the sender joins, or sends all, as after an error."""
+        """Return whether the sender joins, or sends all fields, as after an error."""
         has_topics = self.topics is not None or self.regex is not None
         is_full = self.rebalance_timeout_ms != -1 and has_topics
         return self.epoch == 0 or (is_full and self.owned is not None)
@@ -45,7 +45,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """The answer; without an assignment the member keeps what it has."""
+    """The response; without an assignment the member keeps its partitions."""
 
     member_id: str
     epoch: int

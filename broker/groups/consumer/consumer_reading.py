@@ -1,8 +1,8 @@
-"""A consumer group as the records of the log leave it.
+"""Restore a consumer group from the records of the log.
 
-Kafka: the ``replay`` methods of ``GroupMetadataManager``. The last record under each
-key counts. Fields that a lost record leaves open have their first values, and a
-partition that two members claim stays with the first.
+Kafka: the ``replay`` methods of ``GroupMetadataManager``. The last record of each key
+counts. Fields of a missing record have their initial values, and a partition of two
+members belongs to the first.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class FoundConsumerGroup:
 
     @property
     def exists(self) -> bool:
-        """Return whether the group was not deleted."""
+        """Return whether the group exists at the end of the log."""
         return self._epoch is not None
 
     def take(self, key: ConsumerKey, value: bytes | None) -> None:
-        """Take a record; raise `UnreadableRecord`."""
+        """Apply a record; raise `UnreadableRecord`."""
         kind, _, name = key
         if kind is Kind.EPOCH:
             self._epoch = None if value is None else read_epoch(value)
@@ -82,7 +82,7 @@ class FoundConsumerGroup:
             _put(self._resolved, name, None if value is None else read_regex(value))
 
     def building(self, group_id: str) -> Generator[None, None, ConsumerGroup]:
-        """Return the group, built some members at a time."""
+        """Build the group, in steps of some members."""
         assert self._epoch is not None, group_id
         group = ConsumerGroup(group_id)
         group.journal.is_used = True

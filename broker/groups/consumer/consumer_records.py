@@ -1,9 +1,9 @@
 """The records of consumer groups in ``__consumer_offsets``, in Kafka 4.4's format.
 
 A record's key begins with its kind: 3 is a group's epoch, 5 a member's metadata, 6 the
-epoch of the target, 7 a member's target, 8 a member's assignment, 16 the topics that a
-regular expression stands for. Kind 4, topics with their partitions, was written before
-Kafka 4.1; it is only deleted here. Values are flexible from the start.
+epoch of the target, 7 a member's target, 8 a member's assignment, 16 the topics that
+match a regular expression. Kind 4, topics with their partitions, was written before
+Kafka 4.1; this broker only deletes it. All versions of values are flexible.
 
 Format: ``group-coordinator/src/main/resources/common/message/*.json`` in Kafka's tree.
 """
@@ -72,14 +72,14 @@ class EpochValue(NamedTuple):
 
 
 class TargetEpochValue(NamedTuple):
-    """The epoch of a target, and the time at which it was made."""
+    """The epoch of a target, and the time of its computation."""
 
     epoch: int
     made_ms: int
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression stood for at a time.
+    """The topics that matched a regular expression at a time.
 
     ``version`` counts the changes of the set of all topics.
     """
@@ -187,7 +187,7 @@ def _held(held: Held) -> bytes:
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Record:
-    """Return the record of the topics that a regular expression stands for."""
+    """Return the record of the topics that match a regular expression."""
     topics = [compact_string(topic) for topic in sorted(resolved.topics)]
     times = struct.pack(">qq", resolved.version, resolved.resolved_ms)
     return _record(
@@ -214,7 +214,7 @@ def _key(key: ConsumerKey) -> bytes:
 
 
 def read_consumer_key(data: bytes) -> ConsumerKey | None:
-    """Return whose record it is; None: it is of no consumer group."""
+    """Return the parsed key; None: not the key of a consumer group's record."""
     reader = RecordReader(data)
     version = reader.int16()
     if version not in KINDS:
@@ -300,7 +300,7 @@ def read_target(data: bytes) -> Assignment:
 
 
 class CurrentValue(NamedTuple):
-    """A member's epoch and partitions as the log keeps them."""
+    """A member's epoch and partitions as stored in the log."""
 
     epoch: int
     previous_epoch: int
@@ -322,7 +322,7 @@ def read_current(data: bytes) -> CurrentValue:
 
 
 def _read_held(reader: RecordReader, member_epoch: int) -> Held:
-    """Return partitions with their epochs, the member's before Kafka wrote them."""
+    """Return partitions with their epochs; old records have the member's epoch only."""
     found: dict[UUID, Mapping[int, int]] = {}
     for _ in range(reader.length()):
         topic_id, partitions = reader.uuid(), reader.int32s()
@@ -339,7 +339,7 @@ def _read_held(reader: RecordReader, member_epoch: int) -> Held:
 
 
 def read_regex(data: bytes) -> ResolvedRegex:
-    """Return the topics that a regular expression stands for."""
+    """Return the topics that match a regular expression."""
     reader = _reader(data)
     topics = frozenset(reader.string() for _ in range(reader.length()))
     return ResolvedRegex(topics, reader.int64(), reader.int64())

@@ -1,9 +1,9 @@
-"""A group's records on their way into the log.
+"""Records of a group that are not yet in the log.
 
-The state in memory is ahead of the log. A record is noted when the state changes and
-written with the next answer, which is given once it is in the log. Records that could
-not be written stay noted, unless newer ones under their keys are: the next write has
-them. So the log comes to say what memory says, and nobody is told anything before.
+The state in memory is ahead of the log. A record is added when the state changes, and
+written before the next response, which is sent once the record is in the log. A record
+whose write failed is written again with the next one, unless a newer record has its
+key. The log thus catches up with memory, and clients see only states in the log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from broker.protocol.errors import ErrorCode
 from broker.shards.effects import Effects, Instant, Record, Write
 
-# Further effects of the outcome of a write.
+# Adds effects after the outcome of a write.
 Then = Callable[[ErrorCode, Effects], None]
 
 
@@ -26,32 +26,32 @@ class Journal:
     def __init__(self) -> None:
         self._unwritten: dict[bytes, Record] = {}
         self._in_flight: dict[int, tuple[Record, ...]] = {}
-        # The last write of each key that is in flight.
+        # The last write in flight of each key.
         self._latest: dict[bytes, int] = {}
         self._then: dict[int, list[Then]] = {}
         self._number = 0
-        # Something of the group may be in the log.
+        # Whether the log may contain records of the group.
         self.is_used = False
 
     def __len__(self) -> int:
         return len(self._unwritten) + len(self._in_flight)
 
     def note(self, *records: Record) -> None:
-        """Note records, each in place of an older one under its key."""
+        """Add records; each replaces an unwritten one of the same key."""
         for record in records:
             self._unwritten.pop(record.key, None)
             self._unwritten[record.key] = record
 
     def take(self) -> tuple[Record, ...]:
-        """Return what is noted and not written, and forget it."""
+        """Remove and return the unwritten records."""
         records = tuple(self._unwritten.values())
         self._unwritten.clear()
         return records
 
     def write(self, effects: Effects, then: Then) -> None:
-        """Write all that is noted; ``then`` is called when that is in the log.
+        """Write all unwritten records, and call ``then`` with the outcome.
 
-        With nothing to write, it is called when all that is under way has ended.
+        Without unwritten records, ``then`` is called after all writes in flight.
         """
         if self._unwritten:
             records = self.take()

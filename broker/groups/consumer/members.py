@@ -1,7 +1,7 @@
 """A member of a consumer group as a value, and the state of its assignment.
 
-Kafka: ``ConsumerGroupMember`` and ``MemberState``. A value never changes: a step makes
-another one, and `ConsumerGroup.put` replaces the former.
+Kafka: ``ConsumerGroupMember`` and ``MemberState``. Values are immutable: a step creates
+a new value, which `ConsumerGroup.put` stores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from broker.groups.state.group_messages import GroupProtocol
 
-# Partitions of topics, each with the epoch in which the member was assigned it.
+# Partitions of topics, each with the epoch of its assignment to the member.
 Held: TypeAlias = Mapping[UUID, Mapping[int, int]]
 
 NOTHING_HELD: Final[Held] = MappingProxyType({})
@@ -28,12 +28,12 @@ def _nothing() -> Held:
 # Epochs in requests.
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
-# A static member leaves for a while: its partitions wait for it.
+# A static member leaves temporarily: its partitions stay assigned.
 STATIC_LEAVING_EPOCH: Final = -2
 
 
 class MemberState(enum.Enum):
-    """The progress of a member towards the target; the values stand in records."""
+    """The progress of a member towards the target; the values are those of records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -43,7 +43,7 @@ class MemberState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicProtocols:
-    """The protocols of a member that speaks the classic protocol."""
+    """The protocols of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[GroupProtocol, ...]
@@ -51,7 +51,7 @@ class ClassicProtocols:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """One member. ``revoking`` are partitions that it holds and has to give up."""
+    """One member. ``revoking`` are held partitions that the member has to revoke."""
 
     member_id: str
     epoch: int = 0
@@ -70,11 +70,11 @@ class ConsumerMember:
     classic: ClassicProtocols | None = None
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Return whether the member has come to the target of an epoch."""
+        """Return whether the member has reached the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def held_since(self, topic_id: UUID, partition: int) -> int | None:
-        """Return the epoch in which it was assigned a partition that it still holds."""
+        """Return the epoch of a held partition's assignment; None if not held."""
         for held in (self.assigned, self.revoking):
             epoch = held.get(topic_id, {}).get(partition)
             if epoch is not None:
@@ -82,7 +82,7 @@ class ConsumerMember:
         return None
 
     def subscription(self) -> tuple[object, ...]:
-        """Return the fields in the record of its metadata."""
+        """Return the fields of the member's metadata record."""
         return (
             self.member_id,
             self.instance_id,
@@ -97,7 +97,7 @@ class ConsumerMember:
         )
 
     def position(self) -> tuple[object, ...]:
-        """Return the fields in the record of its assignment."""
+        """Return the fields of the member's assignment record."""
         return (
             self.epoch,
             self.previous_epoch,

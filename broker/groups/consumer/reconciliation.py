@@ -1,15 +1,15 @@
 """A member's next step towards its target.
 
-Kafka: ``CurrentAssignmentBuilder``. The states of a member, and the ways between them:
+Kafka: ``CurrentAssignmentBuilder``. A member passes through these states:
 
-- Partitions that it holds and the target lacks are revoked first: the member stays in
-  its epoch, UNREVOKED_PARTITIONS, until it reports that it owns none of them.
-- Then it goes to the target's epoch, with those of its partitions that nobody holds;
-  UNRELEASED_PARTITIONS as long as others hold some.
-- With all of them it is STABLE.
+- UNREVOKED_PARTITIONS: held partitions that the target lacks are being revoked. The
+  member stays in its epoch until it reports that it owns none of them.
+- UNRELEASED_PARTITIONS: the member is in the target's epoch, with the free partitions
+  of its target, and other members still hold some.
+- STABLE: the member has all partitions of its target.
 
-Safety rests on two rules: a partition counts as held until its owner has reported it
-revoked, and is assigned only while nobody holds it.
+Safety depends on two rules. A partition counts as held until its owner reports the
+revocation, and is assigned only while no member holds it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from broker.groups.consumer.members import (
 )
 from broker.protocol.errors import ErrorCode, KafkaError
 
-# The partitions that a member reports to own; None: not reported.
+# The partitions that a member owns, as reported; None: not reported.
 Owned: TypeAlias = Mapping[UUID, frozenset[int]] | None
 
 
@@ -42,11 +42,11 @@ def reconciled(
     is_held: Callable[[UUID, int], bool],
     has_new_subscription: bool = False,
 ) -> ConsumerMember:
-    """Return the member after its next step, the same one if there is none.
+    """Return the member after its next step, or the same value if there is none.
 
-    ``subscribed`` are the topics of its subscription; the target of others is void.
-    ``is_held`` says whether some member holds a partition. Raises FENCED_MEMBER_EPOCH
-    for a member in a state that only another version knows.
+    ``subscribed`` are its subscribed topics; targets of other topics are ignored.
+    ``is_held`` returns whether some member holds a partition. Raises
+    FENCED_MEMBER_EPOCH for a member in an unknown state, written by another version.
     """
     state = member.state
     if state is MemberState.UNKNOWN and owned != {}:
@@ -78,7 +78,7 @@ def _owns(owned: Owned, held: Held) -> bool:
 def _without_unsubscribed(
     member: ConsumerMember, owned: Owned, subscribed: frozenset[UUID]
 ) -> ConsumerMember:
-    """Return the member with topics that it subscribes to no more being revoked."""
+    """Return the member, revoking partitions of unsubscribed topics."""
     dropped = {
         topic_id: partitions
         for topic_id, partitions in member.assigned.items()
@@ -127,7 +127,7 @@ def _next(
         leaving = {it: epoch for it, epoch in held.items() if it not in wanted}
         coming = []
         for partition in sorted(wanted - kept.keys()):
-            # Partitions that it has just given up itself are free, too.
+            # Partitions that the member itself has just revoked are free, too.
             if is_held(topic_id, partition) and partition not in given_up:
                 unreleased = True
             else:

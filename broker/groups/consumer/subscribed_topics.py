@@ -1,4 +1,4 @@
-"""The topics of the cluster as consumer groups see them."""
+"""The interface of consumer groups to the cluster's topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 
 class KnownTopic(NamedTuple):
-    """A topic that exists; ``digest`` changes with its id, partitions and racks."""
+    """An existing topic; ``digest`` changes with its id, partitions and racks."""
 
     topic_id: UUID
     partitions: int
@@ -16,15 +16,15 @@ class KnownTopic(NamedTuple):
 
 
 class ClusterTopics(Protocol):
-    """The topics that exist, by name.
+    """The existing topics, by name.
 
-    ``version`` goes up whenever some topic may have changed.
+    ``version`` increases whenever some topic may have changed.
     """
 
     version: int
 
     def find(self, name: str) -> KnownTopic | None:
-        """Return a topic that has an id, None if there is none of the name."""
+        """Return the topic of a name; None if there is none, or it has no id."""
 
     def name(self, topic_id: UUID) -> str | None:
         """Return the name of a topic."""

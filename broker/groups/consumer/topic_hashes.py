@@ -1,9 +1,9 @@
-"""Hashes of topics, by which a group notices that one of its topics has changed.
+"""Hashes of topics, by which a group detects changes of its topics.
 
-Kafka: ``computeTopicHash`` and ``computeGroupHash`` (KIP-1101). XXH3 over a topic's id,
-name, partitions and their racks; the hash of a group is XXH3 over those of its topics,
-in the order of their names. The same numbers as Kafka's: a group whose log another
-broker has written is not rebalanced for that.
+Kafka: ``computeTopicHash`` and ``computeGroupHash`` (KIP-1101). A topic's hash is XXH3
+over its id, name, partitions and their racks; a group's hash is XXH3 over the hashes of
+its topics, in the order of their names. The values equal Kafka's, so a group whose log
+Kafka has written is not rebalanced after its load.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VERSION: Final = b"\0"
 
 
 def topic_hash(topic_id: UUID, name: str, racks: Sequence[Iterable[str]]) -> int:
-    """Return the hash of a topic; ``racks`` has those of each partition's replicas.
+    """Return the hash of a topic; ``racks`` has the racks of each partition's replicas.
 
     >>> topic_hash(UUID(int=0x0123456789ABCDEFFEDCBA9876543210), "foo", [(), (), ()])
     -6866685120132495045
@@ -35,7 +35,7 @@ def topic_hash(topic_id: UUID, name: str, racks: Sequence[Iterable[str]]) -> int
 
 
 def group_hash(topics: Iterable[tuple[str, int]]) -> int:
-    """Return the hash of a group's topics, by their names and hashes.
+    """Return the hash of a group's topics, given as names and hashes.
 
     >>> group_hash([("b", -6), ("a", 5)]), group_hash([])
     (-8035532103161863932, 0)

@@ -1,7 +1,7 @@
-"""Groups of every protocol: an id, offsets, and the conditions of their end.
+"""The common interface of groups: an id, offsets, and conditions of their deletion.
 
 Kafka: the interface ``Group``. A shard of ``__consumer_offsets`` holds groups of both
-kinds under one set of ids.
+protocols in one namespace of ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.shards.effects import Record
 
 
 class AnyGroup(ABC):
-    """One group. ``kind`` is Kafka's name of its protocol."""
+    """One group; ``kind`` is Kafka's name of its protocol."""
 
     __slots__ = ("group_id", "offsets")
 
@@ -45,28 +45,28 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def require_deletable(self) -> None:
-        """Raise why the group cannot be deleted."""
+        """Raise `KafkaError` if the group cannot be deleted."""
 
     @abstractmethod
     def require_deletable_offsets(self) -> None:
-        """Raise why none of the group's offsets can be deleted (KIP-496)."""
+        """Raise `KafkaError` if no offset of the group can be deleted (KIP-496)."""
 
     @abstractmethod
     def may_expire(self) -> bool:
-        """Return whether the group's state lets offsets expire at all."""
+        """Return whether offsets may expire in the group's state."""
 
     @abstractmethod
     def empty_since_ms(self) -> int | None:
-        """Return when the time of offsets begins; None: with each commit."""
+        """Return the start of the offsets' retention; None: each commit's time."""
 
     @abstractmethod
     def tombstones(self) -> Iterable[Record]:
-        """Return the records that delete the group, its offsets apart."""
+        """Return the records that delete the group, except its offsets."""
 
     @abstractmethod
     def check(self) -> None:
         """Assert the invariants."""
 
     def is_unused(self) -> bool:
-        """Return whether nothing would be lost with the group."""
+        """Return whether the group has no members and no offsets."""
         return self.nobody_there() and not len(self.offsets)

@@ -1,12 +1,13 @@
-"""The consumers' own messages in the classic protocol, as far as a broker reads them.
+"""Messages between consumers inside the classic protocol, as read by a broker.
 
-Member metadata is the clients' business (``ConsumerProtocolSubscription``), except that
-a broker must not expire, nor let be deleted, offsets of topics in use. Every version
-begins as version 0 does - a version, then an array of topic names - so that prefix is
-read and the rest ignored, as ``ClassicGroup.computeSubscribedTopics`` does.
+Member metadata (``ConsumerProtocolSubscription``) is opaque to a broker, except that
+offsets of topics in use must neither expire nor be deleted. Every version begins with a
+version number and an array of topic names. This prefix is read and the rest ignored, as
+in ``ClassicGroup.computeSubscribedTopics``.
 
-In a consumer group the broker assigns for members of the classic protocol: it reads
-their whole subscriptions and writes their assignments (``ConsumerProtocolAssignment``).
+In a consumer group the broker computes the assignments of members of the classic
+protocol, too. It reads their whole subscriptions and writes their assignments
+(``ConsumerProtocolAssignment``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Partitions: TypeAlias = dict[str, frozenset[int]]
 
 
 class Subscription(NamedTuple):
-    """The topics that a member wants, and the partitions that it says it owns."""
+    """The topics that a member subscribes to, and the partitions it claims to own."""
 
     version: int
     topics: frozenset[str]
@@ -61,7 +62,7 @@ def read_subscription(subscription: bytes) -> Subscription | None:
 def read_assignment(assignment: bytes) -> Partitions | None:
     """Return the partitions of an assignment, None if it does not parse.
 
-    No bytes are no partitions: the member has not synced.
+    Empty bytes are no partitions: the member has not synced.
     """
     if not assignment:
         return {}
@@ -74,7 +75,7 @@ def read_assignment(assignment: bytes) -> Partitions | None:
 
 
 def assignment_bytes(version: int, partitions: Mapping[str, Sequence[int]]) -> bytes:
-    """Return an assignment as bytes; all versions are alike.
+    """Return an assignment as bytes; all versions have the same format.
 
     >>> assignment_bytes(1, {"a": [0, 2]}).hex()
     '000100000001000161000000020000000000000002ffffffff'
@@ -90,7 +91,7 @@ def assignment_bytes(version: int, partitions: Mapping[str, Sequence[int]]) -> b
 
 
 class _Fields:
-    """Reads fields; raises an error of ``struct``, or ValueError, at nonsense."""
+    """Reader of fields; raises ``struct.error`` or ValueError for invalid bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,7 +1,7 @@
-"""One consumer group: its state, generation, members and committed offsets.
+"""One classic group: its state, generation, members and committed offsets.
 
-Kafka: ``ClassicGroup``. The group checks that its moves are legal and answers questions
-about itself; ``rebalance`` and ``membership`` decide when it moves. A group without a
+Kafka: ``ClassicGroup``. The group checks its state transitions and has queries about
+its state; ``rebalance`` and ``membership`` decide on transitions. A group without a
 protocol type and without members only stores offsets (Kafka's "simple group").
 """
 
@@ -34,7 +34,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class Group(AnyGroup):
-    """The state of one group; ``since_ms`` is the wall clock of its last move."""
+    """The state of one group; ``since_ms`` is the wall clock at its last transition."""
 
     __slots__ = (
         "generation",
@@ -60,9 +60,9 @@ class Group(AnyGroup):
         self.protocol_name: str | None = None
         self.since_ms = now.wall_ms
         self.roster = Roster()
-        # Topics that the members subscribe to; None: not known to the broker.
+        # Topics that the members subscribe to; None: unknown to the broker.
         self.topics: frozenset[str] | None = None
-        # A group's first rebalance is put off while members keep coming.
+        # A group's first rebalance is delayed while new members join.
         self.new_member_added = False
         self.initial_remaining_ms = 0
 
@@ -72,24 +72,24 @@ class Group(AnyGroup):
             f"{self.generation}, {len(self.roster)} members>"
         )
 
-    # ---- moves ------------------------------------------------------------------
+    # ---- transitions ------------------------------------------------------------
 
     def move_to(self, state: GroupState, now: Instant) -> None:
-        """Go to ``state``, which must be legal from here."""
+        """Move to ``state``, which must be a legal transition."""
         assert self.state in BEFORE[state], f"{self!r} cannot become {state.value}"
         self.previous, self.state = self.state, state
         self.since_ms = now.wall_ms
 
     def admit(self, member: Member) -> None:
-        """Add a member; the first one decides the protocol type."""
+        """Add a member; the first one determines the protocol type."""
         if not self.roster:
             self.protocol_type = member.protocol_type
         assert self.protocol_type == member.protocol_type, member
         self.roster.add(member)
 
     def begin_generation(self, now: Instant) -> None:
-        """Count the generation up and choose its protocol, if anyone is left."""
-        # An int32 on the wire and in the log.
+        """Increment the generation, and select its protocol if there are members."""
+        # The generation is an int32 on the wire and in the log.
         self.generation = (self.generation + 1) & _INT32_MAX
         self.roster.unsynced.clear()
         if self.roster:
@@ -101,7 +101,7 @@ class Group(AnyGroup):
         self.note_topics()
 
     def note_topics(self) -> None:
-        """Learn the topics that the members subscribe to, where they say so."""
+        """Update the subscribed topics, if they can be read from member metadata."""
         self.topics = None
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return
@@ -110,7 +110,7 @@ class Group(AnyGroup):
         elif self.protocol_name is not None:
             self.topics = self.roster.topics(self.protocol_name)
 
-    # ---- questions --------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -122,11 +122,11 @@ class Group(AnyGroup):
         return self.generation != 0
 
     def step(self, event: Event) -> Step:
-        """Look up what ``event`` leads to in the present state."""
+        """Return the action for ``event`` in the current state."""
         return step(event, self.state)
 
     def require(self, event: Event) -> Step:
-        """Look up ``event``; raise its error if the answer is to refuse."""
+        """Return the action for ``event``; raise its error if the action is REFUSE."""
         found = step(event, self.state)
         if found.action is Action.REFUSE:
             raise KafkaError(found.error)
@@ -135,7 +135,7 @@ class Group(AnyGroup):
     def supports(
         self, protocol_type: str, protocols: tuple[GroupProtocol, ...]
     ) -> bool:
-        """Return whether a member with these protocols fits in."""
+        """Return whether a member with these protocols may join."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and self.roster.supports_any(
@@ -143,7 +143,7 @@ class Group(AnyGroup):
         )
 
     def subscribes_to(self, topic: str) -> bool:
-        """Return whether members may use the topic; where unknown, consumers may."""
+        """Return whether members may use the topic; True for unknown subscriptions."""
         if self.topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.topics
@@ -157,11 +157,11 @@ class Group(AnyGroup):
         )
 
     def require_deletable(self) -> None:
-        """Raise why the group cannot be deleted."""
+        """Raise `KafkaError` if the group cannot be deleted."""
         self.require(Event.DELETE)
 
     def require_deletable_offsets(self) -> None:
-        """Raise why none of the group's offsets can be deleted (KIP-496)."""
+        """Raise `KafkaError` if no offset of the group can be deleted (KIP-496)."""
         if self.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.group_id_not_found)
         is_consumer = self.protocol_type == CONSUMER_PROTOCOL_TYPE
@@ -169,13 +169,13 @@ class Group(AnyGroup):
             raise KafkaError(ErrorCode.non_empty_group)
 
     def may_expire(self) -> bool:
-        """Return whether the group's state lets offsets expire at all."""
+        """Return whether offsets may expire in the group's state."""
         if self.protocol_type is None or self.state is GroupState.EMPTY:
             return True
         return self.state is GroupState.STABLE and self.topics is not None
 
     def empty_since_ms(self) -> int | None:
-        """Return when the time of offsets begins; None: with each commit."""
+        """Return the start of the offsets' retention; None: each commit's time."""
         is_empty = self.protocol_type is not None and self.state is GroupState.EMPTY
         return self.since_ms if is_empty and self.since_ms >= 0 else None
 
@@ -186,7 +186,7 @@ class Group(AnyGroup):
     def join_answer(
         self, member: Member, *, skip_assignment: bool = False
     ) -> JoinAnswer:
-        """Describe the present generation to a member; the leader sees everyone."""
+        """Return a member's answer to JoinGroup; the leader's lists all members."""
         assert self.protocol_name is not None
         leads = self.roster.leader == member.member_id
         return JoinAnswer(
@@ -200,7 +200,7 @@ class Group(AnyGroup):
         )
 
     def sync_answer(self, member: Member) -> SyncAnswer:
-        """Hand a member its part of the assignment."""
+        """Return a member's answer to SyncGroup, with its assignment."""
         return SyncAnswer(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
@@ -208,7 +208,7 @@ class Group(AnyGroup):
         )
 
     def check(self) -> None:
-        """Assert what holds between any two events."""
+        """Assert the invariants between events."""
         self.roster.check()
         self.offsets.check()
         preparing = self.state is GroupState.PREPARING_REBALANCE
@@ -228,5 +228,5 @@ class Group(AnyGroup):
 
 
 def join_refusal(member_id: str, error: ErrorCode) -> JoinAnswer:
-    """Answer a JoinGroup with an error and nothing else."""
+    """Return an answer to JoinGroup with an error only."""
     return JoinAnswer(member_id=member_id, error=error)

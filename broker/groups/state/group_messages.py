@@ -1,4 +1,4 @@
-"""Values passed to the core and returned by it; no wire entities.
+"""Arguments and results of the core; no wire entities.
 
 The field names are those of Kafka's JoinGroup, SyncGroup and LeaveGroup schemas. A
 member that does not know its id yet sends ``UNKNOWN_MEMBER_ID``, the empty string.
@@ -20,7 +20,7 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class GroupProtocol(NamedTuple):
-    """One way of assigning that a member knows, and its metadata for it."""
+    """An assignment protocol that a member supports, and its metadata."""
 
     name: str
     metadata: bytes
@@ -39,14 +39,14 @@ class JoinRequest:
     protocol_type: str
     protocols: tuple[GroupProtocol, ...]
     instance_id: str | None = None
-    # KIP-394: a dynamic member is given its id first and joins with it (v4 and later).
+    # KIP-394: a dynamic member first receives an id, then joins with it (from v4 on).
     requires_known_member_id: bool = True
-    # KIP-814: a returning static leader skips the assignment (v9 and later).
+    # KIP-814: a returning static leader skips the assignment (from v9 on).
     supports_skipping_assignment: bool = True
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is shown it."""
+    """A member in the leader's JoinGroup response."""
 
     member_id: str
     instance_id: str | None
@@ -55,7 +55,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """The answer to JoinGroup; an error leaves everything else at its default."""
+    """The answer to JoinGroup; after an error all other fields have their defaults."""
 
     member_id: str
     error: ErrorCode = ErrorCode.none
@@ -69,7 +69,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A SyncGroup request; only the leader's brings ``assignments``."""
+    """A SyncGroup request; only the leader sends ``assignments``."""
 
     group_id: str
     member_id: str
@@ -113,5 +113,5 @@ class OffsetCommit(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_ms: int
-    # -1: as long as offsets.retention.minutes says (OffsetCommit v2 to v4 may differ).
+    # -1: after offsets.retention.minutes. OffsetCommit v2 to v4 may set a time.
     expire_ms: int = -1

@@ -1,11 +1,11 @@
 """The records of ``__consumer_offsets``, in Kafka's own format.
 
 A record's key begins with its kind: versions 0 and 1 are an offset
-(``OffsetCommitKey``), 2 is a group (``GroupMetadataKey``); all others belong to group
-protocols that are not spoken here and are passed over, as Kafka does after a downgrade.
-A null value is a tombstone. Values are read in versions 0 to 4 (4 is flexible: compact
-sizes, tagged fields) and written in the version that Kafka 3.9 writes: 3, and 1 for an
-offset with an expiry of its own.
+(``OffsetCommitKey``), 2 is a group (``GroupMetadataKey``). Other versions are read by
+``consumer_records``, or belong to unsupported protocols and are skipped, as in Kafka
+after a downgrade. A null value is a tombstone. Values are read in versions 0 to 4 (4 is
+flexible: compact sizes, tagged fields) and written in the version that Kafka 3.9
+writes: 3, and 1 for an offset with an expiry of its own.
 
 Format: ``group-coordinator/src/main/resources/common/message/*.json`` in Kafka's tree.
 """
@@ -27,11 +27,11 @@ from broker.shards.record_fields import (
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
-# The last field of an offset's key.
+# Length of the partition, the last field of an offset's key.
 PARTITION_BYTES: Final = 4
-# Members that are read, built, or lost in one step.
+# Members that are read, built, or removed per step.
 MEMBERS_PER_STEP: Final = 48
-# An offset of version 3 without metadata: nearly all commits are.
+# An offset of version 3 without metadata, as nearly all commits.
 _PLAIN_COMMIT: Final = struct.Struct(">hqihq")
 _PLAIN_VERSION: Final = b"\0\3"
 _NEWEST_VALUE: Final = 4
@@ -39,7 +39,7 @@ _FLEXIBLE_FROM: Final = 4
 
 
 class OffsetKey(NamedTuple):
-    """The key of an offset: a group's, in a partition of a topic."""
+    """The key of a group's offset in a partition."""
 
     group_id: str
     topic: str
@@ -54,7 +54,7 @@ class GroupKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
-    """A member as the log keeps it."""
+    """A member as stored in the log."""
 
     member_id: str
     instance_id: str | None
@@ -68,7 +68,7 @@ class MemberValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue:
-    """A group's generation as the log keeps it; offsets have records of their own."""
+    """A group's generation as stored in the log; offsets have their own records."""
 
     protocol_type: str
     generation: int
@@ -103,7 +103,7 @@ def group_record(
 ) -> Record:
     """Return the record of a group's generation.
 
-    ``rows`` stand for its members: for each its `member_row`, and its assignment.
+    ``rows`` has for each member its `member_row` and its assignment.
     """
     if rows is None:
         rows = [(member_row(member), member.assignment) for member in value.members]
@@ -122,7 +122,7 @@ def group_record(
 
 
 def member_row(member: MemberValue) -> bytes:
-    """Return all that a group's record holds of a member before its assignment."""
+    """Return the bytes of a member in a group's record before its assignment."""
     return b"".join(
         (
             classic_string(member.member_id),
@@ -157,7 +157,7 @@ def _bytes(data: bytes) -> bytes:
 
 
 def read_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """Return whose record it is; None: a kind that is passed over."""
+    """Return the parsed key; None: a record of another kind."""
     reader = RecordReader(data)
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:
@@ -170,7 +170,7 @@ def read_key(data: bytes) -> OffsetKey | GroupKey | None:
 def shared_part(data: bytes, key: OffsetKey) -> bytes | None:
     """Return the part of an offset's key before the partition.
 
-    The keys of all partitions of the topic share it. None: the partition is not last.
+    All keys of a group's topic share this part. None: the partition is not last.
     """
     shared = data[:-PARTITION_BYTES]
     return (
@@ -181,12 +181,12 @@ def shared_part(data: bytes, key: OffsetKey) -> bytes | None:
 
 
 def partition_in(data: bytes) -> int:
-    """Return the partition, where it is last in an offset's key."""
+    """Return the partition from an offset's key in which it is the last field."""
     return int.from_bytes(data[-PARTITION_BYTES:], "big", signed=True)
 
 
 def is_plain_commit(value: bytes) -> bool:
-    """Return whether a value has version 3 and no metadata, the form read here."""
+    """Return whether a value has version 3 and no metadata, the most common form."""
     return (
         len(value) == _PLAIN_COMMIT.size
         and value[:2] == _PLAIN_VERSION
@@ -223,7 +223,7 @@ def read_group(data: bytes) -> GroupValue:
 
 
 def reading_group(data: bytes) -> Generator[None, None, GroupValue]:
-    """Return the same, read some members at a time."""
+    """Return the generation in a value, in steps of some members."""
     reader = RecordReader(data)
     version = reader.value_version(_NEWEST_VALUE, _FLEXIBLE_FROM)
     protocol_type = reader.string()
@@ -268,7 +268,7 @@ def _member(reader: RecordReader, version: int) -> MemberValue:
         instance_id=instance_id,
         client_id=client_id,
         client_host=client_host,
-        # Version 0 had one timeout for both.
+        # Version 0 has one timeout for both.
         rebalance_timeout_ms=(
             session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms
         ),

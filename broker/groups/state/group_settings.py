@@ -1,4 +1,4 @@
-"""The coordinator's settings, under the names that Kafka's keys give them."""
+"""The coordinator's settings, named after Kafka's keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 
 class MigrationPolicy(enum.Enum):
-    """The kinds that a group with members may turn into the other."""
+    """The allowed conversions of groups with members."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -29,20 +29,20 @@ class MigrationPolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """The settings of a consumer group that it may have of its own."""
+    """The settings that a consumer group may override."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
     assignment_interval_ms: int
 
 
-# The settings of a group by its id, None if it has none of its own.
+# Returns a group's own settings by its id; None if it has none.
 OwnSettings: TypeAlias = Callable[[str], ConsumerSettings | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Kafka's ``GroupCoordinatorConfig``; its defaults."""
+    """Kafka's ``GroupCoordinatorConfig``, with its defaults."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -67,7 +67,7 @@ class GroupConfig:
 
     @property
     def consumer_settings(self) -> ConsumerSettings:
-        """The settings of consumer groups that have none of their own."""
+        """The default settings of consumer groups."""
         return ConsumerSettings(
             session_timeout_ms=self.consumer_session_timeout_ms,
             heartbeat_interval_ms=self.consumer_heartbeat_interval_ms,

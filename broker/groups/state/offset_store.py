@@ -1,14 +1,14 @@
 """Committed offsets of a group, and their expiry.
 
-Kafka: ``OffsetMetadataManager`` and ``OffsetExpirationConditionImpl`` (KIP-211): a
-retention period runs from the moment the group became empty, or, for a group that only
-stores offsets and for topics that a stable group no longer subscribes to, from the
-commit. Commits that are not in the log yet are counted, not shown, and so are those of
-open transactions: a reader of stable offsets (KIP-447) has to retry.
+Kafka: ``OffsetMetadataManager`` and ``OffsetExpirationConditionImpl`` (KIP-211): the
+retention period begins when the group becomes empty. It begins with the commit for
+groups that only store offsets, and for topics that a stable group no longer subscribes
+to. Commits that are not in the log yet are pending, and so are commits of open
+transactions: a reader of stable offsets (KIP-447) has to retry.
 
-A commit that was read from the log stays a value of the log, as bytes, until it is
-first used. So a load decodes no commit that a later one replaces, and a million offsets
-are no objects that Python's garbage collector has to traverse.
+A commit that was read from the log is kept as bytes until its first use. A load thus
+does not decode commits that later ones replace, and a million offsets are no objects
+for Python's garbage collector to traverse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.groups.state.group_records import read_offset
 from broker.groups.state.open_transactions import OpenTransactions
 from broker.protocol.topic_partition import TopicPartition
 
-# Commits by partition, as values of the log where they were not used yet.
+# Commits by partition; unused commits of a load are still values of the log.
 Commits: TypeAlias = dict[int, OffsetCommit | bytes]
 
 
@@ -41,18 +41,18 @@ class OffsetStore:
         return self._count
 
     def add_topic(self, topic: str, commits: Commits) -> None:
-        """Show the commits of a topic that had none, of values that can be read."""
+        """Add the commits of a topic without offsets; all values can be decoded."""
         assert topic not in self._offsets, topic
         if commits:
             self._offsets[topic] = commits
             self._count += len(commits)
 
     def begin(self, target: TopicPartition) -> None:
-        """Note that a commit is on its way into the log."""
+        """Count a pending commit, which is being written to the log."""
         self._pending[target] += 1
 
     def finish(self, target: TopicPartition, commit: OffsetCommit | None) -> None:
-        """End a commit that ``begin`` noted: show it, or drop it if it failed."""
+        """End a pending commit: publish it, or drop it (None) if it has failed."""
         self._pending[target] -= 1
         if not self._pending[target]:
             del self._pending[target]
@@ -60,14 +60,14 @@ class OffsetStore:
             self.put(target, commit)
 
     def put(self, target: TopicPartition, commit: OffsetCommit) -> None:
-        """Show a commit that is in the log, behind all others there."""
+        """Publish the latest commit in the log."""
         self.transactions.replaced(target)
         self._show(target, commit)
 
     def end_transaction(
         self, producer_id: int, *, is_commit: bool
     ) -> Iterator[TopicPartition]:
-        """Show or drop a transaction's offsets, one by one."""
+        """Publish or drop a transaction's offsets, one by one."""
         ending = self.transactions.end(producer_id, is_commit=is_commit)
         for target, commit in ending:
             if commit is not None:
@@ -80,7 +80,7 @@ class OffsetStore:
         partitions[target.partition] = commit
 
     def drop(self, target: TopicPartition) -> bool:
-        """Forget a partition's offsets; say whether there was a committed one."""
+        """Remove a partition's offsets; return whether there was a committed one."""
         self.transactions.remove(target)
         partitions = self._offsets.get(target.topic)
         if partitions is None or partitions.pop(target.partition, None) is None:
@@ -91,7 +91,7 @@ class OffsetStore:
         return True
 
     def get(self, target: TopicPartition) -> OffsetCommit | None:
-        """Return the last commit that is in the log, the same object each time."""
+        """Return the last published commit, the same object each time."""
         commits = self._offsets.get(target.topic, {})
         commit = commits.get(target.partition)
         if isinstance(commit, bytes):
@@ -99,14 +99,14 @@ class OffsetStore:
         return commit
 
     def is_pending(self, target: TopicPartition) -> bool:
-        """Return whether a newer commit may come to count.
+        """Return whether a newer commit is pending.
 
-        It is on its way into the log, or its transaction is open.
+        The commit is being written to the log, or its transaction is open.
         """
         return target in self._pending or target in self.transactions
 
     def any_pending(self) -> bool:
-        """Return whether there is any such commit."""
+        """Return whether there are pending commits."""
         return bool(self._pending) or len(self.transactions) > 0
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -115,7 +115,7 @@ class OffsetStore:
                 yield TopicPartition(topic, partition)
 
     def of(self, topic: str) -> Iterator[TopicPartition]:
-        """Iterate over the partitions of a topic that have an offset, of any kind."""
+        """Iterate over a topic's partitions with committed or transactional offsets."""
         committed = self._offsets.get(topic, {})
         for partition in list(committed):
             yield TopicPartition(topic, partition)
@@ -124,7 +124,7 @@ class OffsetStore:
                 yield target
 
     def of_all_kinds(self) -> Iterator[TopicPartition]:
-        """Iterate over all partitions that have an offset, of open transactions too."""
+        """Iterate over all partitions with committed or transactional offsets."""
         yield from self
         for target in self.transactions:
             if target.partition not in self._offsets.get(target.topic, ()):
@@ -138,10 +138,10 @@ class OffsetStore:
         *,
         empty_since_ms: int | None,
     ) -> bool:
-        """Return whether there is an offset whose time is over.
+        """Return whether a partition has an expired offset.
 
-        Time runs from ``empty_since_ms`` or, where that is None, from the commit.
-        Offsets with a commit under way never expire.
+        Retention begins at ``empty_since_ms`` or, if None, with the commit. Offsets
+        with a pending commit never expire.
         """
         commit = self._offsets.get(target.topic, {}).get(target.partition)
         if commit is None or self.is_pending(target):
@@ -153,7 +153,7 @@ class OffsetStore:
         return now_ms >= end_ms
 
     def check(self) -> None:
-        """Assert that nothing empty is kept."""
+        """Assert that counts agree, and that there are no empty entries."""
         assert all(self._offsets.values()), self._offsets
         assert self._count == sum(map(len, self._offsets.values())), self._count
         assert all(count > 0 for count in self._pending.values()), self._pending

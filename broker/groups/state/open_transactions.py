@@ -1,9 +1,9 @@
 """Offsets that were committed in transactions which are still open.
 
 Kafka: ``pendingTransactionalOffsets`` and ``openTransactionsByGroup`` of
-``OffsetMetadataManager``. An offset counts once its transaction commits, unless a
-commit that stands later in the log counts already: the order of the log decides. Until
-the end a reader of stable offsets has to wait, whether the offset will count or not.
+``OffsetMetadataManager``. An offset takes effect once its transaction commits, unless a
+later commit in the log has taken effect already: the order of the log decides. Readers
+of stable offsets wait until the transaction ends, even for a replaced offset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class _Pending(Generic[V]):
-    """A commit and its place in the order of the log; no value: it is replaced."""
+    """A commit and its position in the log's order; without a value if replaced."""
 
     __slots__ = ("order", "value")
 
@@ -46,7 +46,7 @@ class OpenTransactions(Generic[V]):
         self._order = 0
 
     def __len__(self) -> int:
-        """Return the number of partitions with such offsets."""
+        """Return the number of partitions with offsets in open transactions."""
         return len(self._producers_of)
 
     def __contains__(self, target: TopicPartition) -> bool:
@@ -56,21 +56,21 @@ class OpenTransactions(Generic[V]):
         return iter(tuple(self._producers_of))
 
     def add(self, producer_id: int, target: TopicPartition, value: V) -> None:
-        """Note a commit, which stands behind all others in the log."""
+        """Add a commit, the latest in the log."""
         self._order += 1
         pending = self._by_producer.setdefault(producer_id, {})
         pending[target] = _Pending(self._order, value)
         self._producers_of.setdefault(target, set()).add(producer_id)
 
     def replaced(self, target: TopicPartition, before: int | None = None) -> None:
-        """Note that a commit counts: a later one than all, or at place ``before``."""
+        """Drop values that a commit replaces: all, or those before its position."""
         for producer_id in self._producers_of.get(target, ()):
             pending = self._by_producer[producer_id][target]
             if before is None or pending.order < before:
                 pending.value = None
 
     def remove(self, target: TopicPartition) -> None:
-        """Forget a partition: its offsets are deleted."""
+        """Remove a partition, since its offsets are deleted."""
         for producer_id in self._producers_of.pop(target, ()):
             del self._by_producer[producer_id][target]
             if not self._by_producer[producer_id]:
@@ -79,7 +79,7 @@ class OpenTransactions(Generic[V]):
     def end(
         self, producer_id: int, *, is_commit: bool
     ) -> Iterator[tuple[TopicPartition, V | None]]:
-        """Take a transaction's offsets one by one; those that count have a value."""
+        """Remove and yield a transaction's offsets; effective ones have a value."""
         while pending := self._by_producer.get(producer_id):
             target = next(iter(pending))
             found = pending.pop(target)
@@ -96,7 +96,7 @@ class OpenTransactions(Generic[V]):
                 yield target, None
 
     def check(self) -> None:
-        """Assert that both directories agree, and that nothing empty is kept."""
+        """Assert that both indexes agree, and that there are no empty entries."""
         assert all(self._by_producer.values()), self._by_producer
         pairs = {(of, it) for of, them in self._by_producer.items() for it in them}
         assert pairs == {

@@ -1,9 +1,8 @@
-"""Membership of a group: members, static instances, the leader, votes, awaited joins.
+"""Membership of a group: members, static instances, the leader, votes, parked joins.
 
 A plain container (Kafka: the member maps of ``ClassicGroup``, ``ClassicGroupMember``);
 other modules decide the consequences for the group's state. Members keep their order of
-arrival, and ties (the next leader, equal votes) go to the first, where Kafka's go by
-hash order.
+arrival. The first one wins ties (the next leader, equal votes); Kafka uses hash order.
 """
 
 from __future__ import annotations
@@ -41,23 +40,23 @@ class Member:
     protocol_type: str
     protocols: tuple[GroupProtocol, ...]
     assignment: bytes = b""
-    # It has not completed its first join, so it does not know its id or heartbeat yet.
+    # The first join is not complete: the member has no id yet and sends no heartbeats.
     is_new: bool = False
     joining: Waiting[JoinAnswer] | None = None
     syncing: Waiting[SyncAnswer] | None = None
-    # Its answer has been decided, and it is not its turn yet to be given it.
+    # The answer to its parked request is determined, but not yet sent.
     is_next: bool = False
-    # The names of its protocols, the best first, and the topics it says under each.
+    # The names of its protocols in order of preference, and the topics in each.
     preference: tuple[str, ...] = ()
     topics: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
-    # Its row in a record of its group, and the fields that the row was made of.
+    # The fields of its cached row in a record of the group, and the row.
     _row: tuple[tuple[object, ...], bytes] = ((), b"")
 
     def row(self, protocol_name: str) -> bytes:
-        """Return its row in a record under a protocol: one that was made, if it holds.
+        """Return the member's row in a record for a protocol, cached while unchanged.
 
-        So a record of ten thousand members, which is made in one slice, is joined from
-        rows that were made one by one.
+        A record of ten thousand members is made in one slice, from rows that have been
+        made one by one before.
         """
         made_of = (
             protocol_name,
@@ -88,13 +87,13 @@ class Member:
         return metadata_of(self.protocols, protocol_name)
 
     def heartbeat_excused(self) -> bool:
-        """Return whether a parked request stands for it; a first join does not."""
+        """Return whether a parked request (no first join) excuses heartbeats."""
         return self.is_next or (
             not self.is_new and (self.joining is not None or self.syncing is not None)
         )
 
     def learn(self, protocols: tuple[GroupProtocol, ...]) -> None:
-        """Take over the protocols that it knows."""
+        """Set the protocols that the member supports."""
         self.protocols = protocols
         self.preference = tuple(protocol.name for protocol in protocols)
         if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
@@ -118,14 +117,14 @@ class Roster:
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
-        # Ids handed out (KIP-394) whose owners have not joined with them yet.
+        # Ids sent to dynamic members (KIP-394) that have not joined with them yet.
         self.pending: set[str] = set()
         # Members of this generation that have not synced.
         self.unsynced: set[str] = set()
         self.leader: str | None = None
         self._static: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
-        # Members whose JoinGroup waits: each that comes asks how many there are.
+        # Members with a parked JoinGroup; each JoinGroup needs their number.
         self._joined: set[Member] = set()
 
     def __len__(self) -> int:
@@ -140,7 +139,7 @@ class Roster:
     # ---- changes ----------------------------------------------------------------
 
     def add(self, member: Member) -> None:
-        """Add a member; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         assert member.member_id not in self.members, member.member_id
         if member.instance_id is not None:
             assert member.instance_id not in self._static, member.instance_id
@@ -154,7 +153,7 @@ class Roster:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member, or an id handed out; return the member, if it was one."""
+        """Remove a member or a pending id; return the member, if there was one."""
         self.pending.discard(member_id)
         self.unsynced.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -170,7 +169,7 @@ class Roster:
         return member
 
     def rename(self, member: Member, new_member_id: str) -> None:
-        """Give a static member a new id; it keeps its place and, if so, the lead."""
+        """Give a static member a new id; it keeps its order and its leadership."""
         assert member.instance_id is not None, member
         old_member_id = member.member_id
         member.member_id = new_member_id
@@ -190,7 +189,7 @@ class Roster:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Take over a member's data of its new join."""
+        """Set a member's fields from its new JoinGroup."""
         self._supporters.subtract(_names(member.protocols))
         self._supporters.update(_names(protocols))
         self._supporters += Counter()
@@ -199,7 +198,7 @@ class Roster:
         member.session_timeout_ms = session_timeout_ms
 
     def joins(self, member: Member, waiting: Waiting[JoinAnswer] | None) -> None:
-        """Note a member's parked JoinGroup, or None: it is answered."""
+        """Set a member's parked JoinGroup; None after its answer."""
         member.joining = waiting
         if waiting is None:
             self._joined.discard(member)
@@ -207,13 +206,13 @@ class Roster:
             self._joined.add(member)
 
     def none_waits(self) -> None:
-        """Note that every parked JoinGroup is answered."""
+        """Clear all parked JoinGroups after their answers."""
         for member in self.members.values():
             member.joining = None
         self._joined.clear()
 
     def elect_joined_leader(self) -> bool:
-        """Make sure the leader is one that has joined; False if no member has."""
+        """Elect a leader that has joined, if necessary; False if no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].joining is None:
@@ -224,10 +223,10 @@ class Roster:
             self.leader = elected
         return True
 
-    # ---- questions --------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------
 
     def static_member_id(self, instance_id: str) -> str | None:
-        """Return the id of the member that runs as ``instance_id``."""
+        """Return the id of the static member of an instance id."""
         return self._static.get(instance_id)
 
     def validated(self, member_id: str, instance_id: str | None) -> Member:
@@ -244,13 +243,13 @@ class Roster:
         return member
 
     def supports_any(self, protocols: tuple[GroupProtocol, ...]) -> bool:
-        """Return whether all members know one of these protocols."""
+        """Return whether all members support one of these protocols."""
         return any(self._supporters[name] == len(self) for name in _names(protocols))
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes among those that everyone knows.
+        """Return the protocol with the most votes among those that all support.
 
-        Each member votes for the first of its own that is a candidate.
+        Each member votes for its most preferred candidate.
         """
         assert self.members, "there are no votes"
         votes: Counter[str] = Counter()
@@ -262,15 +261,15 @@ class Roster:
         return elected
 
     def joined_count(self) -> int:
-        """Count the members whose JoinGroup waits."""
+        """Return the number of parked JoinGroups."""
         return len(self._joined)
 
     def all_joined(self) -> bool:
-        """Return whether everyone known, handed-out ids included, has joined."""
+        """Return whether all members, including pending ids, have joined."""
         return not self.pending and self.joined_count() == len(self)
 
     def rebalance_timeout_ms(self) -> int:
-        """Return how long the slowest member may take to join again."""
+        """Return the longest rebalance timeout of the members."""
         return max([member.rebalance_timeout_ms for member in self], default=0)
 
     def topics(self, protocol_name: str) -> frozenset[str] | None:
@@ -280,7 +279,7 @@ class Roster:
         return frozenset().union(*known) if len(known) == len(each) else None
 
     def described(self, protocol_name: str) -> tuple[JoinedMember, ...]:
-        """Return the members as the leader is shown them."""
+        """Return the members as in the leader's JoinGroup response."""
         return tuple(
             JoinedMember(
                 member.member_id, member.instance_id, member.metadata(protocol_name)
@@ -313,5 +312,5 @@ def metadata_of(protocols: tuple[GroupProtocol, ...], name: str) -> bytes:
 
 
 def _names(protocols: tuple[GroupProtocol, ...]) -> frozenset[str]:
-    """Return the protocols' names, each once, however often a member lists it."""
+    """Return the names of the protocols, without duplicates."""
     return frozenset(protocol.name for protocol in protocols)

@@ -1,8 +1,8 @@
-"""A group as a record, and a record as a group.
+"""Conversion of a group to a record, and of a record to a group.
 
-A record keeps the data that members need after a new start or a change of coordinator:
-ids, timeouts, the metadata for the chosen protocol and the assignment. A group read
-back is Stable, or Empty if it has no members (``GroupMetadataManager.replay``).
+A record has the data that members need after a restart or a change of coordinator: ids,
+timeouts, the metadata for the selected protocol, and the assignment. A group read from
+a record is Stable, or Empty if it has no members (``GroupMetadataManager.replay``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.shards.effects import Instant, Record
 
 
 def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
-    """Return the record of the group's generation; no assignment means an empty one."""
+    """Return the record of the group's generation; missing assignments are empty."""
     value = GroupValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -41,9 +41,9 @@ def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Rec
 def building_group(
     group_id: str, value: GroupValue, now: Instant
 ) -> Generator[None, None, Group]:
-    """Return the group that a record describes, built some members at a time.
+    """Build the group of a record, in steps of some members.
 
-    It has no offsets and no timers.
+    The group has no offsets and no timers.
     """
     group = Group(group_id, now)
     for number, kept in enumerate(value.members, 1):

@@ -1,15 +1,14 @@
 """The classic group protocol's state machine as data.
 
-Two tables. ``BEFORE`` holds the legal moves between states (Kafka:
+There are two tables. ``BEFORE`` holds the legal transitions between states (Kafka:
 ``ClassicGroupState.validPreviousStates``). ``STEPS`` holds the action for each event
-and state. The rows have the differences between states; checks that hold in every state
-(the member is known, its instance is not fenced, the generation matches) come before
-the look-up, so a row is reached by legitimate callers only. A missing pair cannot
-happen, and looking it up is an assertion.
+and state. Checks that apply in every state (the member is known, its instance is not
+fenced, the generation matches) come before the lookup, so rows are used for valid
+requests only. A missing pair is impossible; its lookup fails an assertion.
 
-An event that Kafka answers the same way in every case is one event here. JoinGroup of a
-known member is three, since Stable distinguishes the leader, a changed member and an
-unchanged follower (cooperative rebalancing rests on that: KIP-429).
+A JoinGroup of a known member is one of three events, since Stable distinguishes the
+leader, a changed member and an unchanged follower (cooperative rebalancing depends on
+it: KIP-429).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from broker.protocol.errors import ErrorCode
 
 
 class GroupState(enum.Enum):
-    """Kafka's states; the values are its names for them on the wire."""
+    """Kafka's states; the values are Kafka's names on the wire."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -70,7 +69,7 @@ class Action(enum.Enum):
 
 
 class Step(NamedTuple):
-    """An action, and the error of its answer."""
+    """An action, and the error code of the answer."""
 
     action: Action
     error: ErrorCode = ErrorCode.none
@@ -102,7 +101,8 @@ _REBALANCING = _refuse(ErrorCode.rebalance_in_progress)
 _UNAVAILABLE = _refuse(ErrorCode.coordinator_not_available)
 _NON_EMPTY = _refuse(ErrorCode.non_empty_group)
 
-# Columns: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead; None: never.
+# Columns: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead; None:
+# impossible.
 _ROWS: Final[Mapping[Event, tuple[Step | None, ...]]] = {
     Event.JOIN: (*[Step(Action.ADMIT)] * 4, _UNAVAILABLE),
     Event.REJOIN: (
