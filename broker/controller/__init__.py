@@ -1,1 +1,1 @@
-"""Kafka's controller without I/O: events in, writes and requests out."""
+"""Kafka's controller as a pure core: events in, writes and requests out."""

@@ -1,1 +1,1 @@
-"""Files: the broker's interface to a disk, in the operating system and in memory."""
+"""Files: the broker's interface to a disk, for the operating system and in memory."""

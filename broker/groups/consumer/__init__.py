@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848: the broker, not a member, computes assignments.
+"""Consumer groups of KIP-848: assignments are computed here, not by a member.
 
 Three epochs count the progress. The group's epoch increases with every change of its
 members, subscriptions or topics. A target assignment belongs to one group epoch. A
