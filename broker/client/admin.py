@@ -1,14 +1,14 @@
 """The administration client: a cluster's brokers, topics, configs, disks and groups.
 
-Kafka's ``Admin``; the changes are in `admin_changes`. Each call is one request to one
-broker, and returns the rows of its answer. The caller combines the answers of several
-brokers: a broker that does not answer then hides nothing of the others.
+Kafka's ``Admin``; changes are in `admin_changes`. Each call sends one request to one
+broker, and returns the rows of the response. The caller combines the responses of
+several brokers, so an unavailable broker does not hide the others' rows.
 
-No reading call creates anything: topics are not auto-created, and groups are asked of
-the broker that lists them. Looking for the coordinator of a group would create
+Read calls create nothing: topics are not auto-created, and groups are described by the
+broker that lists them. A search for the coordinator of a group would create
 ``__consumer_offsets``.
 
-A broker that does not serve an API answers UNSUPPORTED_VERSION.
+UNSUPPORTED_VERSION is raised for an API that a broker does not serve.
 
 >>> async def example():
 ...     async with open_admin("localhost:9092") as admin:
@@ -93,10 +93,11 @@ CommittedOffset: TypeAlias = (
 
 
 class ClusterDescription(NamedTuple):
-    """A cluster; ``controller_id`` is -1 if there is none or it is not known.
+    """A cluster; ``controller_id`` is -1 if there is none or it is unknown.
 
     With ``has_quorum`` the controller is the leader of a metadata quorum. Under KRaft
-    it need not be one of the brokers. A single Doorkeeper leads a quorum of its own.
+    the controller may be a process that is not a broker. A single Doorkeeper leads a
+    quorum of its own.
     """
 
     cluster_id: str | None
@@ -116,7 +117,7 @@ async def open_admin(
 ) -> AsyncIterator[KafkaAdmin]:
     """Open an administration client for the cluster at ``bootstrap``.
 
-    Settings are those that producers and consumers share. Raises `ConfigError`.
+    Settings are the common ones of producers and consumers. Raises `ConfigError`.
     """
     config = read_settings(COMMON, settings)
     connect = logged_in(config, secured(config, connect, ssl_context))
@@ -127,12 +128,12 @@ async def open_admin(
 
 
 class KafkaAdmin(AdminChanges):
-    """Asks brokers; made by `open_admin`. Every call raises `KafkaError`."""
+    """Administration client, from `open_admin`. Every call raises `KafkaError`."""
 
     # ---- the cluster ----------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Return brokers and controller, by Metadata where nothing better is served."""
+        """Return brokers and controller; by Metadata if DescribeCluster is missing."""
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=False, include_fenced_brokers=True
         )
@@ -168,10 +169,10 @@ class KafkaAdmin(AdminChanges):
         )
 
     async def _quorum_leader(self) -> int | None:
-        """Return the leader of the metadata quorum, None where there is no quorum.
+        """Return the leader of the metadata quorum; None if there is no quorum.
 
-        Under KRaft the controller that Metadata and DescribeCluster name is any broker
-        that is alive (``KRaftMetadataCache.getRandomAliveBroker``).
+        Under KRaft the controller in Metadata and DescribeCluster is a random live
+        broker (``KRaftMetadataCache.getRandomAliveBroker``).
         """
         row = RequestPartitionData(partition_index=0)
         topic = RequestTopicData(topic_name=_QUORUM, partitions=[row])
@@ -192,16 +193,16 @@ class KafkaAdmin(AdminChanges):
     async def describe_topics(
         self, names: Iterable[str] | None = None
     ) -> Sequence[MetadataResponseTopic]:
-        """Return topics by name, or all; each has an error code of its own."""
+        """Return topics by name, or all; each has its own error code."""
         answer = await self._metadata(None if names is None else list(names))
         return answer.topics
 
     async def describe_configs(
         self, resource_type: int, name: str, keys: Sequence[str] | None = None
     ) -> Sequence[DescribeConfigsResourceResult]:
-        """Return configs of a topic, or of a broker, whose name is its id.
+        """Return the configs ``keys``, or all, of a topic or a broker.
 
-        Those of ``keys``, or all.
+        The name of a broker is its id.
         """
         resource = DescribeConfigsResource(
             resource_type=resource_type, resource_name=name, configuration_keys=keys
@@ -240,7 +241,7 @@ class KafkaAdmin(AdminChanges):
     async def fetch(
         self, leader_id: int, partition: TopicPartition, offset: int, max_bytes: int
     ) -> PartitionData:
-        """Return batches from ``offset`` on, without a wait; one at least, if any."""
+        """Return batches from ``offset`` on, at least one if any, without waiting."""
         topic, number = partition
         row = FetchPartition(
             partition=number, fetch_offset=offset, partition_max_bytes=max_bytes
@@ -277,7 +278,7 @@ class KafkaAdmin(AdminChanges):
     async def describe_groups(
         self, coordinator_id: int, groups: Iterable[str]
     ) -> Sequence[DescribedGroup]:
-        """Return groups of one coordinator; each has an error code of its own."""
+        """Return groups of one coordinator; each has its own error code."""
         request = DescribeGroupsRequest(groups=list(groups))
         return (await self._at(coordinator_id, request)).groups
 
@@ -303,9 +304,9 @@ class KafkaAdmin(AdminChanges):
     async def committed_by_group(
         self, coordinator_id: int, groups: Sequence[str]
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """Return the same for one or more groups; those with an error are left out.
+        """Return the committed offsets of groups; groups with an error are left out.
 
-        One request, or one for each group to brokers before Kafka 3.0.
+        Sends one request, or one per group to brokers before Kafka 3.0.
         """
         found = await self._committed(coordinator_id, groups)
         for it in groups:
@@ -320,7 +321,7 @@ class KafkaAdmin(AdminChanges):
     async def _committed(
         self, coordinator_id: int, groups: Sequence[str]
     ) -> dict[str, _Committed]:
-        """Ask for the offsets of groups; before version 8 the first one is answered."""
+        """Fetch the offsets of groups; before version 8 of the first group only."""
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=it, topics=None) for it in groups],
             group_id=groups[0],
@@ -357,7 +358,7 @@ def by_leader(
     topics: Iterable[MetadataResponseTopic],
     wanted: Iterable[TopicPartition],
 ) -> Mapping[int, list[TopicPartition]]:
-    """Return the wanted partitions by the leader that each has; others are left out."""
+    """Return the wanted partitions by leader; those without a leader are left out."""
     leaders = {
         (topic.name, it.partition_index): it.leader_id
         for topic in topics

@@ -1,7 +1,7 @@
-"""The changing half of Kafka's ``Admin``: topics, configs, leaders, replicas, offsets.
+"""The write half of Kafka's ``Admin``: topics, configs, leaders, replicas, offsets.
 
-Changes of the cluster are asked of its controller. A call about one thing raises the
-broker's error; a call about partitions returns the error of each.
+Changes of the cluster are requests to its controller. A call for one item raises the
+broker's error; a call for partitions returns the error of each.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BROKER: Final = 4
 # Kafka's AlterConfigOp.
 _SET, _DELETE = 0, 1
 _PREFERRED, _UNCLEAN = 0, 1
-# The broker's number of partitions, or of replicas.
+# The broker's default number of partitions, or of replicas.
 DEFAULT: Final = -1
 
 
@@ -72,7 +72,7 @@ class AdminChanges(AdminRouting):
         replicas: int = DEFAULT,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; the brokers choose where its replicas are."""
+        """Create a topic; the controller assigns its replicas."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -116,9 +116,9 @@ class AdminChanges(AdminRouting):
     async def alter_configs(
         self, resource_type: int, name: str, changes: Mapping[str, str | None]
     ) -> None:
-        """Set configs, or delete those that are None; others keep their values.
+        """Set configs, or delete them (None); others keep their values.
 
-        A broker's name is its id, and the empty one stands for all brokers.
+        A broker's name is its id; the empty name stands for all brokers.
         """
         configs = [
             AlterableConfig(
@@ -148,9 +148,9 @@ class AdminChanges(AdminRouting):
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
-        """Make preferred replicas leaders; or any, without a leader (``is_unclean``).
+        """Elect preferred leaders, or unclean ones for partitions without a leader.
 
-        None: of all partitions, and only those with something to elect are returned.
+        None: of all partitions; only partitions that need an election are returned.
         """
         topics = None
         if partitions is not None:
@@ -183,7 +183,7 @@ class AdminChanges(AdminRouting):
     async def alter_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
-        """Begin to move partitions to replicas; None ends an unfinished move."""
+        """Reassign partitions to replicas; None cancels a reassignment."""
         topics = [
             ReassignableTopic(
                 name=name,
@@ -217,7 +217,7 @@ class AdminChanges(AdminRouting):
     async def list_reassignments(
         self,
     ) -> dict[TopicPartition, OngoingPartitionReassignment]:
-        """Return the partitions that are moving."""
+        """Return the partitions that are being reassigned."""
         request = ListPartitionReassignmentsRequest(topics=None, timeout=self._patience)
         answer = await self._of_controller(request, lambda it: [it.error_code])
         check(answer.error_code, answer.error_message or "ListPartitionReassignments")
@@ -232,7 +232,7 @@ class AdminChanges(AdminRouting):
     async def alter_offsets(
         self, coordinator_id: int, group: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Commit offsets for a group; a group with members refuses them."""
+        """Commit offsets for a group, which must not have members."""
         topics = [
             OffsetCommitRequestTopic(
                 name=name,
@@ -257,5 +257,5 @@ class AdminChanges(AdminRouting):
 
     @property
     def _patience(self) -> timedelta:
-        """Return the time that a broker may take, in which the client waits."""
+        """Return the time limit for a broker, which the client waits for."""
         return timedelta(seconds=self.client.request_timeout_s)

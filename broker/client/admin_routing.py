@@ -1,4 +1,4 @@
-"""Brokers for a request of the administration client: one, any, the controller."""
+"""Routing of the administration client's requests: one broker, any, the controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.protocol.messages.metadata import (
     MetadataResponse,
 )
 
-# Another broker may answer where this one is away.
+# Errors after which another broker is tried.
 _AWAY: Final = (ErrorCode.network_exception, ErrorCode.request_timed_out)
 # Pauses before a request is sent to the next controller.
 _CONTROLLER_PAUSES_S: Final = (0.1, 0.4, 1.0)
@@ -29,7 +29,7 @@ R = TypeVar("R", bound=AnyResponse)
 
 
 class BrokerDescription(NamedTuple):
-    """A broker. One that is fenced is registered with the controller and not alive."""
+    """A broker. A fenced broker is registered with the controller but not alive."""
 
     id: int
     host: str
@@ -47,7 +47,7 @@ class AdminRouting:
         self.client = NetworkClient(config, connect, rng, SPOKEN_BY_ADMINS)
         self._bootstrap = [Address(*each) for each in parse_bootstrap(bootstrap)]
         self._brokers: dict[int, Address] = {}
-        # The broker that answered last, asked first.
+        # The broker that answered last, which is tried first.
         self._last: Address | None = None
 
     async def _metadata(self, names: list[str] | None) -> MetadataResponse:
@@ -69,7 +69,7 @@ class AdminRouting:
         }
 
     async def _at(self, broker_id: int, request: AnyRequest[R]) -> R:
-        """Ask one broker, whose address is looked up if it is not known."""
+        """Send a request to a broker, after a lookup of its address if necessary."""
         if broker_id not in self._brokers:
             await self._metadata([])
         address = self._brokers.get(broker_id)
@@ -78,10 +78,10 @@ class AdminRouting:
         return await self.client.call(address, request)
 
     async def _anywhere(self, request: AnyRequest[R]) -> R:
-        """Ask one broker after the other until one answers."""
+        """Send a request to one broker after the other until one answers."""
         last = [] if self._last is None else [self._last]
         failure = disconnected("there is no broker to ask")
-        # Each once: a broker is often a bootstrap server, too.
+        # Without duplicates, since a broker is often a bootstrap server, too.
         for address in dict.fromkeys(
             [*last, *self._brokers.values(), *self._bootstrap]
         ):
@@ -99,10 +99,10 @@ class AdminRouting:
     async def _of_controller(
         self, request: AnyRequest[R], codes: Callable[[R], Iterable[ErrorCode]]
     ) -> R:
-        """Ask the controller, and the next one if it has moved.
+        """Send a request to the controller, and to the next one if it has moved.
 
-        ``codes`` returns the errors of an answer. Under KRaft any broker forwards the
-        request, and Metadata names one of them.
+        ``codes`` returns the error codes of a response. Under KRaft any broker forwards
+        the request, and Metadata has one of them as the controller.
         """
         for pause_s in (*_CONTROLLER_PAUSES_S, None):
             found = await self._metadata([])

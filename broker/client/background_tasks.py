@@ -1,8 +1,8 @@
-"""Background tasks for the time of a block, whose own errors come out ungrouped.
+"""Background tasks during a block, whose own exceptions are not wrapped.
 
-A nursery wraps every exception that leaves it in an `ExceptionGroup`. That is right for
-exceptions of the background tasks (our faults: assertions), and inconvenient for an
-exception of the user's own block, which has a single cause.
+A nursery wraps every exception in an `ExceptionGroup`. This is right for exceptions of
+background tasks (bugs of the client), and inconvenient for an exception of the user's
+block, which has a single cause.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 async def background(
     *tasks: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[trio.Nursery]:
-    """Run tasks until the block ends; an exception of the block leaves it unwrapped."""
+    """Run tasks until the block ends; an exception of the block is not wrapped."""
     raised: Exception | None = None
     async with trio.open_nursery() as nursery:
         for task in tasks:

@@ -1,7 +1,7 @@
 """Waits between attempts: exponential, bounded, with jitter.
 
-Kafka's ``ExponentialBackoff`` with KIP-580's figures: factor 2, a jitter of a fifth to
-either side, so that clients that lost a broker together do not come back together.
+Kafka's ``ExponentialBackoff`` with KIP-580's parameters: factor 2 and a jitter of 20 %
+in either direction, so that clients do not reconnect to a broker at the same time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from broker.client.client_config import (
 
 _FACTOR: Final = 2.0
 _JITTER: Final = 0.2
-# Beyond this many doublings every sensible bound has been reached.
+# Limit of doublings, beyond which every realistic bound has been reached.
 _DOUBLINGS_MAX: Final = 30
 
 
 class Backoff:
-    """Waits in seconds, by the number of failures so far."""
+    """Waits in seconds, by the number of consecutive failures."""
 
     def __init__(self, initial_s: float, max_s: float, rng: random.Random) -> None:
         self._initial_s = min(initial_s, max_s)
@@ -30,7 +30,7 @@ class Backoff:
         self._rng = rng
 
     def after(self, failures: int) -> float:
-        """Return the wait after ``failures`` failures in a row; 0 after none."""
+        """Return the wait after ``failures`` consecutive failures; 0 after none."""
         if failures == 0:
             return 0.0
         doublings = min(failures - 1, _DOUBLINGS_MAX)
@@ -39,6 +39,6 @@ class Backoff:
 
 
 def retry_backoff(config: ClientConfig, rng: random.Random) -> Backoff:
-    """Return the waits between attempts at a request, as a client's settings say."""
+    """Return the waits between attempts at a request, from a client's settings."""
     initial_s = config.seconds(RETRY_BACKOFF_MS)
     return Backoff(initial_s, config.seconds(RETRY_BACKOFF_MAX_MS), rng)

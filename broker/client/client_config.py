@@ -1,10 +1,10 @@
-"""The settings of a client: Kafka's keys, typed, checked, and refused when unknown.
+"""The settings of a client: Kafka's keys, typed and checked; unknown keys are refused.
 
 Settings are written as keyword arguments, with underscores where Kafka has points:
 ``linger_ms=5`` is ``linger.ms=5``. Names, defaults and ranges are those of Kafka 4.1's
 ``CommonClientConfigs``, ``ProducerConfig`` and ``ConsumerConfig``; values are parsed by
-the same keys as the broker's own (`broker.protocol.config_key`). A key that Kafka has
-and this client does not is unknown: a setting that nothing acts on would be a lie.
+the same classes as the broker's own (`broker.protocol.config_key`). Kafka's keys that
+have no effect in this client are refused as unknown.
 
 >>> read_settings(COMMON, {"client_id": "me"})[CLIENT_ID]
 'me'
@@ -110,7 +110,7 @@ COMMON: Final[tuple[Key[Any], ...]] = (
 
 
 class ClientConfig:
-    """Values by key, defaults included; ``written`` are the names that were set."""
+    """Values by key, defaults included; ``written`` are the names of set keys."""
 
     def __init__(self, values: Mapping[str, Any], written: frozenset[str]) -> None:
         self._values = values
@@ -120,7 +120,7 @@ class ClientConfig:
         return cast(T, self._values[key.name])
 
     def seconds(self, key: Key[int]) -> float:
-        """Return the value of a key in milliseconds as Trio counts time."""
+        """Return the value of a key in milliseconds as seconds, for Trio."""
         return self[key] / 1000
 
 
@@ -136,7 +136,7 @@ def read_settings(
         if name not in by_name:
             near = difflib.get_close_matches(name, by_name, n=1)
             hint = f"; the nearest is {near[0]}" if near else ""
-            # A misspelt key may hold a password.
+            # The value is not shown: a misspelt key may hold a password.
             is_secret = near and by_name[near[0]].type is ConfigType.PASSWORD
             found = "[hidden]" if is_secret else value
             raise ConfigError(name, found, f"a key of this client{hint}")
@@ -166,7 +166,7 @@ def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
 
 
 def _written(value: Any) -> str:
-    """Return a Python value as a properties file would have it."""
+    """Return a Python value in the format of a properties file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):

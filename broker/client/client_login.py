@@ -40,7 +40,8 @@ def make_login(
 ) -> Login:
     """Return the login of ``mechanism``; raise `ConfigError`, naming ``jaas_key``.
 
-    A token comes from a file, read for each connection, or is made here, unsigned.
+    A token is read from a file for each connection, or is created here without a
+    signature.
     """
     options: Mapping[str, str] = {} if module is None else module.options
     if mechanism == "OAUTHBEARER":
@@ -63,12 +64,12 @@ def make_login(
 
 
 def unsigned_login(subject: str, lifetime_s: int = _LIFETIME_S) -> Login:
-    """Return the login of a name, by tokens that prove nothing."""
+    """Return the login of a name by unsigned tokens, which prove nothing."""
     return BearerLogin(token=partial(_unsigned, subject, lifetime_s))
 
 
 def logged_in(config: ClientConfig, connect: Connect) -> Connect:
-    """Return what opens connections, authenticated as ``security.protocol`` demands.
+    """Wrap ``connect`` with authentication as ``security.protocol`` requires.
 
     Raises `ConfigError`.
     """
@@ -99,6 +100,6 @@ def _token_in(path: str) -> str:
 
 
 def _unsigned(subject: str, lifetime_s: int) -> str:
-    # Rounded down: no broker's clock may be behind the time of issue.
+    # Rounded down, so that the time of issue is not ahead of a broker's clock.
     now_s = int(time.time())
     return unsecured_token({"sub": subject, "iat": now_s, "exp": now_s + lifetime_s})

@@ -1,9 +1,9 @@
 """The client's view of the cluster: brokers, topics, leaders; refreshed when stale.
 
 Kafka's ``Metadata`` and its updater. One task sends requests; all others read, report
-stale metadata, or wait for the next answer. Any broker will do for an answer: one that
-is connected already, or else one drawn at random, the bootstrap servers among them, so
-that a cluster that has moved altogether is found again (KIP-899).
+stale metadata, or wait for the next update. Requests go to a random known broker, and
+after a failure alternately to a bootstrap server, so that a cluster with new addresses
+is found again (KIP-899).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from broker.protocol.messages.metadata import (
 )
 from broker.protocol.topic_partition import TopicPartition
 
-# A topic that is being created, or whose leader is being elected, is worth a wait.
+# Errors of a topic that is being created, or whose leader is being elected.
 _PASSING: Final = frozenset(
     {ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available}
 )
@@ -46,7 +46,7 @@ class Leader(NamedTuple):
 
 
 class Metadata:
-    """The cluster as the last answer showed it."""
+    """The cluster by the last Metadata response."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Metadata:
         self._counts: dict[str, int] = {}
         self._errors: dict[str, ErrorCode] = {}
         self._names: dict[UUID, str] = {}
-        # The last attempt's failed authentication, which no retry of ours mends.
+        # The failed authentication of the last attempt; retries cannot succeed.
         self._refusal: KafkaError | None = None
         self._topics: set[str] = set()
         self._failures = 0
@@ -77,14 +77,14 @@ class Metadata:
         self.changes = Changes()
         client.on_disconnect = self.request_update
 
-    # ---- what is known --------------------------------------------------------------
+    # ---- queries --------------------------------------------------------------------
 
     def partition_count(self, topic: str) -> int | None:
-        """Return how many partitions a topic has, if that is known."""
+        """Return the number of partitions of a topic, if known."""
         return self._counts.get(topic)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of one of the topics, if its id is known."""
+        """Return the name of a topic, if its id is known."""
         return self._names.get(topic_id)
 
     def leader(self, partition: TopicPartition) -> Leader | None:
@@ -93,7 +93,7 @@ class Metadata:
         return leader if leader and leader.node_id in self._brokers else None
 
     def address(self, node_id: int, purpose: str = "main") -> Address:
-        """Return where a broker is."""
+        """Return the address of a broker."""
         return self._brokers[node_id]._replace(purpose=purpose)
 
     def led(self, topic: str) -> list[int]:
@@ -105,17 +105,17 @@ class Metadata:
         ]
 
     def any_address(self) -> Address:
-        """Return a broker to ask what any broker knows."""
+        """Return a random broker, for a request that any broker can serve."""
         known = [*self._brokers.values()] or [*self._bootstrap]
         if self._failures % 2 == 1:
-            # The known brokers have not helped.
+            # The known brokers have failed.
             known = [*self._bootstrap]
         return self._rng.choice(known)
 
-    # ---- keeping it fresh -----------------------------------------------------------
+    # ---- updates --------------------------------------------------------------------
 
     def add(self, topics: Iterable[str]) -> None:
-        """Keep these topics too, beginning with a refresh if they are new."""
+        """Add topics to the metadata; request an update if they are new."""
         new = set(topics) - self._topics
         if new:
             self._topics |= new
@@ -126,7 +126,7 @@ class Metadata:
         self._stale.notify()
 
     async def wait_for(self, topic: str, until_s: float) -> int:
-        """Return the number of a topic's partitions, waiting until it is known.
+        """Wait until a topic is known, and return its number of partitions.
 
         Raises `KafkaError`: the topic's error, failed authentication, or a time-out.
         """
@@ -146,16 +146,16 @@ class Metadata:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether the brokers do not accept the client's credentials."""
+        """Return whether the brokers refuse the client's credentials."""
         return self._refusal is not None
 
     def check_accepted(self) -> None:
-        """Raise `KafkaError` if the brokers do not accept the client's credentials."""
+        """Raise `KafkaError` if the brokers refuse the client's credentials."""
         if self._refusal is not None:
             raise self._refusal
 
     async def run(self) -> None:
-        """Ask when something is stale, and at the latest at the end of its age."""
+        """Update when requested, and at the latest after ``metadata.max.age.ms``."""
         while True:
             await self._stale.wait(self._answered_s + self._max_age_s)
             await self._ask()
@@ -169,7 +169,8 @@ class Metadata:
         try:
             answer = await self._client.call(self.any_address(), request)
             if not answer.brokers:
-                # A broker that returns no brokers has no metadata yet (as in Java).
+                # A response without brokers is from a broker that has no metadata yet,
+                # as in Java's client.
                 raise KafkaError(ErrorCode.broker_not_available, "no brokers")
         except KafkaError as error:
             self._failures += 1
@@ -185,7 +186,7 @@ class Metadata:
         self._take(answer)
         self.changes.notify()
         self._client.on_change()
-        # A task that misses something asks again at once; not more often than this.
+        # Limits the rate: a task that still misses something requests an update again.
         await trio.sleep(self._backoff.after(1))
         if set(names) < self._topics:
             self.request_update()
@@ -197,7 +198,7 @@ class Metadata:
         for topic in answer.topics:
             name = topic.name
             if name is None:
-                # Asked by name, a topic is answered by name.
+                # Impossible for a request by name.
                 continue
             if topic.error_code is not ErrorCode.none:
                 self._errors[name] = topic.error_code
@@ -215,18 +216,18 @@ class Metadata:
     ) -> None:
         epoch = found.leader_epoch
         known = self._leaders.get(name)
-        # A lagging broker's answer must not undo a newer one.
+        # The response of a lagging broker must not replace a newer leader.
         if known is None or epoch == -1 or epoch >= known.epoch:
             self._leaders[name] = Leader(found.leader_id, epoch)
 
     def _forget(self, topic: str, code: ErrorCode) -> None:
-        """Forget a topic that has gone; a leader that is being elected stays away."""
+        """Remove a topic that does not exist; other errors keep the partitions."""
         if code is ErrorCode.unknown_topic_or_partition:
             for number in range(self._counts.pop(topic, 0)):
                 self._leaders.pop(TopicPartition(topic, number), None)
 
 
 def counts_of(metadata: Metadata, topics: Iterable[str]) -> Mapping[str, int]:
-    """Return the partition counts of those topics that are known."""
+    """Return the partition counts of known topics."""
     counts = {topic: metadata.partition_count(topic) for topic in topics}
     return {topic: count for topic, count in counts.items() if count is not None}

@@ -1,12 +1,12 @@
 """Connections that authenticate by SASL: PLAIN, SCRAM and OAUTHBEARER.
 
-`authenticated` wraps whatever opens a stream, over TLS or not. The stream is returned
-once the broker has accepted the credentials. Kafka's ``SaslClientAuthenticator``, with
-SaslHandshake version 1 and SaslAuthenticate version 1, which brokers speak since
-Kafka 2.2.
+`authenticated` wraps a function that opens a stream, with or without TLS. The stream is
+returned after the broker has accepted the credentials. Kafka's
+``SaslClientAuthenticator``, with SaslHandshake version 1 and SaslAuthenticate version
+1, which brokers support since Kafka 2.2.
 
-A broker that ends sessions (KIP-368) closes the connection with the first request after
-the end. The client then connects, and authenticates, anew.
+At the end of a session (KIP-368) the broker closes the connection after the next
+request. The client then connects and authenticates again.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from broker.protocol.sasl.bearer import ABORT, write_initial_response
 from broker.protocol.sasl.scram import ScramMechanism
 from broker.protocol.wire.codec import decode_response, encode_request
 
-# Tokens to send; receives the broker's answer to each.
+# Yields tokens to send; receives the broker's response to each.
 Exchange: TypeAlias = AsyncGenerator[bytes, bytes]
 
 _VERSION: Final = 1
 _FRAME_MAX: Final = 1 << 20
 _NONCE_BYTES: Final = 24
-# A broker could otherwise have its clients compute for hours.
+# A bound, since a broker could otherwise make its clients compute for hours.
 _ITERATIONS_MAX: Final = 1 << 20
 _FAILED: Final = ErrorCode.sasl_authentication_failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlainLogin:
-    """A name and a password, sent as they are."""
+    """A name and a password, sent as plain text."""
 
     name: str
     password: str
@@ -54,18 +54,18 @@ class PlainLogin:
         return "PLAIN"
 
     async def exchange(self) -> Exchange:
-        """Send the one message."""
+        """Send the single message."""
         yield f"\0{self.name}\0{self.password}".encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScramLogin:
-    """A name and a password that the broker never sees, and that it has to know."""
+    """A name and a password, proven without sending the password."""
 
     scram_mechanism: ScramMechanism
     name: str
     password: str
-    # Salted passwords by salt and iterations: computed in a thread, and once.
+    # Salted passwords by salt and iterations, each computed once, in a thread.
     salted: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
 
     @property
@@ -74,7 +74,7 @@ class ScramLogin:
         return self.scram_mechanism.sasl_name
 
     async def exchange(self) -> Exchange:
-        """Prove the password, and check that the broker has its keys."""
+        """Prove the password, and check the broker's signature."""
         mechanism = self.scram_mechanism
         nonce = secrets.token_urlsafe(_NONCE_BYTES)
         bare = f"n={scram.write_name(self.name)},r={nonce}"
@@ -117,7 +117,7 @@ class BearerLogin:
         return "OAUTHBEARER"
 
     async def exchange(self) -> Exchange:
-        """Send the token; an answer to it is an error, which the client ends."""
+        """Send the token; a response is an error, which the client acknowledges."""
         answer = yield write_initial_response(self.token())
         if answer:
             yield ABORT
@@ -127,7 +127,7 @@ Login: TypeAlias = PlainLogin | ScramLogin | BearerLogin
 
 
 def authenticated(connect: Connect, login: Login, client_id: str) -> Connect:
-    """Return what opens a stream and authenticates; it raises `KafkaError`, too."""
+    """Wrap ``connect`` with authentication, which may raise `KafkaError`."""
 
     async def open_stream(host: str, port: int) -> Stream:
         stream = await connect(host, port)
@@ -177,7 +177,7 @@ class _Calls:
         self._number = 0
 
     async def ask(self, key: ApiKey, request: object) -> Any:
-        """Send a request and return its answer; raise OSError or `KafkaError`."""
+        """Send a request and return the response; raise OSError or `KafkaError`."""
         self._number += 1
         frame = encode_request(key, _VERSION, self._number, self._client_id, request)
         try:
@@ -194,7 +194,7 @@ class _Calls:
         return found
 
     async def _frame(self) -> bytes:
-        """Return the next frame; nothing but answers to requests may come."""
+        """Return the next frame; no bytes may follow it."""
         received, size = bytearray(), 4
         while len(received) < size:
             chunk = await self._stream.receive_some()

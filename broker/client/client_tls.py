@@ -1,4 +1,4 @@
-"""Connections with TLS: Trio's ``SSLStream`` over whatever opens plain ones."""
+"""Connections with TLS: Trio's ``SSLStream`` over plain connections."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 def secured(
     config: ClientConfig, connect: Connect, context: ssl.SSLContext | None = None
 ) -> Connect:
-    """Return what opens connections as ``security.protocol`` demands.
+    """Wrap ``connect`` with TLS if ``security.protocol`` requires TLS.
 
-    ``context`` is used in place of one from the ``ssl.*`` keys. Raises `ConfigError`.
+    ``context`` replaces the one from the ``ssl.*`` keys. Raises `ConfigError`.
     """
     protocol = config[SECURITY_PROTOCOL]
     if protocol not in _TLS_PROTOCOLS:
@@ -34,16 +34,16 @@ def secured(
 
 
 def over_tls(connect: Connect, context: Callable[[], ssl.SSLContext]) -> Connect:
-    """Return what opens a connection and makes its handshake."""
+    """Wrap ``connect`` with TLS and its handshake."""
 
     async def open_stream(host: str, port: int) -> Stream:
         beneath = await connect(host, port)
-        # Of a stream, SSLStream uses the methods that `Stream` has.
+        # SSLStream uses only the methods of `Stream`.
         stream: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(
             cast(trio.abc.Stream, beneath),
             context(),
             server_hostname=host,
-            # A broker may end a connection without close_notify; frames have sizes.
+            # Brokers may omit close_notify: frames have sizes, so truncation is seen.
             https_compatible=True,
         )
         try:

@@ -1,14 +1,14 @@
 """One connection: requests out in order, answers in, matched by correlation id.
 
-Kafka's ``InFlightRequests`` and the part of ``NetworkClient`` that keeps them. Answers
-come in the order of the requests (a broker serves one request of a connection at a
-time), so that the id is a check and not a key. Requests are submitted synchronously and
-answered by a synchronous call: decisions on an answer are made before anything else
-runs, and nothing can be cancelled half way.
+Kafka's ``InFlightRequests`` and the part of ``NetworkClient`` that manages them.
+Responses come in the order of the requests (a broker serves one request of a connection
+at a time), so the correlation id is only a check. Requests are submitted by a
+synchronous call, and responses are delivered by a synchronous call. Each response is
+thus handled before other code runs, and no handling is cancelled half way.
 
-A connection ends as a whole: at a request that is not answered in time, at bytes that
-are no answer, at an answer larger than `FRAME_MAX`. Everything in flight then fails
-with NETWORK_EXCEPTION, in order; whether it was carried out is not known.
+A connection fails as a whole: if a request is not answered in time, or if a response is
+malformed or larger than `FRAME_MAX`. All requests in flight then fail with
+NETWORK_EXCEPTION, in order; the broker may or may not have executed them.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ from broker.protocol.wire.codec import (
     request_frame,
 )
 
-# Kafka's socket.request.max.bytes, for the other direction.
+# Kafka's socket.request.max.bytes, applied to responses.
 FRAME_MAX: Final = 104_857_600
 _RECEIVE_BYTES: Final = 1 << 18
 _ID_MASK: Final = 0x7FFFFFFF
 
 R = TypeVar("R", bound=AnyResponse)
 _T = TypeVar("_T")
-# Takes the response or the error.
+# Receives the response or the error.
 Done: TypeAlias = Callable[[R | KafkaError], None]
 Written: TypeAlias = Callable[[KafkaError | None], None]
 
 
 class Stream(Protocol):
-    """The part of a transport that is used; Trio's streams have it."""
+    """The used methods of a transport, a subset of those of Trio's streams."""
 
     async def send_all(self, data: bytes) -> None:
-        """Send everything."""
+        """Send all bytes."""
 
     async def receive_some(self) -> bytes:
-        """Return some bytes; none if the peer has finished."""
+        """Return some bytes; empty at the end of the stream."""
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -99,7 +99,7 @@ class Connection:
         self._spoken = spoken
         self._in_flight: deque[_InFlight] = deque()
         self._outgoing: list[bytes] = []
-        # Of requests without an answer, those that are not written yet.
+        # Unwritten requests without a response (acks=0).
         self._unwritten: deque[Written] = deque()
         self._written = Signal()
         self._next_id = 0
@@ -111,13 +111,13 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Return the number of requests that await an answer or their writing."""
+        """Return the number of requests that wait for a response or to be written."""
         return len(self._in_flight) + len(self._unwritten)
 
     async def encoded(self, request: AnyRequest[R]) -> Body | None:
         """Return the body of a large request, encoded in steps.
 
-        None: the broker speaks no version of it.
+        None: the broker supports no version of the API.
         """
         version = self.versions.get(request.api_key)
         if version is None:
@@ -133,9 +133,9 @@ class Connection:
         body: Body | None = None,
         newest: Mapping[ApiKey, int] = NO_LIMITS,
     ) -> None:
-        """Send a request; ``done`` is called once, with the answer or the error.
+        """Send a request; ``done`` is called once, with the response or the error.
 
-        ``newest`` are versions that are not to be exceeded.
+        ``newest`` has upper bounds of versions.
         """
         api_key = request.api_key
         version = self.versions.get(api_key)
@@ -150,7 +150,7 @@ class Connection:
             self._send(request, version, timeout_s, done, body)
 
     def submit_unanswered(self, request: ProduceRequest, done: Written) -> None:
-        """Send a request that has no answer: a Produce with acks=0.
+        """Send a request without a response: a Produce with acks=0.
 
         ``done`` is called once, when the request is written, or with the error.
         """
@@ -168,7 +168,7 @@ class Connection:
             self._scope.cancel()
 
     async def run(self) -> None:
-        """Carry bytes until the connection ends; requests in flight then fail."""
+        """Send and receive until the connection ends; requests in flight then fail."""
         try:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope
@@ -190,7 +190,7 @@ class Connection:
                 self._unwritten.popleft()(disconnected(self._why))
 
     async def negotiate(self, timeout_s: float) -> None:
-        """Ask which versions the broker speaks; raises `KafkaError`."""
+        """Negotiate the versions of APIs with the broker; raises `KafkaError`."""
         answer = await self._ask_versions(3, timeout_s)
         if answer is None:
             answer = await self._ask_versions(0, timeout_s)
@@ -238,7 +238,7 @@ class Connection:
     ) -> int:
         number, self._next_id = self._next_id, (self._next_id + 1) & _ID_MASK
         api_key = request.api_key
-        # Of the versions that are spoken here all have the fields of the request.
+        # All versions supported here have the fields of the request.
         if body is not None and body.version == version:
             pieces = (body.encoded,)
             frame = request_frame(api_key, version, number, self._client_id, pieces)
@@ -278,7 +278,7 @@ class Connection:
             self.close(f"the broker answers nonsense: {error}")
 
     async def _take_frames(self, received: bytearray) -> None:
-        """Answer requests with the whole frames in ``received``, and take them out."""
+        """Deliver the complete frames in ``received``, and remove them."""
         start = 0
         while len(received) - start >= 4:
             size = int.from_bytes(received[start : start + 4], "big", signed=True)
@@ -292,7 +292,10 @@ class Connection:
         del received[:start]
 
     async def _answer(self, frame: bytes) -> None:
-        """Answer the first request in flight; a large frame is decoded in steps."""
+        """Deliver a response to the first request in flight.
+
+        A large frame is decoded in steps.
+        """
         if not self._in_flight:
             raise MalformedFrame("an answer to nothing")
         asked = self._in_flight[0]

@@ -1,8 +1,8 @@
-"""Connections to brokers: made on demand, made again when lost, with backoff.
+"""Connections to brokers: opened on demand, reopened when lost, with backoff.
 
 Kafka's ``NetworkClient``, with a task per connection instead of a poll loop. A node is
 an address and a purpose: fetches, which wait in the broker, and group requests have
-connections of their own, since a broker serves one request of a connection at a time.
+separate connections, since a broker serves one request of a connection at a time.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ class Address(NamedTuple):
 
 
 async def connect_tcp(host: str, port: int) -> Stream:
-    """Open a TCP stream; raises `OSError`, and others for hosts that are none."""
+    """Open a TCP stream; raises `OSError`, and other errors for invalid hosts."""
     return await trio.open_tcp_stream(host, port)
 
 
 async def reach(connect: Connect, host: str, port: int, timeout_s: float) -> Stream:
-    """Connect in time; raises `OSError` whatever prevents it.
+    """Connect within a time limit; raises `OSError` for any failure.
 
-    Failed authentication is a `KafkaError`.
-    Addresses come from peers. A host that cannot be encoded is a `UnicodeError`, a port
-    beyond 65535 an `OverflowError`, a resolver without a thread a `RuntimeError`.
+    Failed authentication raises `KafkaError`. Addresses come from peers, so other
+    exceptions are converted: `UnicodeError` for a host that cannot be encoded,
+    `OverflowError` for a port above 65535, `RuntimeError` for a resolver without a
+    thread.
     """
     try:
         with trio.fail_after(timeout_s):
@@ -65,7 +66,7 @@ async def reach(connect: Connect, host: str, port: int, timeout_s: float) -> Str
 
 
 class Node:
-    """One connection's place: nothing yet, a connection, or a wait for the next."""
+    """A broker's address with its current connection, if any."""
 
     def __init__(self, address: Address, client: NetworkClient) -> None:
         self._address = address
@@ -80,11 +81,11 @@ class Node:
 
     @property
     def in_flight(self) -> int:
-        """Return the number of requests that await an answer or their writing."""
+        """Return the number of requests that wait for a response or to be written."""
         return 0 if self._connection is None else self._connection.in_flight
 
     def ready(self) -> bool:
-        """Return whether a request could be submitted now; if not, begin to connect."""
+        """Return whether a request can be submitted now; connect if necessary."""
         if self._connection is None or not self._connection.is_open:
             self._wanted.set()
             return False
@@ -92,7 +93,7 @@ class Node:
 
     @property
     def throttled_until_s(self) -> float:
-        """Until when the broker has asked to be left alone."""
+        """The end of the broker's throttle time (KIP-219)."""
         return self._throttled_until_s
 
     def submit(
@@ -108,7 +109,7 @@ class Node:
 
         def answered(answer: R | KafkaError) -> None:
             if not isinstance(answer, KafkaError) and answer.throttle_time > NO_TIME:
-                # KIP-219: the broker reads nothing more of us until then.
+                # KIP-219: the broker reads no further request until then.
                 until_s = trio.current_time() + answer.throttle_time.total_seconds()
                 self._throttled_until_s = max(self._throttled_until_s, until_s)
             done(answer)
@@ -116,7 +117,7 @@ class Node:
         self._connection.submit(request, timeout_s, answered, body, newest)
 
     def submit_unanswered(self, request: ProduceRequest, done: Written) -> None:
-        """Send a request that is not answered, over a connection that is `ready`."""
+        """Send a request without a response over a connection that is `ready`."""
         assert self._connection is not None
         self._connection.submit_unanswered(request, done)
 
@@ -131,7 +132,7 @@ class Node:
         return self._connection
 
     async def run(self) -> None:
-        """Connect whenever wanted, until cancelled."""
+        """Connect on demand, until cancelled."""
         while True:
             await self._wanted.wait()
             await trio.sleep(self._client.reconnect_backoff.after(self._failures))
@@ -139,7 +140,7 @@ class Node:
             await self._attempt()
 
     async def _attempt(self) -> None:
-        """Connect once, and stay until that connection ends."""
+        """Connect once, and run the connection until it ends."""
         timeout_s = self._client.setup_timeout_s
         host, port = self._address.host, self._address.port
         try:
@@ -163,7 +164,7 @@ class Node:
             self._connection = connection
             self._client.take_features(connection.features)
             self._tell()
-        # A broker that greets and hangs up is to be waited for as one that is away.
+        # Backoff also applies to a broker that closes connections after the handshake.
         self._failures = 1
         self._tell()
         self._client.on_disconnect()
@@ -183,9 +184,9 @@ class Node:
 class NetworkClient:
     """All connections of one client.
 
-    ``on_change`` is called when one comes or goes; ``on_disconnect`` when one has ended
-    or has failed, since the broker may lead nothing any more. ``spoken`` are the
-    versions to choose from.
+    ``on_change`` is called when a connection is opened or closed. ``on_disconnect`` is
+    called when one has been closed or could not be opened, since leaders may have
+    changed. ``spoken`` are the supported versions.
     """
 
     def __init__(
@@ -214,14 +215,14 @@ class NetworkClient:
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Keep connections until cancelled."""
+        """Run all connections until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
             await trio.sleep_forever()
 
     def take_features(self, features: FinalizedFeatures) -> None:
-        """Take over the finalized features that a broker reports, unless they are old.
+        """Store the finalized features that a broker reports, unless outdated.
 
         Brokers learn of a change at different times.
         """
@@ -229,11 +230,11 @@ class NetworkClient:
             self._features = features
 
     def feature_level(self, name: str) -> int:
-        """Return the finalized level of a feature, 0 if it is not known to have one."""
+        """Return the finalized level of a feature; 0 if unknown."""
         return self._features.levels.get(name, 0)
 
     def node(self, address: Address) -> Node:
-        """Return the node of an address, which exists from then on."""
+        """Return the node of an address; create it if necessary."""
         if address not in self._nodes:
             assert self._nursery is not None, "the client does not run"
             self._nodes[address] = node = Node(address, self)
@@ -249,12 +250,12 @@ class NetworkClient:
         is_large: bool = False,
         newest: Mapping[ApiKey, int] = NO_LIMITS,
     ) -> R:
-        """Ask and wait for the answer; raises `KafkaError`.
+        """Send a request and return the response; raises `KafkaError`.
 
         A request that ``is_large`` is encoded in steps, and must not change meanwhile.
-        ``newest`` are versions that are not to be exceeded.
+        ``newest`` has upper bounds of versions.
 
-        Cancelled, the request may have been sent; its answer is then ignored.
+        If cancelled, the request may have been sent; its response is ignored.
         """
         timeout_s = timeout_s or self.request_timeout_s
         node = self.node(address)

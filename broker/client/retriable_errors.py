@@ -1,9 +1,8 @@
 """Errors that are retriable, and errors that mean stale metadata.
 
 Kafka's ``RetriableException`` and ``InvalidMetadataException``. Retriability is defined
-in kio's `ErrorCode`. Three errors never come over the wire: a connection that ends is
-NETWORK_EXCEPTION, a time limit REQUEST_TIMED_OUT, as in Java's client, where they have
-classes of their own but these codes.
+in kio's `ErrorCode`. Local errors have the codes of Java's client: NETWORK_EXCEPTION
+for a lost connection, REQUEST_TIMED_OUT for an exceeded time limit.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ COORDINATOR_MOVED: Final = frozenset(
         ErrorCode.request_timed_out,
     }
 )
-# Authentication has failed; the user has to mend it.
+# Failed authentication, which retries cannot resolve.
 REFUSED: Final = frozenset(
     {
         ErrorCode.sasl_authentication_failed,
@@ -49,12 +48,12 @@ def is_retriable(code: ErrorCode) -> bool:
 
 
 def disconnected(why: str) -> KafkaError:
-    """Return the error of requests whose connection has ended."""
+    """Return the error of requests whose connection was lost."""
     return KafkaError(ErrorCode.network_exception, why)
 
 
 def timed_out(what: str) -> KafkaError:
-    """Return the error of something that took longer than its setting allows."""
+    """Return the error of an operation that exceeded its time limit."""
     return KafkaError(ErrorCode.request_timed_out, what)
 
 

@@ -1,4 +1,4 @@
-"""Two ways for synchronous code to wake tasks: one of them, or all."""
+"""Notifications from synchronous code to one task, or to all waiting tasks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import trio
 
 
 class Signal:
-    """Wakes one task; notified before it waits, the task does not wait at all."""
+    """Wakes one task; a notification before the wait ends that wait at once."""
 
     def __init__(self) -> None:
         self._event = trio.Event()
 
     def notify(self) -> None:
-        """End the present wait, or else the next one."""
+        """End the current wait, or the next one if no task is waiting."""
         self._event.set()
 
     async def wait(self, until_s: float = inf) -> None:
-        """Wait for a notification since the last wait, but not beyond ``until_s``."""
+        """Wait for a notification since the last wait, until ``until_s`` at most."""
         if until_s == inf:
             await self._event.wait()
         else:
@@ -34,7 +34,7 @@ class Changes:
         self._event = trio.Event()
 
     def notify(self) -> None:
-        """Wake all that wait now."""
+        """Wake all waiting tasks."""
         event, self._event = self._event, trio.Event()
         event.set()
 

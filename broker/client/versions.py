@@ -1,4 +1,4 @@
-"""Versions of each API that this client speaks, and their choice for a broker."""
+"""Versions of each API that this client supports, and the negotiated ones."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ SPOKEN: Final[Versions] = MappingProxyType(
         ApiKey.ALTER_PARTITION: (2, 2),
     }
 )
-# A broker sends others what no client does.
+# Brokers send each other requests that clients do not send.
 SPOKEN_BETWEEN_BROKERS: Final[Versions] = MappingProxyType(
     {
         **SPOKEN,
-        # Those that verify partitions (KIP-890).
+        # Versions that verify partitions (KIP-890).
         ApiKey.ADD_PARTITIONS_TO_TXN: (4, 5),
         ApiKey.WRITE_TXN_MARKERS: (1, 2),
     }
@@ -62,18 +62,18 @@ SPOKEN_BY_ADMINS: Final[Versions] = MappingProxyType(
         ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
         ApiKey.DESCRIBE_QUORUM: (0, 2),
         ApiKey.DESCRIBE_CLUSTER: (0, 2),
-        # The broker's default numbers of partitions and replicas need the fourth.
+        # Since v4 a request may leave the numbers of partitions and replicas open.
         ApiKey.CREATE_TOPICS: (4, 7),
         ApiKey.DELETE_TOPICS: (1, 5),
         ApiKey.CREATE_PARTITIONS: (0, 3),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
-        # The first knows no unclean election.
+        # v0 has no unclean election.
         ApiKey.ELECT_LEADERS: (1, 2),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     }
 )
-# Producers of the first protocol of transactions send none newer than these (KIP-890).
+# Upper bounds of versions in the first protocol of transactions (KIP-890).
 FIRST_PROTOCOL: Final[Mapping[ApiKey, int]] = MappingProxyType(
     {ApiKey.PRODUCE: 11, ApiKey.END_TXN: 4, ApiKey.TXN_OFFSET_COMMIT: 4}
 )
@@ -86,7 +86,7 @@ _ERROR_AT: Final = slice(4, 6)
 
 
 class FinalizedFeatures(NamedTuple):
-    """The cluster's finalized features by name; -1: no epoch is known."""
+    """The cluster's finalized features by name; epoch -1: unknown."""
 
     epoch: int = -1
     levels: Mapping[str, int] = MappingProxyType({})
@@ -101,7 +101,7 @@ def finalized_features(answer: ApiVersionsResponse) -> FinalizedFeatures:
 def chosen_versions(
     answer: ApiVersionsResponse, spoken: Versions = SPOKEN
 ) -> dict[ApiKey, int]:
-    """Return the newest version of each API that both sides speak."""
+    """Return the newest version of each API that both sides support."""
     offered = {each.api_key: each for each in answer.api_keys}
     chosen = {}
     for key, (low, high) in spoken.items():
@@ -116,13 +116,13 @@ def chosen_versions(
 def decode_handshake(
     version: int, frame: bytes
 ) -> tuple[int, ApiVersionsResponse | None]:
-    """Return correlation id and answer to ApiVersions; None if asked too high.
+    """Return correlation id and ApiVersions response; None: unsupported version.
 
     Raises `MalformedFrame`, and `KafkaError` for any other error.
     """
     if len(frame) < _ERROR_AT.stop:
         raise MalformedFrame(f"ApiVersions answer of {len(frame)} bytes")
-    # The body is one of version 0 if the version is not supported: only the code.
+    # For an unsupported version the body is in version 0: only the code is read.
     code = int.from_bytes(frame[_ERROR_AT], "big", signed=True)
     if code == ErrorCode.unsupported_version.value and version > 0:
         return int.from_bytes(frame[:4], "big", signed=True), None

@@ -1,6 +1,6 @@
 """Periodic commits of the records that earlier polls have returned.
 
-Kafka's ``enable.auto.commit``. The positions are noted at the next poll, when the
+Kafka's ``enable.auto.commit``. The positions are stored at the next poll, when the
 records returned before have been processed, and committed in parallel with the poll.
 """
 
@@ -23,7 +23,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class _Noted(NamedTuple):
-    """Positions, and the generation in which the partitions were ours."""
+    """Positions, and the generation in which the partitions were assigned."""
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
     generation: Generation
@@ -44,7 +44,7 @@ class AutoCommit:
         self._due = Signal()
 
     def polled(self, now_s: float) -> None:
-        """Note the positions, if it is time."""
+        """Store the positions for a commit, if the interval has passed."""
         if not self._enabled:
             return
         if self._next_s is None:
@@ -57,20 +57,20 @@ class AutoCommit:
             self._due.notify()
 
     async def now(self) -> None:
-        """Commit before partitions are given up.
+        """Commit before partitions are revoked.
 
-        What fails here costs duplicates; it must not cost the rebalance.
+        A failure is ignored: it causes duplicates, but must not stop the rebalance.
         """
         if self._enabled:
             with suppress(KafkaError):
                 await self._commits.commit(returned(self._subscriptions))
 
     async def run(self) -> None:
-        """Commit noted positions, until cancelled."""
+        """Commit stored positions, until cancelled."""
         while True:
             await self._due.wait()
             assert self._noted is not None
-            # A failed commit is made good by the next one.
+            # The next commit includes the positions of a failed one.
             with suppress(KafkaError):
                 await self._commits.commit(*self._noted)
 
@@ -78,7 +78,7 @@ class AutoCommit:
 def returned(
     subscriptions: SubscriptionState,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the positions as they are committed."""
+    """Return the positions in the form of a commit."""
     return {
         partition: OffsetAndMetadata(position)
         for partition, position in subscriptions.positions().items()

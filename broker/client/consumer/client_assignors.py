@@ -1,9 +1,9 @@
-"""Division of partitions among the members by a group's leader: pure functions.
+"""Assignment of partitions to the members by a group's leader: pure functions.
 
 Kafka's ``RangeAssignor``, ``RoundRobinAssignor`` and ``CooperativeStickyAssignor``
-(without racks). Given the same members and counts, range and round robin answer as
-Kafka's do. Cooperative-sticky keeps the promises of Kafka's, balance and then the
-fewest moves; the order among equals is its own.
+(without racks). Given the same members and counts, the results of range and round robin
+equal Kafka's. Cooperative-sticky has the same guarantees as Kafka's: balance, then the
+fewest moves. Ties may be resolved differently.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ COOPERATIVE: Final = frozenset({"cooperative-sticky"})
 
 
 def assign(strategy: str, counts: Counts, members: Members) -> Assignment:
-    """Return the partitions of each member; ``counts`` are those of known topics."""
+    """Return the partitions of each member; ``counts`` has all known topics."""
     return _ASSIGNORS[strategy](counts, members)
 
 
 def _range(counts: Counts, members: Members) -> Assignment:
-    """Give each member of a topic a run of its partitions, the first ones one more."""
+    """Assign contiguous partitions of each topic; the first members get one more."""
     assignment: Assignment = {member: [] for member in members}
     for topic in sorted(counts):
         interested = [m for m in _in_order(members) if topic in members[m].topics]
@@ -44,7 +44,7 @@ def _range(counts: Counts, members: Members) -> Assignment:
 
 
 def _round_robin(counts: Counts, members: Members) -> Assignment:
-    """Deal all partitions of all topics out, one after another."""
+    """Assign all partitions of all topics in turn."""
     assignment: Assignment = {member: [] for member in members}
     turns = cycle(_in_order(members))
     for partition in _all_partitions(counts, members):
@@ -58,8 +58,8 @@ def _round_robin(counts: Counts, members: Members) -> Assignment:
 def _cooperative_sticky(counts: Counts, members: Members) -> Assignment:
     """Balance with the fewest moves; a moving partition stays unassigned until revoked.
 
-    The owner learns from this assignment that it has to revoke, joins again, and the
-    next assignment gives the partition away (KIP-429).
+    The owner revokes a partition that this assignment lacks, and joins again; the next
+    assignment gives the partition to another member (KIP-429).
     """
     owners = _owners(counts, members)
     wanted = _balanced(counts, members, owners)
@@ -85,9 +85,9 @@ def _balanced(
 
 
 def _move_one(assignment: Assignment, members: Members) -> bool:
-    """Move a partition to a member that has at least two fewer, if there is one."""
+    """Move a partition to a member with at least two fewer; False if balanced."""
     for mine in sorted(assignment.values(), key=len, reverse=True):
-        # The latest ones first: a member keeps its oldest partitions.
+        # From the end, so that a member keeps its oldest partitions.
         for partition in reversed(mine):
             other = _least(assignment, members, partition.topic)
             if len(mine) - len(other) >= 2:
@@ -100,13 +100,13 @@ def _move_one(assignment: Assignment, members: Members) -> bool:
 def _least(
     assignment: Assignment, members: Members, topic: str
 ) -> list[TopicPartition]:
-    """Return the shortest list among the members that want a topic."""
+    """Return the shortest list among the subscribers of a topic."""
     interested = (m for m in assignment if topic in members[m].topics)
     return min((assignment[m] for m in interested), key=len)
 
 
 def _owners(counts: Counts, members: Members) -> dict[TopicPartition, str]:
-    """Return each partition's owner; ties and claims of old generations are void."""
+    """Return each partition's owner; ties and claims of old generations are ignored."""
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member in _in_order(members):
         subscription = members[member]
@@ -125,7 +125,7 @@ def _owners(counts: Counts, members: Members) -> dict[TopicPartition, str]:
 
 
 def _all_partitions(counts: Counts, members: Members) -> Iterator[TopicPartition]:
-    """Yield the partitions of all topics that any member wants."""
+    """Yield the partitions of all topics with a subscriber."""
     wanted = {topic for each in members.values() for topic in each.topics}
     for topic in sorted(wanted & counts.keys()):
         yield from _run(topic, 0, counts[topic])

@@ -1,8 +1,8 @@
-"""The consumer: topics of a group, or chosen partitions; records out.
+"""The consumer: reads topics as a member of a group, or selected partitions.
 
-Kafka's ``KafkaConsumer``, in Trio's idiom: iterated over, or polled. Records returned
-by a poll count as processed at the next poll, not before. A block that ends by an
-exception therefore does not commit its last records, and the group repeats them.
+Kafka's ``KafkaConsumer`` for Trio, by iteration or polls. Records returned by a poll
+count as processed at the next poll, not before. A block that ends with an exception
+therefore does not commit its last records, and the group reads them again.
 
 >>> async def example():
 ...     async with open_consumer("localhost:9092", group_id="readers") as consumer:
@@ -64,7 +64,7 @@ from broker.client.signals import Changes
 from broker.protocol.errors import ConfigError
 from broker.protocol.topic_partition import TopicPartition
 
-# Iteration looks after rebalances and lets others run once in so many records.
+# Records of an iteration between two polls, which serve rebalances and other tasks.
 _RECORDS_PER_POLL: Final = 64
 
 
@@ -79,8 +79,8 @@ async def open_consumer(
 ) -> AsyncIterator[KafkaConsumer]:
     """Open a consumer for the cluster at ``bootstrap``, a list of host:port.
 
-    Settings are Kafka's, with underscores for points. ``ssl_context`` is used in place
-    of one from the settings of TLS. Raises `ConfigError`.
+    Settings are Kafka's, with underscores for points. ``ssl_context`` replaces the one
+    from the settings of TLS. Raises `ConfigError`.
     """
     config = consumer_config(settings)
     connect = secured(config, connect, ssl_context)
@@ -93,14 +93,15 @@ async def open_consumer(
         try:
             yield consumer
         except Exception:
-            # Of a cancellation nothing can be awaited: the session ends by itself.
+            # Not after a cancellation, in which no await is possible: the session
+            # times out.
             await consumer.close(in_peace=False)
             raise
         await consumer.close(in_peace=True)
 
 
 class KafkaConsumer:
-    """Reads records; made by `open_consumer`."""
+    """Reads records; created by `open_consumer`."""
 
     def __init__(
         self,
@@ -141,12 +142,12 @@ class KafkaConsumer:
         self._polling = False
         self._returned = 0
 
-    # ---- what to read ---------------------------------------------------------------
+    # ---- subscription and assignment ------------------------------------------------
 
     def subscribe(
         self, topics: Iterable[str], listener: RebalanceListener | None = None
     ) -> None:
-        """Read topics as a member of the group, from the next poll on."""
+        """Read topics as a member of the group; takes effect at the next poll."""
         if self._coordinator is None:
             raise ConfigError(GROUP_ID.name, None, "a group to subscribe in")
         if self._subscriptions.assigned and not self._subscribed:
@@ -155,12 +156,12 @@ class KafkaConsumer:
         self._coordinator.subscribe(topics, listener)
 
     async def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Leave the group, and stop reading."""
         await self.close(in_peace=True)
         self._subscribed = False
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, whatever others read."""
+        """Read exactly these partitions, independently of the group's members."""
         if self._subscribed:
             raise ValueError("topics are subscribed to: subscribe or assign, not both")
         wanted = [TopicPartition(*each) for each in partitions]
@@ -170,16 +171,16 @@ class KafkaConsumer:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions."""
         return self._subscriptions.assigned
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these until they are resumed; prefetched ones stay."""
+        """Return no records of partitions until `resume`; prefetched ones are kept."""
         for partition in partitions:
             self._subscriptions.state(partition).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with these."""
+        """Return records of paused partitions again."""
         for partition in partitions:
             self._subscriptions.state(partition).paused = False
         self._notify()
@@ -195,12 +196,11 @@ class KafkaConsumer:
     async def poll(
         self, max_records: int | None = None, timeout_s: float = math.inf
     ) -> list[ConsumerRecord]:
-        """Return some records; none, when ``timeout_s`` is over.
+        """Return some records, or none after ``timeout_s``.
 
-        What earlier polls have returned counts as processed. Cancelled, nothing has
-        been taken. Raises `KafkaError`: a partition that cannot be read, a group that
-        does not want us, failed authentication. Raises whatever a rebalance listener
-        does.
+        Records of earlier polls count as processed. A cancelled poll takes no records.
+        Raises `KafkaError` for an unreadable partition, a group that refuses the
+        member, and failed authentication, and any exception of a rebalance listener.
         """
         if self._polling:
             raise trio.BusyResourceError("another task polls this consumer")
@@ -224,7 +224,7 @@ class KafkaConsumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, whenever there is one."""
+        """Wait for the next record, and return it."""
         self._returned += 1
         rebalances = self._coordinator is not None and self._coordinator.needs_user
         if self._returned % _RECORDS_PER_POLL and not rebalances and not self._polling:
@@ -235,7 +235,7 @@ class KafkaConsumer:
         return (await self.poll(1))[0]
 
     async def _rebalanced(self, until_s: float) -> bool:
-        """Take part in a rebalance; False if it still needs us when time is up."""
+        """Carry out the user's part of a rebalance; False if unfinished in time."""
         if self._coordinator is None:
             return True
         with trio.move_on_at(until_s):
@@ -252,22 +252,22 @@ class KafkaConsumer:
     # ---- positions ------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset; raises `ValueError` for a partition that is not ours."""
+        """Set the position; raises `ValueError` if the partition is not assigned."""
         if offset < 0:
             raise ValueError(f"offset {offset}, expected 0 or more")
         self._subscriptions.state(partition).seek(offset)
         self._notify()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on at the first record there is."""
+        """Set the positions to the first records."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on at the first record there is not yet."""
+        """Set the positions after the last records."""
         self._reset(partitions, LATEST)
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record, finding it; raises `KafkaError`."""
+        """Wait for the offset of the next record; raises `KafkaError`."""
         state = self._subscriptions.state(partition)
         self._positions.wake()
         with trio.move_on_after(self._api_timeout_s):
@@ -283,7 +283,7 @@ class KafkaConsumer:
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each time, None where there is none."""
+        """Return the first offset at or after each time; None: no such record."""
         found = await self._offsets.insist(times_ms)
         return {
             partition: None if each.offset < 0 else each
@@ -300,7 +300,7 @@ class KafkaConsumer:
     async def end_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the offset behind the last record of each partition."""
+        """Return the offset after the last record of each partition."""
         found = await self._offsets.insist(dict.fromkeys(partitions, LATEST))
         return {partition: each.offset for partition, each in found.items()}
 
@@ -309,7 +309,7 @@ class KafkaConsumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
     ) -> None:
-        """Commit these offsets, or all that has been returned; raises `KafkaError`."""
+        """Commit offsets, by default of all returned records; raises `KafkaError`."""
         if offsets is None:
             await self._group().commit(returned(self._subscriptions))
         else:
@@ -331,12 +331,12 @@ class KafkaConsumer:
         return self._group().group_metadata()
 
     async def close(self, *, in_peace: bool) -> None:
-        """Leave the group; in peace, after committing the returned records."""
+        """Leave the group; with ``in_peace`` commit the returned records before."""
         if self._coordinator is not None:
             await self._coordinator.leave(in_peace=in_peace)
         self._subscriptions.assign(())
 
-    # ---- how ------------------------------------------------------------------------
+    # ---- internals ------------------------------------------------------------------
 
     def _group(self) -> Commits:
         if self._commits is None:
@@ -353,7 +353,7 @@ class KafkaConsumer:
         self._fetcher.wake()
 
     def _notify(self) -> None:
-        """Something is wanted that was not, or there that was not."""
+        """Wake the background tasks, and polls, after a change of the state."""
         self._news.notify()
         self._wake()
 
@@ -371,7 +371,7 @@ def _joining(
     subscriptions: SubscriptionState,
     rng: random.Random,
 ) -> tuple[Commits, ConsumerCoordinator | ConsumerMembership]:
-    """Return what commits for a group and is a member of it, by ``group.protocol``."""
+    """Return the commits and the membership of a group, by ``group.protocol``."""
     if config[GROUP_PROTOCOL] == "classic":
         classic = GroupMember(config, client, metadata)
         commits = Commits(config, classic, rng)

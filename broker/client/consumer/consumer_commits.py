@@ -1,10 +1,10 @@
 """Offsets of a group: committed to its coordinator, and fetched from there.
 
-The second half of Kafka's ``ConsumerCoordinator``. Passing errors are tried again until
-``default.api.timeout.ms`` is over; a commit of a member that the group has moved on
-without fails at once (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS),
-because its offsets may be outdated. For the same reason a commit keeps the generation
-in which it was requested, however often and late it is tried.
+The second half of Kafka's ``ConsumerCoordinator``. Retriable errors are retried until
+``default.api.timeout.ms`` has passed. A commit of a member that is no longer in the
+current generation fails at once (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+REBALANCE_IN_PROGRESS), because its offsets may be outdated. For the same reason all
+attempts at a commit use the generation of its request.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from broker.protocol.messages.offset_fetch import (
 from broker.protocol.topic_partition import TopicPartition
 
 _NONE: Final = -1
-# A fetch of offsets may overtake the heartbeat that tells the member of its epoch.
+# A fetch of offsets may be sent before the heartbeat response with the new epoch.
 _EPOCH_CHANGES: Final = frozenset(
     {ErrorCode.stale_member_epoch, ErrorCode.unknown_member_id}
 )
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset, the next one to read, and a note."""
+    """A committed offset, which is the next one to read, and its metadata."""
 
     offset: int
     metadata: str = ""
 
 
 class GroupMetadata(NamedTuple):
-    """A member of a group, by which its commits in a transaction are fenced."""
+    """The identity of a member, which fences its commits in transactions."""
 
     group_id: str
     generation: int = -1
@@ -77,14 +77,14 @@ class Commits:
 
     @property
     def generation(self) -> Generation:
-        """The member's present generation."""
+        """The member's current generation."""
         return self._member.current
 
     def group_metadata(self) -> GroupMetadata:
         """Return the member's last identity.
 
-        Not that of a member without a generation, which no transaction is refused to:
-        a member that the group has forgotten must not commit its offsets.
+        A member that the group has removed keeps this identity, so that its commits are
+        refused; commits without a generation would be accepted.
         """
         member, (generation, member_id) = self._member, self._member.last
         return GroupMetadata(member.group, generation, member_id, member.instance_id)
@@ -94,7 +94,7 @@ class Commits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         generation: Generation | None = None,
     ) -> None:
-        """Commit ``offsets`` as of a generation, by default this one.
+        """Commit ``offsets`` in a generation, by default the current one.
 
         Raises `KafkaError`.
         """
@@ -154,9 +154,9 @@ class Commits:
     async def _fetch(
         self, grouped: Mapping[str, Sequence[int]]
     ) -> Sequence[OffsetFetchResponseTopic | OffsetFetchResponseTopics]:
-        """Return the topics of an answer, of the version that the coordinator has.
+        """Return the topics of a response in any version.
 
-        Up to version 7 there is one group; version 9 names the member.
+        Up to version 7 a request has one group; version 9 has the member's identity.
         """
         member, (epoch, member_id) = self._member, self.generation
         is_member = epoch != NO_GENERATION and member.has_epochs
@@ -194,7 +194,7 @@ class Commits:
         attempt: Callable[[], Awaitable[None]],
         passing: AbstractSet[ErrorCode] = frozenset(),
     ) -> None:
-        """Try until it works, the error is final, or time is up."""
+        """Retry until success, a final error, or the time limit."""
         until_s = trio.current_time() + self._timeout_s
         failures = 0
         while True:

@@ -1,7 +1,6 @@
 """The settings of a consumer: Kafka's ``ConsumerConfig``.
 
-Left out: interceptors, racks. ``check.crcs`` is not a choice: the checksum is always
-looked at.
+Left out: interceptors, racks, and ``check.crcs``, since checksums are always checked.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ KEYS: Final = (
     ALLOW_AUTO_CREATE_TOPICS,
     DEFAULT_API_TIMEOUT_MS,
 )
-# Settings of the broker in the other protocol.
+# Settings of the classic protocol; in the consumer protocol the broker has them.
 _CLASSIC_KEYS: Final[tuple[Key[Any], ...]] = (
     PARTITION_ASSIGNMENT_STRATEGY,
     HEARTBEAT_INTERVAL_MS,
@@ -128,7 +127,7 @@ _CLASSIC_KEYS: Final[tuple[Key[Any], ...]] = (
 
 
 def consumer_config(settings: Mapping[str, Any]) -> ClientConfig:
-    """Check a consumer's settings, alone and together; raises `ConfigError`."""
+    """Check a consumer's settings and their combinations; raises `ConfigError`."""
     config = read_settings(KEYS, settings)
     if config[HEARTBEAT_INTERVAL_MS] >= config[SESSION_TIMEOUT_MS]:
         raise ConfigError(
@@ -154,7 +153,7 @@ def consumer_config(settings: Mapping[str, Any]) -> ClientConfig:
 
 
 def _check_group_protocol(config: ClientConfig) -> None:
-    """Refuse the settings of one protocol with the other, as Kafka does."""
+    """Refuse settings of the other group protocol, as Kafka does."""
     protocol = config[GROUP_PROTOCOL]
     others = _CLASSIC_KEYS if protocol == "consumer" else (GROUP_REMOTE_ASSIGNOR,)
     for key in others:

@@ -1,16 +1,16 @@
-"""A group's rebalances as one consumer goes through them, and its heartbeats.
+"""A consumer's rebalances and heartbeats in the classic protocol.
 
-Kafka's ``ConsumerCoordinator``, on tasks of its own: heartbeats go on while the user
-processes records, a join while the user is away from poll. The listener's calls and the
-change of the assignment need the user, so they wait until the user polls::
+Kafka's ``ConsumerCoordinator``, in tasks of its own: heartbeats and joins continue
+while the user processes records. Calls of the listener and changes of the assignment
+require the user's presence, so they wait until the user polls::
 
-    PREPARE   user polls: commit, revoke (eager: everything), then join and sync
+    PREPARE   user polls: commit, revoke (eager: all partitions), then join and sync
     JOINING   the coordinator waits for the other members
-    COMPLETE  user polls: take the assignment; cooperative: revoke what went elsewhere
-              and join once more (KIP-429)
-    STABLE    heartbeats tell when to prepare again
+    COMPLETE  user polls: take the assignment; cooperative: revoke the partitions that
+              it lacks, and join once more (KIP-429)
+    STABLE    heartbeats report the next rebalance
 
-A member that the group has forgotten loses its partitions instead of revoking them:
+A member that the group has removed loses its partitions instead of revoking them, since
 another member may have them already.
 """
 
@@ -50,12 +50,12 @@ from broker.client.retriable_errors import is_retriable
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 
-# Errors of a join or a sync after which the same member tries again.
+# Errors of a join or a sync after which the member joins again.
 _AGAIN: Final = frozenset({ErrorCode.rebalance_in_progress, *FORGOTTEN})
 
 
 class ConsumerCoordinator(GroupMembership[GroupMember]):
-    """Keeps one consumer in its group; ``on_change`` wakes its polls."""
+    """Membership of a consumer in a classic group; ``on_change`` wakes its polls."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ConsumerCoordinator(GroupMembership[GroupMember]):
         self._leader = GroupLeader(metadata, self._rejoin)
 
     async def run(self) -> None:
-        """Rebalance, beat and commit until cancelled."""
+        """Rebalance, send heartbeats, and commit until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_rebalances)
             nursery.start_soon(self._run_heartbeats)
@@ -134,12 +134,12 @@ class ConsumerCoordinator(GroupMembership[GroupMember]):
             self._take(assigned)
             if self._phase is Phase.COMPLETE:
                 self._go(Phase.PREPARE if revoked else Phase.STABLE)
-        # Called without news too, as in Kafka: the rebalance is over.
+        # Called without new partitions, too, as in Kafka.
         await called(self._listener.on_partitions_assigned(assigned - before))
         self._leader.look()
 
     def _retreat(self, error: KafkaError) -> None:
-        """Begin a failed rebalance again; report a fatal error to the user."""
+        """Restart a failed rebalance; report a fatal error to the user."""
         if error.code in FORGOTTEN:
             self._forgotten(error.code)
         if error.code not in _AGAIN and not is_retriable(error.code):

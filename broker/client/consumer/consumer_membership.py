@@ -1,18 +1,18 @@
-"""A member's part in KIP-848, where the broker divides partitions.
+"""A consumer's membership in KIP-848, where the broker assigns partitions.
 
-Kafka's ``ConsumerMembershipManager``. Heartbeats report what the member owns, and their
-answers say what it should own. The change needs the user, so it waits until the user
-polls::
+Kafka's ``ConsumerMembershipManager``. Heartbeats report the owned partitions, and their
+responses have the target. Changes require the user's presence, so they wait until the
+user polls::
 
-    PREPARE   user polls: give up partitions that were lost, or are not subscribed to
+    PREPARE   user polls: drop partitions that were lost, or are unsubscribed
     JOINING   the next heartbeat joins, or reports a new subscription
-    COMPLETE  user polls: revoke what goes elsewhere, take what comes; then the next
-              heartbeat reports it
-    STABLE    heartbeats bring the next target
+    COMPLETE  user polls: revoke partitions that the target lacks, take its new ones;
+              the next heartbeat reports the change
+    STABLE    heartbeats return the next target
 
-The broker gives a partition to nobody else before a heartbeat without it has arrived. A
-member that is fenced, or that does not poll in time, loses its partitions: others may
-have them already.
+The broker assigns a partition to another member only after a heartbeat that does not
+list it. A member that is fenced, or does not poll in time, loses its partitions: other
+members may have them already.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from broker.protocol.messages.consumer_group_heartbeat import (
 )
 from broker.protocol.topic_partition import TopicPartition
 
-# The group does not know the member in this epoch, or there is no such group any more.
+# The member's epoch is outdated or unknown, or the group does not exist.
 _FENCED: Final = frozenset(
     {
         ErrorCode.fenced_member_epoch,
@@ -58,7 +58,7 @@ _FENCED: Final = frozenset(
 
 
 class ConsumerMembership(GroupMembership[EpochMember]):
-    """Keeps one consumer in its consumer group."""
+    """Membership of a consumer in a consumer group."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class ConsumerMembership(GroupMembership[EpochMember]):
         )
         self._backoff = retry_backoff(config, rng)
         self._target: frozenset[TopicPartition] = frozenset()
-        # Of topics that were assigned.
+        # Ids of assigned topics by name.
         self._ids: dict[str, UUID] = {}
         self._due = Signal()
         self._next_s = math.inf
 
     async def run(self) -> None:
-        """Beat, change the assignment and commit until cancelled."""
+        """Send heartbeats, change the assignment, and commit until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_changes)
             nursery.start_soon(self._run_heartbeats)
@@ -107,16 +107,16 @@ class ConsumerMembership(GroupMembership[EpochMember]):
             self._due.notify()
 
     async def _change(self) -> None:
-        """Do the user's step of the phase, which may be another one by now."""
+        """Run the user's step of the current phase."""
         if self._is(Phase.PREPARE):
             await self._prepare()
-            # The kept partitions, until the coordinator has answered for all of them.
+            # The kept partitions are the target until the coordinator's next one.
             self._target = self._assignment
         elif self._is(Phase.COMPLETE):
             await self._reconcile()
 
     async def _reconcile(self) -> None:
-        """Revoke and take what leads to the target."""
+        """Revoke partitions that the target lacks, and take its new ones."""
         before, target = self._assignment, self._target
         revoked = before - target
         if revoked:
@@ -126,7 +126,7 @@ class ConsumerMembership(GroupMembership[EpochMember]):
             finally:
                 self._take(before & target)
         if not self._is(Phase.COMPLETE):
-            # Fenced meanwhile, or unsubscribed: what is left is lost.
+            # Fenced or unsubscribed meanwhile: the remaining partitions are lost.
             return
         self._take(target)
         if self._target == target:
@@ -161,7 +161,7 @@ class ConsumerMembership(GroupMembership[EpochMember]):
                 self._next_s = trio.current_time()
 
     async def _leave_for_a_while(self) -> None:
-        """Leave until the next poll, as the user is too slow."""
+        """Leave until the next poll, after ``max.poll.interval.ms`` without one."""
         self._lost = True
         self._next_s = math.inf
         self._go(Phase.PREPARE)
@@ -181,7 +181,7 @@ class ConsumerMembership(GroupMembership[EpochMember]):
             return
         if answer.assignment is not None:
             self._take_target(answer.assignment)
-        # A join ends in a step of the user even if there is nothing to take.
+        # A join ends with a step of the user even without new partitions.
         if self._target != self._assignment or self._is(Phase.JOINING):
             self._go(Phase.COMPLETE)
 
@@ -191,7 +191,7 @@ class ConsumerMembership(GroupMembership[EpochMember]):
             topic_id = topic.topic_id
             name = None if topic_id is None else self._metadata.topic_name(topic_id)
             if topic_id is None or name is None:
-                # Not in the metadata yet: let the coordinator say it again.
+                # Not in the metadata yet: a full heartbeat requests the target again.
                 self._metadata.request_update()
                 self._member.say_everything()
                 self._next_s = trio.current_time() + self._backoff.after(1)
@@ -201,7 +201,7 @@ class ConsumerMembership(GroupMembership[EpochMember]):
         self._target = frozenset(target)
 
     def _mind(self, error: KafkaError) -> None:
-        """Join anew where the group has forgotten the member; report a fatal error."""
+        """Rejoin if the group has removed the member; report a fatal error."""
         is_fatal = error.code not in _FENCED and not is_retriable(error.code)
         if self._is(Phase.UNSUBSCRIBED) or not (is_fatal or error.code in _FENCED):
             return

@@ -1,4 +1,4 @@
-"""Messages of the members of a consumer group to each other through the broker."""
+"""Messages between the members of a group, which the broker forwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _I32 = struct.Struct(">i")
 
 
 class Subscription(NamedTuple):
-    """The topics that one member wants, and the partitions that it owned so far."""
+    """The subscribed topics of a member, and its owned partitions."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -24,7 +24,7 @@ class Subscription(NamedTuple):
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Return a subscription as bytes, its instance id left out.
+    """Return a subscription as bytes, without its instance id.
 
     >>> encode_subscription(Subscription(("t",))).hex()
     '0002000000010001740000000000000000ffffffff'
@@ -60,7 +60,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """Return the partitions assigned in ``data``; raises `KafkaError`.
 
-    No bytes at all are no partitions: the member that led has left before the sync.
+    Empty bytes are no partitions: the leader has left before the sync.
     """
     if not data:
         return ()
@@ -84,7 +84,7 @@ def _string(text: str) -> bytes:
 
 
 class _Reader:
-    """Reads fields one after another; raises `KafkaError` where there is none."""
+    """Reader of consecutive fields; raises `KafkaError` for a missing one."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,10 +1,10 @@
 """Records of a consumer, unpacked from a broker's response.
 
-Kafka's ``ConsumerRecord`` and ``CompletedFetch``. Batches are checked (CRC) as they
-come in and unpacked one by one at a poll, so that prefetched batches stay compressed.
-Left out by their kind: control records, records before the position (a broker sends
-whole batches), and with ``isolation.level=read_committed`` the batches of transactions
-that the answer lists as aborted (KIP-98).
+Kafka's ``ConsumerRecord`` and ``CompletedFetch``. Batches are checked (CRC) on receipt
+and unpacked one by one at a poll, so that prefetched batches stay compressed. Skipped
+are control records, records before the position (a broker sends whole batches), and
+with ``isolation.level=read_committed`` the batches of transactions that the response
+lists as aborted (KIP-98).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ABORT: Final = b"\0\0"
 
 
 class ConsumerRecord(NamedTuple):
-    """A record, and where it stood."""
+    """A record, with its partition and offset."""
 
     topic: str
     partition: int
@@ -43,16 +43,16 @@ class ConsumerRecord(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that came to nothing: its producer, and where it begins."""
+    """An aborted transaction: its first offset and its producer."""
 
     first_offset: int
     producer_id: int
 
 
 class FetchedBatches:
-    """The batches of one partition in one answer, and which of them to leave out.
+    """The batches of one partition in a response, and the aborted transactions.
 
-    ``aborted`` is None if all records are wanted.
+    ``aborted`` is None if aborted records are returned, too.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class FetchedBatches:
             self.next_offset = last.last_offset + 1
 
     def next_batch(self) -> tuple[list[ConsumerRecord], int] | None:
-        """Return the records of the next batch and the bytes that they came in.
+        """Return the records of the next batch, and the size of the batch in bytes.
 
         Raises CORRUPT_MESSAGE or INVALID_RECORD.
         """
@@ -86,12 +86,12 @@ class FetchedBatches:
         return records, header.size
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        # Before the marker too: the answer may begin with it.
+        # Also before a marker, since the response may begin with the marker.
         while self._aborted and self._aborted[0].first_offset <= header.last_offset:
             self._aborting.add(self._aborted.popleft().producer_id)
         if header.attributes & CONTROL:
             for marker in _records(self._partition, header, _unpacked(header, batch)):
-                # Version and type, two bytes each; 0 ends in an abort, 1 in a commit.
+                # A key has a version and a type of two bytes each; type 0 is an abort.
                 if (marker.key or b"")[2:4] == _ABORT:
                     self._aborting.discard(header.producer_id)
             return True

@@ -1,7 +1,7 @@
 """A member of a group: its identity, and its requests to the coordinator.
 
-Finding the coordinator is the same in both protocols of groups. In the classic one the
-identity is a generation, in that of KIP-848 the member's epoch.
+The search for the coordinator is the same in both group protocols. The identity is a
+generation in the classic protocol, and the member's epoch in KIP-848's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Generation(NamedTuple):
 
 
 class _Failing(AnyResponse, Protocol):
-    """A response with an error of its own."""
+    """A response with a top-level error code."""
 
     @property
     def error_code(self) -> ErrorCode:
@@ -44,8 +44,8 @@ E = TypeVar("E", bound=_Failing)
 class CoordinatedMember(ABC):
     """One member of one group.
 
-    ``last`` is its last identity: a member that the group has forgotten keeps it, so
-    that a transaction with its offsets is refused. ``has_epochs``: ``generation`` is
+    ``last`` is its last identity: a member that the group has removed keeps it, so that
+    a transaction with its offsets is refused. With ``has_epochs``, ``generation`` is
     the epoch of this member.
     """
 
@@ -67,18 +67,21 @@ class CoordinatedMember(ABC):
 
     @property
     def current(self) -> Generation:
-        """The member's present identity."""
+        """The member's current identity."""
         return Generation(self.generation, self.member_id)
 
     async def call(self, request: AnyRequest[E], timeout_s: float = 0.0) -> E:
-        """Do as `ask`, and raise the response's error, too."""
+        """Send a request as `ask`, and raise the response's error, too."""
         answer = await self.ask(request, timeout_s)
         self.mind(answer.error_code)
         check(answer.error_code, request.api_key.name)
         return answer
 
     async def ask(self, request: AnyRequest[R], timeout_s: float = 0.0) -> R:
-        """Ask the coordinator, which is found first if need be; raises `KafkaError`."""
+        """Send a request to the coordinator, which is looked up if necessary.
+
+        Raises `KafkaError`.
+        """
         coordinator = await self.coordinator()
         try:
             return await self._client.call(coordinator, request, timeout_s)
@@ -87,7 +90,7 @@ class CoordinatedMember(ABC):
             raise
 
     def mind(self, code: ErrorCode) -> None:
-        """Look for the coordinator again if an error says that it has moved."""
+        """Look up the coordinator again after an error that it has moved."""
         if code in COORDINATOR_MOVED:
             self._coordinator = None
 
@@ -106,7 +109,7 @@ class CoordinatedMember(ABC):
         """Leave the group, if this is a member; raises `KafkaError`."""
 
     def forget(self, *, keep_id: bool) -> None:
-        """Be a member no more, or not in this generation."""
+        """Drop the generation, and the member id unless ``keep_id``."""
         self.generation = NO_GENERATION
         if not keep_id:
             self.member_id = ""

@@ -1,8 +1,8 @@
 """A member's side of the protocol of KIP-848: heartbeats, and an epoch of its own.
 
-Kafka's ``ConsumerHeartbeatRequestManager``. A heartbeat says what has changed since the
-last answered one; the first one, and the one after an error, say everything.
-`ConsumerMembership` decides when to send them.
+Kafka's ``ConsumerHeartbeatRequestManager``. A heartbeat has the fields that have
+changed since the last answered one; the first heartbeat, and the one after an error,
+have all fields. `ConsumerMembership` decides when to send heartbeats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from broker.protocol.messages.consumer_group_heartbeat import (
 
 _JOINING: Final = 0
 _LEAVING: Final = -1
-# A static member that comes back.
+# The epoch of a static member that leaves temporarily.
 _STATIC_LEAVING: Final = -2
 _UNCHANGED: Final = timedelta(milliseconds=-1)
 
@@ -39,14 +39,14 @@ ByTopicId = Mapping[UUID, Sequence[int]]
 
 
 class _Said(NamedTuple):
-    """The parts of a heartbeat that are left out while they are the same."""
+    """The fields of a heartbeat that are omitted while unchanged."""
 
     topics: frozenset[str]
     owned: ByTopicId
 
 
 class EpochMember(CoordinatedMember):
-    """One member of one consumer group, with an id that it has made itself."""
+    """One member of one consumer group, which generates its own id."""
 
     has_epochs = True
 
@@ -65,19 +65,19 @@ class EpochMember(CoordinatedMember):
         self._said: _Said | None = None
 
     def has_said(self, topics: frozenset[str], owned: ByTopicId) -> bool:
-        """Return whether the coordinator has this subscription and these partitions."""
+        """Return whether the coordinator has received these topics and partitions."""
         return self._said == (topics, owned)
 
     def say_everything(self) -> None:
-        """Make the next heartbeat complete, so that its answer is, too."""
+        """Send all fields in the next heartbeat, so that its response has them, too."""
         self._said = None
 
     async def heartbeat(
         self, topics: frozenset[str], owned: ByTopicId
     ) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat, and take over the epoch of its answer.
+        """Send a heartbeat, and adopt the epoch of the response.
 
-        Raises `KafkaError`; the next heartbeat says everything then.
+        Raises `KafkaError`; the next heartbeat then has all fields.
         """
         said, self._said = self._said, None
         joins = self.generation == NO_GENERATION
@@ -111,7 +111,7 @@ class EpochMember(CoordinatedMember):
         return answer
 
     async def leave(self) -> None:
-        """Leave the group; a static member says that it comes back."""
+        """Leave the group; a static member leaves temporarily."""
         if self.generation == NO_GENERATION:
             return
         epoch = _LEAVING if self.instance_id is None else _STATIC_LEAVING
@@ -127,6 +127,6 @@ class EpochMember(CoordinatedMember):
         )
 
     def forget(self, *, keep_id: bool) -> None:
-        """Be a member no more; the id is kept for as long as the process runs."""
+        """Drop the epoch; the id is kept as long as the process runs."""
         super().forget(keep_id=True)
         self._said = None

@@ -1,11 +1,11 @@
 """Prefetching: one request per broker at a time, within the limits of the settings.
 
-Kafka's ``Fetcher``, on its own task. A request to a broker names all wanted partitions
-that it leads, as soon as each of them has less in store than
-``max.partition.fetch.bytes``. If the others were requested alone while one is full,
-their long poll would delay the full one's next fetch after it has run dry (Kafka 4 does
-the same, KAFKA-17182). A partition therefore holds less than twice that bound. Fetch
-sessions (KIP-227) are not used: every request names all wanted partitions.
+Kafka's ``Fetcher``, in its own task. A request lists all wanted partitions that a
+broker leads. It is sent once each of them has fewer prefetched bytes than
+``max.partition.fetch.bytes``. If the others were fetched alone while one is full, their
+long poll would delay the next fetch of the full one after it has been drained (Kafka 4
+waits, too: KAFKA-17182). A partition thus has less than twice that bound prefetched.
+Fetch sessions (KIP-227) are not used: every request lists all wanted partitions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class _Question(NamedTuple):
-    """A request for a partition: its offset, and the partition's version then."""
+    """A request for a partition: its state, its version at the time, the offset."""
 
     state: PartitionState
     version: int
@@ -59,7 +59,7 @@ _Asked = dict[TopicPartition, _Question]
 
 
 class Fetcher:
-    """The task that keeps the store of a consumer filled."""
+    """The task that prefetches records of a consumer."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class Fetcher:
         self._backoff = retry_backoff(config, rng)
         self._wake = Signal()
         self.on_records: Callable[[], None] = _nobody
-        # Positions beyond an end of the log: the consumer says what to do about them.
+        # Called for positions outside the log.
         self.on_out_of_range: Callable[[PartitionState], None] = _nowhere
 
     def wake(self) -> None:
-        """Look again: something is wanted, or wanted no more."""
+        """Examine all partitions again, after a change of wanted ones."""
         self._wake.notify()
 
     async def run(self) -> None:
@@ -93,10 +93,10 @@ class Fetcher:
         while True:
             await self._wake.wait(self._step(trio.current_time()))
 
-    # ---- asking ---------------------------------------------------------------------
+    # ---- requests -------------------------------------------------------------------
 
     def _step(self, now_s: float) -> float:
-        """Ask every broker that may be asked; return when to look again by itself."""
+        """Send all possible requests; return the time of the next step."""
         next_s = float("inf")
         by_leader: dict[int, list[tuple[PartitionState, Leader]]] = {}
         for state in self._subscriptions.states:
@@ -152,7 +152,7 @@ class Fetcher:
             ],
         )
 
-    # ---- answers --------------------------------------------------------------------
+    # ---- responses ------------------------------------------------------------------
 
     def _answered(self, asked: _Asked, answer: FetchResponse | KafkaError) -> None:
         code = answer.code if isinstance(answer, KafkaError) else answer.error_code
@@ -187,10 +187,10 @@ class Fetcher:
             state.failure = error
 
     def _is_open(self, question: _Question) -> bool:
-        """Return whether an answer is still wanted.
+        """Return whether a response is still wanted.
 
-        The same offset may have been asked of two brokers, if the leader changed while
-        the first one's answer was on its way: the answer that comes first counts.
+        If the leader changes during a request, the same offset may be requested from
+        two brokers: the first response counts.
         """
         state, version, offset = question
         is_current = self._subscriptions.is_current(state, version)
@@ -204,7 +204,7 @@ class Fetcher:
         if code in STALE_METADATA:
             self._metadata.request_update()
         elif code is ErrorCode.offset_out_of_range:
-            # With records still in store, the position itself is not out of range yet.
+            # With prefetched records, the position itself is not out of range yet.
             if state.position == state.fetch_from:
                 self.on_out_of_range(state)
         elif not is_retriable(code):

@@ -1,4 +1,4 @@
-"""The work of a group's leader: division, and watching the divided topics.
+"""The work of a group's leader: assignment, and watching the assigned topics.
 
 Kafka's ``ConsumerCoordinator.onLeaderElected`` and its ``MetadataSnapshot``.
 """
@@ -17,7 +17,7 @@ from broker.client.consumer.group_member import Joined
 
 
 class GroupLeader:
-    """The leader's part of one member, which may be any number of times leader."""
+    """The leader's part of one member, which may become leader any number of times."""
 
     def __init__(self, metadata: Metadata, rejoin: Callable[[], None]) -> None:
         self._metadata = metadata
@@ -26,18 +26,18 @@ class GroupLeader:
         self._counts: dict[str, int] = {}
 
     def retire(self) -> None:
-        """Lead no more."""
+        """Stop being the leader."""
         self._topics, self._counts = frozenset(), {}
 
     async def divide(self, joined: Joined) -> dict[str, bytes]:
-        """Divide the partitions of all topics of the group among its members."""
+        """Assign the partitions of all topics of the group to its members."""
         members = {
             each.member_id: decode_subscription(each.subscription, each.instance_id)
             for each in joined.members
         }
         topics = frozenset(t for each in members.values() for t in each.topics)
         if not topics <= counts_of(self._metadata, topics).keys():
-            # An unknown topic is requested once, and then watched for.
+            # An unknown topic is requested once, and then watched.
             self._metadata.add(topics)
             self._metadata.request_update()
             await self._metadata.changes.next()
@@ -50,15 +50,15 @@ class GroupLeader:
         }
 
     def look(self) -> None:
-        """Make the group join again if its topics differ from the divided ones.
+        """Start a rebalance if the topics have changed since the assignment.
 
-        A rejoin in the middle of a rebalance has no effect: call again after it.
+        During a rebalance the call has no effect, so it is repeated afterwards.
         """
         if self._topics and counts_of(self._metadata, self._topics) != self._counts:
             self._rejoin()
 
     async def run(self) -> None:
-        """Look whenever something has changed, until cancelled."""
+        """Check the topics after each change of the metadata, until cancelled."""
         while True:
             await self._metadata.changes.next()
             self.look()

@@ -1,8 +1,8 @@
 """A member's side of the classic group protocol.
 
 Kafka's ``AbstractCoordinator``: joining (KIP-394's two steps), syncing, heartbeats,
-leaving, static membership (KIP-345). `ConsumerCoordinator` decides when to do these
-things, and interprets the assignment.
+leaving, static membership (KIP-345). `ConsumerCoordinator` calls these methods, and
+decodes the assignment.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from broker.protocol.messages.sync_group import (
 )
 
 _PROTOCOL_TYPE: Final = "consumer"
-# A join is answered when the last member has joined, or the time for that is over.
+# Added to the rebalance timeout, after which the coordinator answers joins.
 _JOIN_LAPSE_S: Final = 5.0
-# The coordinator does not know us any more, under this id or in this generation.
+# Errors for a member id or generation that the coordinator does not know.
 FORGOTTEN: Final = frozenset(
     {ErrorCode.unknown_member_id, ErrorCode.illegal_generation}
 )
 
 
 class Subscribed(NamedTuple):
-    """A member as its leader receives it; the subscription is encoded."""
+    """A member in the leader's response; the subscription is encoded."""
 
     member_id: str
     instance_id: str | None
@@ -50,7 +50,7 @@ class Subscribed(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The answer to a join; only the group's leader receives ``members``."""
+    """The result of a join; only the group's leader receives ``members``."""
 
     protocol: str
     leads: bool
@@ -72,7 +72,7 @@ class GroupMember(CoordinatedMember):
     # ---- membership -----------------------------------------------------------------
 
     async def join(self, protocols: Mapping[str, bytes]) -> Joined:
-        """Join with subscriptions by strategy, and wait for the others."""
+        """Join with a subscription per strategy, and wait for the other members."""
         try:
             return await self._join(protocols)
         except KafkaError as error:
@@ -122,7 +122,7 @@ class GroupMember(CoordinatedMember):
         )
 
     async def sync(self, assignments: Mapping[str, bytes]) -> bytes:
-        """Hand in the assignments, if we lead, and return our own."""
+        """Send the assignments, if this is the leader, and return this member's."""
         request = SyncGroupRequest(
             group_id=self.group,
             generation_id=self.generation,
@@ -151,7 +151,7 @@ class GroupMember(CoordinatedMember):
         )
 
     async def leave(self) -> None:
-        """Leave the group; a static member stays, to come back under its name."""
+        """Leave the group; a static member stays, to return with its instance id."""
         if self.generation == NO_GENERATION or self.instance_id is not None:
             return
         member = MemberIdentity(

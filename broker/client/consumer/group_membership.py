@@ -1,8 +1,8 @@
-"""A consumer's membership in its group, in either protocol: what involves the user.
+"""The user's part of a consumer's membership in its group, in either protocol.
 
-The listener's calls and changes of the assignment need the user, so they wait until the
-user polls, and are carried out by a task of their own: a poll that ends does not cut
-them short.
+Calls of the listener and changes of the assignment require the user's presence, so they
+wait until the user polls. A separate task carries them out, so that the end of a poll
+does not interrupt them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ M = TypeVar("M", bound=CoordinatedMember)
 
 
 class GroupMembership(ABC, Generic[M]):
-    """Keeps one consumer in its group; ``on_change`` wakes its polls.
+    """Membership of a consumer in its group; ``on_change`` wakes its polls.
 
-    ``keeps_subscribed``: partitions stay with the member while it joins anew.
+    ``keeps_subscribed``: the member keeps its partitions while it joins again.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class GroupMembership(ABC, Generic[M]):
 
     @abstractmethod
     async def run(self) -> None:
-        """Be a member, and commit, until cancelled."""
+        """Run the membership and its commits until cancelled."""
 
     # ---- for the consumer -----------------------------------------------------------
 
     @property
     def needs_user(self) -> bool:
-        """Whether a poll has something to take part in, or to raise."""
+        """Whether a poll has to carry out a step of a rebalance, or raise an error."""
         waits = self._phase in (Phase.PREPARE, Phase.COMPLETE)
         return waits or self._failure is not None
 
     def subscribe(
         self, topics: Iterable[str], listener: RebalanceListener | None
     ) -> None:
-        """Want these topics from the next poll on."""
+        """Subscribe to topics; takes effect at the next poll."""
         self._topics = frozenset(topics)
         self._listener = listener or SilentListener()
         self._metadata.add(self._topics)
@@ -97,7 +97,7 @@ class GroupMembership(ABC, Generic[M]):
         self._go(Phase.PREPARE)
 
     async def poll(self) -> None:
-        """Carry out the user's steps of a rebalance; raises its failures."""
+        """Carry out the user's steps of a rebalance; raise its failures."""
         self._polled_s = trio.current_time()
         self._auto_commit.polled(self._polled_s)
         self._pollers += 1
@@ -112,10 +112,10 @@ class GroupMembership(ABC, Generic[M]):
         self._raise_failure()
 
     async def leave(self, *, in_peace: bool) -> None:
-        """Leave the group; in peace, after committing and revoking.
+        """Leave the group; with ``in_peace`` commit and revoke before.
 
-        Otherwise the user has failed with the records returned last, which other
-        members have to repeat.
+        Otherwise the user has failed to process the last returned records, which other
+        members have to read again.
         """
         is_member = self._member.generation != NO_GENERATION
         if in_peace and (is_member or self._phase is Phase.UNSUBSCRIBED):
@@ -133,15 +133,15 @@ class GroupMembership(ABC, Generic[M]):
     # ---- steps with the user ----------------------------------------------------
 
     async def _with_user(self, step: Callable[[], Awaitable[None]]) -> None:
-        # A poll that has gone since has returned nothing, so that there is nothing
-        # of ours that the user might still be processing.
+        # If the poll has ended meanwhile, it has returned no records: the user is not
+        # processing records of this consumer.
         if not self._pollers:
             await self._present.next()
         await step()
         self.on_change()
 
     async def _prepare(self) -> None:
-        """Give up what must be given up before joining."""
+        """Revoke or drop partitions before joining."""
         before = self._assignment
         if self._lost:
             self._lost = False
@@ -173,7 +173,7 @@ class GroupMembership(ABC, Generic[M]):
         return late and not self._pollers
 
     def _is(self, phase: Phase) -> bool:
-        # A call, since an await undoes a type checker's narrowing.
+        # A method, since type checkers do not expect a change during an await.
         return self._phase is phase
 
     def _go(self, phase: Phase) -> None:
@@ -198,7 +198,7 @@ class GroupMembership(ABC, Generic[M]):
 
 
 class ListenerFailed(Exception):
-    """Carries an exception of a user's listener to the poll that raises it."""
+    """An exception of a user's listener, which the next poll raises."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(cause)

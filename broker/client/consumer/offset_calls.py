@@ -1,7 +1,7 @@
 """Offsets by timestamp, from the leaders.
 
-Kafka's ``OffsetFetcher``. ListOffsets goes to each leader, so one round may return a
-part of the wanted offsets.
+Kafka's ``OffsetFetcher``. ListOffsets is sent to each leader, so one round may return
+only some of the requested offsets.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset, and the timestamp of the record there (-1 for an end of the log)."""
+    """An offset, and the timestamp of its record (-1 at an end of the log)."""
 
     offset: int
     timestamp_ms: int
 
 
 class OffsetCalls:
-    """Asks leaders for offsets."""
+    """Requests of offsets from leaders."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class OffsetCalls:
     async def insist(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return all that is wanted; raises `KafkaError`, also when time is up."""
+        """Return all requested offsets, with retries; raises `KafkaError`."""
         until_s = trio.current_time() + self._timeout_s
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         failures = 0
@@ -79,13 +79,13 @@ class OffsetCalls:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return offsets by timestamp, -1 where no record is as late.
+        """Return offsets by timestamp, -1 if no record is that late.
 
-        Partitions whose leader is not known or gives a passing error are left out.
-        Raises `KafkaError` for any other error.
+        Partitions with an unknown leader or a retriable error are left out. Raises
+        `KafkaError` for any other error.
         """
         self._metadata.add({topic for topic, _ in wanted})
-        # A leader may become unknown once another one has answered.
+        # Addresses are read before the first await, after which leaders may change.
         by_address: dict[Address, dict[TopicPartition, int]] = {}
         for partition, timestamp in wanted.items():
             leader = self._metadata.leader(partition)
@@ -130,7 +130,7 @@ class OffsetCalls:
         return found
 
     def _forgive(self, code: ErrorCode) -> None:
-        """Accept a passing error; raise any other."""
+        """Ignore a retriable error; raise any other."""
         if code in STALE_METADATA:
             self._metadata.request_update()
         if not is_retriable(code):

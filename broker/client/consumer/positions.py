@@ -1,9 +1,9 @@
-"""The start of reading: a task that finds the positions of partitions that have none.
+"""Initial positions: a task that finds the positions of partitions that have none.
 
-The order is: the committed offset of the group, then ``auto.offset.reset``; or the
-target of a seek to an end, or of a position out of range. Kafka's
-``updateFetchPositions`` and ``resetPositionsIfNeeded``. A seek, or a loss of the
-partition, while a request is on its way makes its answer void.
+The position is the committed offset of the group, otherwise ``auto.offset.reset``.
+After a seek to an end, or a position out of range, it is found by a timestamp. Kafka's
+``updateFetchPositions`` and ``resetPositionsIfNeeded``. A response is ignored after a
+seek, or a loss of the partition, since its request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class Positions:
-    """Gives positions to partitions without one."""
+    """Finds the positions of partitions without one."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Positions:
         self.on_position: Callable[[], None] = _nobody
 
     def wake(self) -> None:
-        """Look again: partitions have come, or been reset."""
+        """Examine all partitions again, after an assignment or a reset."""
         self._wake.notify()
 
     def out_of_range(self, state: PartitionState) -> None:
-        """Handle a position beyond the log's ends by ``auto.offset.reset``."""
+        """Handle a position outside the log by ``auto.offset.reset``."""
         if self._policy is None:
             state.failure = KafkaError(
                 ErrorCode.offset_out_of_range,

@@ -1,4 +1,4 @@
-"""A consumer's calls to its user when partitions come and go.
+"""A consumer's calls to its user when partitions are assigned or revoked.
 
 Kafka's ``ConsumerRebalanceListener``. The calls are made while the user is in a poll,
 never during the processing of records, and the poll ends after them. The poll raises an
@@ -13,24 +13,24 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class RebalanceListener(Protocol):
-    """Receives rebalances; every call may commit, seek, and wait."""
+    """Listener of rebalances; every call may commit, seek, and wait."""
 
     async def on_partitions_revoked(
         self, partitions: frozenset[TopicPartition]
     ) -> None:
-        """Release partitions that are still ours: the last chance to commit."""
+        """Release partitions that are still assigned: the last chance to commit."""
 
     async def on_partitions_assigned(
         self, partitions: frozenset[TopicPartition]
     ) -> None:
-        """Begin with partitions that are new to us."""
+        """Begin with newly assigned partitions."""
 
     async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Drop partitions that others may have had since: too late to commit."""
+        """Drop partitions that other members may have by now: too late to commit."""
 
 
 class SilentListener:
-    """Does nothing."""
+    """A listener without any effect."""
 
     async def on_partitions_revoked(
         self, partitions: frozenset[TopicPartition]

@@ -2,8 +2,8 @@
 
 Kafka's ``SubscriptionState`` with the buffers of its ``FetchBuffer``. ``position`` is
 the offset of the next record to return; ``fetch_from`` is ahead of it by the prefetched
-records. A seek changes a partition's ``version``, so an answer to an older request is
-dropped.
+records. A seek changes a partition's ``version``, so the response to an older request
+is dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class PartitionState:
         self.partition = partition
         self.position: int | None = None
         self.fetch_from = 0
-        # The start (a timestamp) while there is no position; None: committed.
+        # The timestamp of the start while there is no position; None: the committed
+        # offset.
         self.reset_to: int | None = None
         self.paused = False
         self.version = 0
@@ -51,26 +52,26 @@ class PartitionState:
         self.ready: deque[ConsumerRecord] = deque()
 
     def seek(self, offset: int) -> None:
-        """Go on at ``offset``; prefetched records are dropped."""
+        """Set the position to ``offset``; prefetched records are dropped."""
         self._forget()
         self.position = self.fetch_from = offset
 
     def reset(self, timestamp: int) -> None:
-        """Go on at an offset that has to be asked for."""
+        """Clear the position, which is to be found by a timestamp."""
         self._forget()
         self.position, self.reset_to = None, timestamp
 
     def store(self, batches: FetchedBatches) -> None:
-        """Keep a broker's batches for ``fetch_from``."""
+        """Store a broker's batches from ``fetch_from`` on."""
         if batches.next_offset is not None:
             self.fetched.append(batches)
             self.prefetched_bytes += batches.size_bytes
             self.fetch_from = batches.next_offset
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return up to ``count`` records from the store, and move the position.
+        """Return up to ``count`` prefetched records, and advance the position.
 
-        Before a damaged batch they end, and the partition has failed until a seek.
+        Records end before a damaged batch; the partition then fails until a seek.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count and (self.ready or self._unpack()):
@@ -79,12 +80,12 @@ class PartitionState:
         if taken:
             self.position = taken[-1].offset + 1
         if not self.ready and not self.fetched:
-            # Offsets without records, of compaction or markers, are passed over too.
+            # Skips offsets without records, after compaction or of markers.
             self.position = self.fetch_from
         return taken
 
     def _unpack(self) -> bool:
-        """Make the records of the next batch ready; False if there is no batch."""
+        """Unpack the records of the next batch; False if there is no batch."""
         assert self.position is not None
         while self.fetched:
             try:
@@ -117,39 +118,39 @@ class SubscriptionState:
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
         self._turn = 0
-        # Whether a partition has had less in store since this was last looked at.
+        # Whether prefetched records have been taken since the last check.
         self.has_room = False
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions."""
+        """The assigned partitions."""
         return frozenset(self._states)
 
     @property
     def states(self) -> list[PartitionState]:
-        """The partitions with all that is known of them."""
+        """The states of the assigned partitions."""
         return [*self._states.values()]
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """Return the state of a partition; raises `ValueError` if it is not ours."""
+        """Return the state of a partition; raises `ValueError` if not assigned."""
         state = self._states.get(partition)
         if state is None:
             raise ValueError(f"{partition} is not assigned to this consumer")
         return state
 
     def is_current(self, state: PartitionState, version: int) -> bool:
-        """Return whether nothing has happened to a partition since ``version``."""
+        """Return whether a partition is unchanged since ``version``."""
         return self._states.get(state.partition) is state and state.version == version
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these; kept partitions keep their state."""
+        """Assign exactly these partitions; kept ones keep their state."""
         old = self._states
         self._states = {
             each: old.get(each) or PartitionState(each) for each in sorted(partitions)
         }
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the positions that are known: what has been returned, plus one."""
+        """Return the known positions: the offsets after the last returned records."""
         return {
             each.partition: each.position
             for each in self._states.values()
@@ -157,9 +158,9 @@ class SubscriptionState:
         }
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return up to ``count`` records, from another partition first each time.
+        """Return up to ``count`` records, beginning with partitions in turn.
 
-        Raises the `KafkaError` of a partition that has failed, if there are none.
+        If there are none, raises the `KafkaError` of a failed partition.
         """
         states = [each for each in self._states.values() if not each.paused]
         if not states:

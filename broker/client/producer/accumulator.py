@@ -1,9 +1,8 @@
-"""Records gathered into batches, by partition, until they are sent or given up.
+"""Records collected in batches, by partition, until they are sent or have failed.
 
-Kafka's ``RecordAccumulator``. It knows no network and no clock: times are handed in,
-and it returns when something is due. A batch is due when it is full or another one
-stands behind it, when it has lingered, at once during a flush or a wait for memory, and
-after its backoff if it is to be sent again.
+Kafka's ``RecordAccumulator``, without network and clock: times are arguments. A batch
+is due when it is full, when another batch follows it, or after ``linger.ms``. During a
+flush or a wait for memory it is due at once. A repeated batch is due after its backoff.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
-    """The batches of one partition that wait to be sent, in order."""
+    """The unsent batches of one partition, in order."""
 
     partition: TopicPartition
     sequences: Sequences | None
@@ -35,7 +34,7 @@ class PartitionQueue:
 
 
 class RecordAccumulator:
-    """All records that have been accepted and not yet answered for."""
+    """All accepted records without a final outcome."""
 
     def __init__(
         self,
@@ -50,14 +49,14 @@ class RecordAccumulator:
         self._delivery_timeout_s = delivery_timeout_s
         self._pool = pool
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # In the order of creation, so that the oldest is the first.
+        # An ordered set in the order of creation, the oldest batch first.
         self._incomplete: dict[ProducerBatch, None] = {}
         self._flushes = 0
-        # Whether the batches are of transactions; and the listener to lost ones.
+        # Whether batches belong to transactions, and the listener of failed batches.
         self.is_transactional = False
         self.on_failure: Callable[[ProducerBatch, KafkaError], None] = _nobody_listens
 
-    # ---- taking records -------------------------------------------------------------
+    # ---- appending ------------------------------------------------------------------
 
     def try_append(
         self,
@@ -67,7 +66,7 @@ class RecordAccumulator:
         value: bytes | None,
         headers: Headers,
     ) -> Receipt | None:
-        """Add a record to the last batch of its partition, if it has room there."""
+        """Add a record to the last batch of its partition, if it fits."""
         queue = self._queues.get(partition)
         if queue is None or not queue.batches:
             return None
@@ -79,7 +78,7 @@ class RecordAccumulator:
         return Receipt(batch, batch.count - 1, timestamp_ms)
 
     def charge_for(self, record_bytes: int) -> int:
-        """Return the bytes of the pool that a new batch for such a record takes."""
+        """Return the bytes of the pool for a new batch with a record of this size."""
         return max(self._batch_size, record_bytes)
 
     def new_batch(
@@ -99,14 +98,14 @@ class RecordAccumulator:
         """Begin the queue of a partition."""
         self._queues[partition] = PartitionQueue(partition, sequences)
 
-    # ---- what is due ----------------------------------------------------------------
+    # ---- due batches ----------------------------------------------------------------
 
     def waiting(self) -> Iterator[PartitionQueue]:
-        """Yield the queues that have something to send, now or later."""
+        """Yield the queues that have batches."""
         return (queue for queue in self._queues.values() if queue.batches)
 
     def due_s(self, queue: PartitionQueue, now_s: float) -> float:
-        """Return when the first batch of a queue may go."""
+        """Return the time at which the first batch of a queue is due."""
         head = queue.batches[0]
         if head.attempts:
             return head.retry_at_s
@@ -120,14 +119,14 @@ class RecordAccumulator:
         return head.created_s + self._linger_s
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """Take the first batch of a queue, to be sent."""
+        """Remove and return the first batch of a queue, to be sent."""
         batch = queue.batches.pop(0)
         batch.attempts += 1
         batch.on_wire = True
         return batch
 
     def put_back(self, batch: ProducerBatch, retry_at_s: float) -> None:
-        """Queue a batch to be sent again, at the place of its number."""
+        """Queue a batch to be sent again, in the order of sequence numbers."""
         batch.retry_at_s = retry_at_s
         queue = self._queues[batch.partition]
         if queue.sequences is None:
@@ -136,7 +135,7 @@ class RecordAccumulator:
             queue.sequences.insert(queue.batches, batch)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Queue the halves of a batch that was too large in its place."""
+        """Replace a batch that was too large by its halves."""
         halves = batch.halve()
         del self._incomplete[batch]
         everything = [*self._incomplete, *halves]
@@ -148,7 +147,7 @@ class RecordAccumulator:
         for half in reversed(halves):
             self.put_back(half, 0.0)
 
-    # ---- ends -----------------------------------------------------------------------
+    # ---- outcomes -------------------------------------------------------------------
 
     def succeed(self, batch: ProducerBatch, offset: int, stamped_ms: int) -> None:
         """End a batch that has been written."""
@@ -156,7 +155,7 @@ class RecordAccumulator:
         self._end(batch)
 
     def fail(self, batch: ProducerBatch, failure: KafkaError) -> None:
-        """End a batch that is not known to have been written."""
+        """End a batch that has not, or may not have, been written."""
         batch.fail(failure)
         queue = self._queues[batch.partition]
         if batch in queue.batches:
@@ -171,37 +170,37 @@ class RecordAccumulator:
         self._pool.deallocate(batch.charge)
 
     def expire(self, now_s: float) -> None:
-        """Fail what has been here for the delivery timeout."""
+        """Fail batches that are older than the delivery timeout."""
         while now_s >= self.next_expiry_s():
             batch = next(iter(self._incomplete))
             what = f"{batch.count} records for {batch.partition}"
             self.fail(batch, timed_out(f"{what}: delivery.timeout.ms has passed"))
 
     def next_expiry_s(self) -> float:
-        """Return when the oldest batch will have been here too long."""
+        """Return the time at which the oldest batch expires."""
         for batch in self._incomplete:
             return batch.created_s + self._delivery_timeout_s
         return math.inf
 
     def abort(self, failure: KafkaError) -> None:
-        """Fail everything."""
+        """Fail all batches."""
         for batch in [*self._incomplete]:
             self.fail(batch, failure)
 
     def abort_unsent(self, failure: KafkaError) -> None:
-        """Fail what has no number yet, so was never sent."""
+        """Fail batches without a sequence number, which have never been sent."""
         for batch in [*self._incomplete]:
             if batch.identity is ANONYMOUS:
                 self.fail(batch, failure)
 
     def all_sequences(self) -> Iterator[Sequences]:
-        """Iterate over the numberings of all partitions."""
+        """Iterate over the sequences of all partitions."""
         for queue in self._queues.values():
             if queue.sequences is not None:
                 yield queue.sequences
 
     async def flush(self) -> None:
-        """Wait until all that is here now has been answered for, without lingering."""
+        """Send all current batches without lingering, and wait for their outcomes."""
         wanted = [*self._incomplete]
         self._flushes += 1
         try:

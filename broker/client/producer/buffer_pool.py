@@ -1,8 +1,7 @@
 """The memory of a producer's batches: the free amount, and the waiting requests.
 
-Kafka's ``BufferPool``. Requests are served in order, whatever their sizes, so that a
-large record cannot be starved by small ones. Only amounts are kept: the bytes
-themselves are Python's.
+Kafka's ``BufferPool``. Requests are served in order, regardless of their sizes, so that
+small records cannot starve a large one. The pool counts bytes; Python allocates them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class _Waiter(NamedTuple):
 
 
 class BufferPool:
-    """``total`` bytes, handed out and given back."""
+    """A pool of ``total`` bytes."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -34,16 +33,16 @@ class BufferPool:
         return len(self._waiting)
 
     def try_allocate(self, size: int) -> bool:
-        """Take ``size`` bytes if they are free and no request is waiting."""
+        """Allocate ``size`` bytes if they are free and no request is waiting."""
         if self._waiting or size > self.available:
             return False
         self.available -= size
         return True
 
     async def allocate(self, size: int, until_s: float) -> None:
-        """Take ``size`` bytes, in turn; raises `KafkaError` when time is up.
+        """Allocate ``size`` bytes, in turn; raises `KafkaError` after ``until_s``.
 
-        Cancelled, it has taken nothing.
+        A cancelled call allocates nothing.
         """
         assert size <= self.total, f"{size} bytes of {self.total}"
         if self.try_allocate(size):
@@ -54,7 +53,7 @@ class BufferPool:
             with trio.move_on_at(until_s):
                 await waiter.granted.wait()
         except BaseException:
-            # Cancelled: bytes granted meanwhile go to the next in line.
+            # Cancelled: bytes granted meanwhile go to the next waiter.
             self._give_up(waiter)
             raise
         if not waiter.granted.is_set():
@@ -62,7 +61,7 @@ class BufferPool:
             raise timed_out(f"no {size} bytes of buffer memory came free")
 
     def deallocate(self, size: int) -> None:
-        """Give ``size`` bytes back."""
+        """Return ``size`` bytes to the pool."""
         self.available += size
         assert self.available <= self.total, "more was given back than taken"
         self._grant()
@@ -72,7 +71,7 @@ class BufferPool:
             self.deallocate(waiter.size)
         else:
             self._waiting.remove(waiter)
-            # It may have been the one in the way.
+            # The removed waiter may have blocked smaller ones.
             self._grant()
 
     def _grant(self) -> None:

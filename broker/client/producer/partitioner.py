@@ -1,10 +1,10 @@
-"""The partition of a record: by its key, or else in turn by batch.
+"""The partition of a record: by its key, or sticky for records without a key.
 
-With a key it is Java's choice, murmur2 of the key over the number of partitions, so
-that all clients of a topic agree. Without one, records stick to a partition until
-``batch.size`` bytes have gone there, and then to another one drawn at random among
-those with a leader: full batches, and the same bytes for each (KIP-794, without its
-adaption to slow brokers).
+With a key the partition is murmur2 of the key modulo the number of partitions, as in
+Java's client, so that all clients of a topic agree. Without a key, records go to the
+same partition for ``batch.size`` bytes, then to another one drawn at random among those
+with a leader. Batches are thus full, and partitions receive equal bytes (KIP-794,
+without its adaptation to slow brokers).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Return the partition of a key, as Java's ``BuiltInPartitioner`` has it."""
+    """Return the partition of a key, as Java's ``BuiltInPartitioner``."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class StickyPartitioner:
-    """The partition that records of one topic without a key go to now."""
+    """The current partition for records of one topic without a key."""
 
     def __init__(self, batch_size: int, rng: random.Random) -> None:
         self._batch_size = max(batch_size, 1)
@@ -53,7 +53,7 @@ class StickyPartitioner:
         self._bytes = 0
 
     def partition(self, partitions: int, led: Sequence[int]) -> int:
-        """Return the present choice; drawn among ``led``, if there is any of them."""
+        """Return the current choice; a new one is drawn from ``led`` if possible."""
         if self._current is None:
             self._current = (
                 self._rng.choice(led) if led else self._rng.randrange(partitions)
@@ -63,11 +63,11 @@ class StickyPartitioner:
 
     @property
     def chosen(self) -> int | None:
-        """The present choice, if one has been made."""
+        """The current choice; None: none has been made."""
         return self._current
 
     def account(self, size_bytes: int) -> None:
-        """Count bytes that have gone to the present choice."""
+        """Count bytes sent to the current choice."""
         self._bytes += size_bytes
         if self._bytes >= self._batch_size:
             self._current = None

@@ -1,10 +1,10 @@
 """The producer: records in, receipts out.
 
-Kafka's ``KafkaProducer``, in Trio's idiom. `KafkaProducer.send` returns when the record
-is in the accumulator, `Receipt.wait` when the broker has answered for it; a program
-that wants one thing at a time waits at once, one that wants speed keeps the receipts.
-The block of `open_producer` ends when everything sent has been answered for; if the
-block fails or is cancelled, what has not been sent is given up.
+Kafka's ``KafkaProducer`` for Trio. `KafkaProducer.send` returns when the record is in
+the accumulator, `Receipt.wait` when the broker has acknowledged it. A program waits for
+each receipt at once, or for higher throughput keeps the receipts and waits later. The
+block of `open_producer` ends when all records have an outcome; if the block fails or is
+cancelled, records without an acknowledgement are dropped.
 
 >>> async def example():
 ...     async with open_producer("localhost:9092", linger_ms=20) as producer:
@@ -53,9 +53,9 @@ from broker.client.retriable_errors import disconnected
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 
-# A task that does nothing but send lets others run after this many records.
+# Records between two checkpoints of a task that only sends.
 _SENDS_PER_TURN: Final = 64
-# Batch header, and a record's length, attributes and deltas at their largest.
+# Batch header, and the largest sizes of a record's length, attributes and deltas.
 _OVERHEAD_BYTES: Final = 61 + 5 + 1 + 10 + 5 + 5 + 5 + 5
 _HEADER_OVERHEAD_BYTES: Final = 10
 
@@ -72,8 +72,8 @@ async def open_producer(
 ) -> AsyncIterator[KafkaProducer]:
     """Open a producer for the cluster at ``bootstrap``, a list of host:port.
 
-    Settings are Kafka's, with underscores for points. ``ssl_context`` is used in place
-    of one from the settings of TLS. Raises `ConfigError`.
+    Settings are Kafka's, with underscores for points. ``ssl_context`` replaces the one
+    from the settings of TLS. Raises `ConfigError`.
     """
     config = producer_config(settings)
     rng = rng or random.Random()
@@ -93,7 +93,7 @@ async def open_producer(
 
 
 class KafkaProducer:
-    """Sends records; made by `open_producer`."""
+    """Sends records; created by `open_producer`."""
 
     def __init__(
         self,
@@ -154,9 +154,9 @@ class KafkaProducer:
         """Put a record into the accumulator and return its receipt.
 
         Waits, at most ``max.block.ms``, until the topic is known and there is buffer
-        memory. Cancelled or failed, the record has not been taken. Raises `KafkaError`.
-        Whether to be cancelled is looked at in every call; other tasks get a turn in
-        one call out of 64, so that a batch costs one turn and not a hundred.
+        memory. A call that is cancelled or fails has not accepted the record. Raises
+        `KafkaError`. Every call checks for cancellation; only one call of 64 yields to
+        other tasks, which limits the cost per batch.
         """
         self._sends += 1
         if self._sends % _SENDS_PER_TURN:
@@ -192,36 +192,36 @@ class KafkaProducer:
         return receipt
 
     async def flush(self) -> None:
-        """Wait until all that was sent has been answered for, without lingering."""
+        """Send all records without lingering, and wait for their outcomes."""
         await trio.lowlevel.checkpoint()
-        # The sender looks once this task waits, and then it knows of the flush.
+        # The sender runs once this task waits, after the flush has begun.
         self._sender.wake()
         await self._accumulator.flush()
 
     # ---- transactions ---------------------------------------------------------------
 
     async def init_transactions(self) -> None:
-        """Fence earlier producers of ``transactional.id``, and end what they left open.
+        """Fence earlier producers of ``transactional.id``; end their open transaction.
 
-        Needed once, before the first transaction. Raises `KafkaError`.
+        Required once, before the first transaction. Raises `KafkaError`.
         """
         await self._with_transactions().init()
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction, which all records belong to until it ends."""
+        """Begin a transaction, which includes all records until its end."""
         await self._with_transactions().begin()
 
     async def commit_transaction(self) -> None:
         """Wait until all records are written, and commit.
 
-        Raises the `KafkaError` of a record or a request that has failed: the
-        transaction is to be aborted then, unless the producer is at its end. After a
-        time-out a commit may be repeated.
+        Raises the `KafkaError` of a failed record or request. The transaction then has
+        to be aborted, unless the error is fatal. After a time-out a commit may be
+        repeated.
         """
         await self._with_transactions().commit()
 
     async def abort_transaction(self) -> None:
-        """Give up the records of the transaction, and abort it."""
+        """Drop the unsent records of the transaction, and abort it."""
         self._sender.wake()
         await self._with_transactions().abort()
 
@@ -244,8 +244,9 @@ class KafkaProducer:
     async def transaction(self) -> AsyncIterator[None]:
         """Begin a transaction, and commit it at the end of the block.
 
-        A block that fails aborts it. One that is cancelled leaves it open: the next
-        `init_transactions`, or ``transaction.timeout.ms``, aborts it.
+        The transaction is aborted if the block fails. It stays open if the block is
+        cancelled: the next `init_transactions`, or ``transaction.timeout.ms``, aborts
+        it.
         """
         await self.begin_transaction()
         try:
@@ -262,11 +263,11 @@ class KafkaProducer:
         return self._transactions
 
     def close(self) -> None:
-        """Take no more, and give up what has not been answered for."""
+        """Accept no further records, and fail all records without an outcome."""
         self._closed = True
         self._accumulator.abort(disconnected("the producer was closed"))
 
-    # ---- how ------------------------------------------------------------------------
+    # ---- internals ------------------------------------------------------------------
 
     def _choose(
         self, topic: str, key: bytes | None, partition: int | None, count: int
@@ -287,7 +288,7 @@ class KafkaProducer:
     async def _room(
         self, key: bytes | None, value: bytes | None, headers: Headers, until_s: float
     ) -> int:
-        """Take memory for a new batch that begins with this record."""
+        """Allocate memory for a new batch that begins with this record."""
         size = _record_bytes(key, value, headers)
         limit = min(self._max_request_size, self._pool.total)
         if size > limit:
@@ -330,13 +331,13 @@ class KafkaProducer:
         return Receipt(batch, 0, timestamp_ms)
 
     def _give_up(self, failure: KafkaError) -> None:
-        """Nothing can be sent any more."""
+        """Fail all records, now and later."""
         self._failure = failure
         self._accumulator.abort(failure)
 
 
 def _record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return the largest possible size of a batch of this record alone."""
+    """Return the largest possible size of a batch with only this record."""
     size = _OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += _HEADER_OVERHEAD_BYTES + len(name.encode()) + len(content or b"")

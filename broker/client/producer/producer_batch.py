@@ -1,9 +1,8 @@
-"""A batch of records for one partition: filled, sealed, sent, answered, perhaps halved.
+"""A batch of records for one partition: filled, sent, acknowledged, possibly halved.
 
-Kafka's ``ProducerBatch`` and ``MemoryRecordsBuilder``. Records are encoded as they are
-added, so that the size of the batch is known to the byte; compression and checksum come
-when it is first sent. The payload is then kept, since a repetition may need another
-sequence number in the header and nothing else.
+Kafka's ``ProducerBatch`` and ``MemoryRecordsBuilder``. Records are encoded when they
+are added, so that the size of the batch is exact. The batch is compressed when it is
+first sent; the payload is then kept, since a retry only changes the header.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from broker.protocol.records.codecs import compress
 from broker.protocol.topic_partition import TopicPartition
 
 NO_OFFSET: Final = -1
-# Lengths and deltas are mostly small.
+# Most lengths and deltas are small.
 _TABLE_SIZE: Final = 1 << 13
 _VARINT: Final = tuple(write_varint(value) for value in range(_TABLE_SIZE))
 _NULL: Final = write_varint(-1)
@@ -35,7 +34,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordMetadata(NamedTuple):
-    """The place of a written record; ``offset`` is -1 where it is unknown."""
+    """The partition and offset of a written record; offset -1: unknown."""
 
     topic: str
     partition: int
@@ -44,7 +43,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Producer id, epoch and first number of a batch: -1 without idempotence."""
+    """Producer id, epoch and first sequence number of a batch; -1: not idempotent."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -55,9 +54,9 @@ ANONYMOUS: Final = Identity()
 
 
 class ProducerBatch:
-    """Records on their way to one partition.
+    """A batch of records for one partition.
 
-    ``charge`` is the batch's share of the buffer pool, given back when it is done.
+    ``charge`` is the batch's share of the buffer pool, returned at the end.
     """
 
     __slots__ = (
@@ -121,7 +120,7 @@ class ProducerBatch:
         headers: Headers,
         limit: int,
     ) -> bool:
-        """Add a record unless a batch that holds one already outgrows ``limit``."""
+        """Add a record unless a non-empty batch would exceed ``limit``."""
         count = self.count
         if count == 0:
             self.base_timestamp = self.max_timestamp = timestamp_ms
@@ -141,11 +140,11 @@ class ProducerBatch:
 
     @property
     def closed(self) -> bool:
-        """Whether the batch has been sent, so that nothing can be added any more."""
+        """Whether the batch has been sent, and accepts no further records."""
         return self.attempts > 0
 
     def to_wire(self, codec: int) -> bytes:
-        """Return the batch as it is sent, under its present identity."""
+        """Return the batch as bytes, with its current identity."""
         if self.packed is None:
             self.packed = compress(codec, b"".join(self.pieces))
         head = BatchHeader(
@@ -169,25 +168,25 @@ class ProducerBatch:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has succeeded, failed or been halved."""
+        """Whether the batch has succeeded, failed or been halved."""
         return self.done.is_set()
 
     def succeed(self, offset: int, stamped_ms: int) -> None:
-        """Note where the broker has written it; ``stamped_ms`` is -1 or its time."""
+        """Record success: the base offset, and the log append time or -1."""
         self.offset, self.stamped_ms = offset, stamped_ms
         self.pieces.clear()
         self.done.set()
 
     def fail(self, failure: KafkaError) -> None:
-        """Note why it will not be written, or not known to be."""
+        """Record a failure: the batch has not, or may not have, been written."""
         self.failure = failure
         self.pieces.clear()
         self.done.set()
 
     def halve(self) -> tuple[ProducerBatch, ProducerBatch]:
-        """Return two batches with its records, which take its place and its charge.
+        """Return two batches with the records, which replace this one and its charge.
 
-        The offset and timestamp deltas of the second half are encoded anew.
+        The offset and timestamp deltas are encoded again.
         """
         middle = self.count // 2
         assert middle, "a batch of one record cannot be halved"
@@ -219,7 +218,7 @@ class ProducerBatch:
 
 
 class Receipt:
-    """A record that is in the accumulator; `wait` returns its outcome."""
+    """A record in the accumulator; `wait` returns its outcome."""
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
 
@@ -231,7 +230,7 @@ class Receipt:
     async def wait(self) -> RecordMetadata:
         """Wait until the record is written; raises `KafkaError` if it is not.
 
-        Cancelling the wait does not take the record back.
+        Cancelling the wait does not cancel the record.
         """
         batch, index = self._batch, self._index
         await batch.done.wait()
@@ -260,7 +259,7 @@ def _record(
     value: bytes | None,
     headers: Headers,
 ) -> bytes:
-    """Return a record with its length, as ``DefaultRecord.writeTo`` has it."""
+    """Return a record with its length, as ``DefaultRecord.writeTo``."""
     body = b"".join(
         (
             b"\0",
@@ -284,7 +283,7 @@ def _headers(headers: Headers) -> bytes:
 
 
 def _renumbered(piece: bytes, offset_delta: int, timestamp_delta: int) -> bytes:
-    """Return an encoded record under other deltas; what follows them is the same."""
+    """Return an encoded record with other deltas; the other fields are copied."""
     at = _behind_varint(piece, 0) + 1
     at = _behind_varint(piece, _behind_varint(piece, at))
     body = b"\0" + _varint(timestamp_delta) + _varint(offset_delta) + piece[at:]

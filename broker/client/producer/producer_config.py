@@ -1,7 +1,7 @@
 """The settings of a producer: Kafka's ``ProducerConfig``.
 
-Idempotence is on unless something else that was set forbids it, as in Kafka; what
-contradicts an idempotence that was asked for, or a transactional id, is refused.
+As in Kafka, idempotence is enabled unless another setting conflicts with it. A conflict
+with an explicit ``enable.idempotence``, or a transactional id, is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CODECS: Final = {
     "zstd": ZSTD,
 }
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
-# A broker remembers the last five batches of a producer.
+# Brokers store the last five batches of a producer.
 IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 
 ACKS: Final = text(
@@ -112,7 +112,7 @@ KEYS: Final = (
 
 
 def producer_config(settings: Mapping[str, Any]) -> ClientConfig:
-    """Check a producer's settings, alone and together; raises `ConfigError`."""
+    """Check a producer's settings and their combinations; raises `ConfigError`."""
     config = read_settings(KEYS, settings)
     least_ms = config[LINGER_MS] + config[REQUEST_TIMEOUT_MS]
     if config[DELIVERY_TIMEOUT_MS] < least_ms:
@@ -137,7 +137,7 @@ def producer_config(settings: Mapping[str, Any]) -> ClientConfig:
 
 
 def acks_of(config: ClientConfig) -> int:
-    """Return ``acks`` as the protocol has it: -1, 0 or 1."""
+    """Return ``acks`` as in the protocol: -1, 0 or 1."""
     return _ACKS[config[ACKS]]
 
 

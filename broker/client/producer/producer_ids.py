@@ -1,8 +1,8 @@
-"""Producer ids: asked for once, and again by partitions that have used up their epochs.
+"""Producer ids: requested once, and again for partitions with exhausted epochs.
 
-Kafka's ``InitProducerId`` exchange for the idempotent producer. Every call gives a new
-id, with epoch 0. What forbids it (CLUSTER_AUTHORIZATION_FAILED, no such API) forbids
-all sending.
+Kafka's ``InitProducerId`` request of the idempotent producer. Every request returns a
+new id with epoch 0. Its failure (CLUSTER_AUTHORIZATION_FAILED, missing API) fails all
+records.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_TRANSACTION = timedelta(milliseconds=2**31 - 1)
 
 
 class ProducerIds:
-    """The producer's id, and the task that asks for it."""
+    """The producer's id, and the task that requests it."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class ProducerIds:
         self.on_failure: Callable[[KafkaError], None] = _nobody_fails
 
     def give(self, sequences: Sequences) -> None:
-        """Give a partition an id for its batches, at once or when there is one.
+        """Assign an id to a partition's batches, at once or after a request.
 
-        A partition that had one already gets another: its epochs are used up.
+        A partition that has exhausted the epochs of an id receives another id.
         """
         current = self._current
         if current is not None and current.producer_id != sequences.used_up:
@@ -59,7 +59,7 @@ class ProducerIds:
             self._wanted.notify()
 
     async def run(self) -> None:
-        """Request an id whenever a partition has none, until cancelled."""
+        """Request an id when a partition needs one, until cancelled."""
         failures = 0
         while True:
             await self._wanted.wait()
@@ -95,7 +95,7 @@ class ProducerIds:
 
 
 def _nobody() -> None:
-    """Nothing waits."""
+    """Do nothing: no task waits."""
 
 
 def _nobody_fails(error: KafkaError) -> None:

@@ -1,22 +1,22 @@
-"""Transactions of a producer: what Kafka's ``TransactionManager`` does for them.
+"""Transactions of a producer: the transactional part of Kafka's ``TransactionManager``.
 
-The producer has one transaction at a time. It speaks one of two protocols (KIP-890), by
+The producer has one transaction at a time. It uses one of two protocols (KIP-890), by
 the cluster's ``transaction.version`` when the transaction begins:
 
 - The first: records are sent once their partition has been added to the transaction at
-  its coordinator; `Transactions.run` adds partitions as batches for them wait.
+  its coordinator; `Transactions.run` adds partitions that have waiting batches.
 - The second, from version 2 on: leaders add the partitions of Produce 12 and
-  TxnOffsetCommit 5. EndTxn 5 answers the epoch of the next transaction, so that nothing
-  of this one can be taken for a part of it; numbering begins anew.
+  TxnOffsetCommit 5. EndTxn 5 returns a new epoch for the next transaction, which
+  excludes late batches of this one; sequence numbers begin again.
 
-Three kinds of errors end differently:
+There are three kinds of errors:
 
-- A passing error is tried again, until ``max.block.ms`` is over in a call.
+- A retriable error is retried, until ``max.block.ms`` has passed in a call.
 - Any other error of a batch or a request makes the transaction *abortable*: every call
-  raises the error until `abort`. Then the epoch is raised in the first protocol, too,
-  so that no batch of the failed transaction can come late.
-- A *fatal* error (another producer has the transactional id: PRODUCER_FENCED; it may
-  not be used) ends the producer.
+  raises the error until `abort`. In the first protocol the epoch is then incremented,
+  so that late batches of the failed transaction are refused.
+- A *fatal* error (PRODUCER_FENCED: another producer has the transactional id; or the id
+  may not be used) ends the producer.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ FATAL: Final = frozenset(
         ErrorCode.invalid_transaction_timeout,
     }
 )
-# The last transaction of this producer is still being ended.
+# Additional retriable error: this producer's last transaction is still being ended.
 _PASSING: Final = frozenset({ErrorCode.concurrent_transactions})
 R = TypeVar("R", bound=AnyResponse)
 
@@ -101,8 +101,8 @@ class State(enum.Enum):
 class Transactions:
     """The transactions of one producer.
 
-    ``on_change`` is called when batches may be sent that could not be before;
-    ``on_failure`` when nothing can be sent any more.
+    ``on_change`` is called when further batches may be sent; ``on_failure`` is called
+    after a fatal error.
     """
 
     def __init__(
@@ -128,11 +128,11 @@ class Transactions:
         self._identity = Identity()
         self._failure: KafkaError | None = None
         self._needs_epoch = False
-        # Partitions of the transaction, and those that are to be added to it.
+        # Partitions of the transaction, and partitions to be added to it.
         self._added: set[TopicPartition] = set()
         self._wanted: set[TopicPartition] = set()
         self._has_offsets = False
-        # The number of the transaction: a late request must not add to the next one.
+        # Number of the transaction, by which late additions to it are dropped.
         self._number = 0
         self._is_second_protocol = False
         self._one_at_a_time = trio.Lock()
@@ -141,17 +141,17 @@ class Transactions:
         self.on_failure: Callable[[KafkaError], None] = _nobody_fails
         accumulator.on_failure = self._batch_failed
 
-    # ---- verbs ----------------------------------------------------------------------
+    # ---- operations -----------------------------------------------------------------
 
     async def init(self) -> None:
-        """Get an id and epoch; fence others, and end what they have left open."""
+        """Request an id and epoch; fence earlier producers, end their transaction."""
         if self._state is State.UNINITIALIZED:
             await self._initialize()
         else:
             await trio.lowlevel.checkpoint()
 
     async def begin(self) -> None:
-        """Begin a transaction, of which the coordinator does not know yet."""
+        """Begin a transaction, without a request to the coordinator."""
         await trio.lowlevel.checkpoint()
         self._require(State.READY)
         level = self._client.feature_level(TRANSACTION_VERSION)
@@ -159,7 +159,7 @@ class Transactions:
         self._state = State.OPEN
 
     async def commit(self) -> None:
-        """Wait for all records, then commit; raises the error that forbids it."""
+        """Wait for all records, then commit; raises the error of a failed record."""
         self._require(State.OPEN)
         await self._accumulator.flush()
         self._require(State.OPEN)
@@ -168,14 +168,14 @@ class Transactions:
             await self._end(commits=True)
         except KafkaError as error:
             if self._state is State.ENDING:
-                # After a time-out it may be tried again.
+                # After a time-out the commit may be repeated.
                 self._state = State.OPEN
                 if not is_retriable(error.code):
                     self._failed(error)
             raise
 
     async def abort(self) -> None:
-        """Give up what has not been sent, then abort."""
+        """Drop unsent records, then abort."""
         if self._state is not State.ABORTABLE:
             self._require(State.OPEN)
         self._state = State.ENDING
@@ -259,7 +259,7 @@ class Transactions:
                 self._group_coordinators.pop(group, None)
             raise
 
-    # ---- what the sender asks -------------------------------------------------------
+    # ---- interface of the sender ----------------------------------------------------
 
     def check_open(self) -> None:
         """Raise unless a record may be sent."""
@@ -267,16 +267,16 @@ class Transactions:
 
     @property
     def newest_versions(self) -> Mapping[ApiKey, int]:
-        """The versions that the transaction's protocol does not exceed."""
+        """Upper bounds of versions in the transaction's protocol."""
         return NO_LIMITS if self._is_second_protocol else FIRST_PROTOCOL
 
     def may_send(self, partition: TopicPartition, sequences: Sequences) -> bool:
-        """Return whether a partition is part of the transaction; have it added if not.
+        """Return whether a partition is part of the transaction; otherwise add it.
 
-        Its batches get the producer's identity.
+        The producer's identity is assigned to its batches.
         """
         if self._is_second_protocol and self._state is State.OPEN:
-            # Its leader adds it.
+            # The leader adds the partition.
             self._added.add(partition)
         if partition not in self._added:
             if partition not in self._wanted and self._state is State.OPEN:
@@ -324,7 +324,7 @@ class Transactions:
         self._wanted.difference_update(partitions)
         self._added.update(partitions)
 
-    # ---- how ------------------------------------------------------------------------
+    # ---- internals ------------------------------------------------------------------
 
     def _require(self, state: State) -> None:
         if self._failure is not None:
@@ -352,7 +352,7 @@ class Transactions:
         self._reset()
 
     def _identify(self, producer_id: int, epoch: int) -> None:
-        """Be this producer from now on, and number anew."""
+        """Set the producer id and epoch, and restart all sequence numbers."""
         self._identity = Identity(producer_id, epoch, 0)
         for sequences in self._accumulator.all_sequences():
             sequences.forget()
@@ -378,7 +378,7 @@ class Transactions:
         self._reset()
 
     def _reset(self) -> None:
-        """Be without a transaction."""
+        """Clear the state of the transaction."""
         self._state = State.READY
         self._failure = None
         self._number += 1
@@ -387,7 +387,7 @@ class Transactions:
         self._has_offsets = False
 
     async def _insist(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Try until it works, the error is final, or the time is over."""
+        """Retry until success, a final error, or the time limit."""
         until_s = trio.current_time() + self._max_block_s
         failures = 0
         while True:
@@ -406,7 +406,7 @@ class Transactions:
                 return
 
     async def _ask(self, request: AnyRequest[R]) -> R:
-        """Ask the transaction's coordinator, which is found first if need be."""
+        """Send a request to the coordinator, which is looked up if necessary."""
         address = self._coordinator or await self._find(self._id, _TRANSACTION_KEY)
         self._coordinator = address
         return await self._client.call(address, request, newest=self.newest_versions)
@@ -418,7 +418,7 @@ class Transactions:
         return Address(found.host, found.port, "coordinator")
 
     def _failed(self, error: KafkaError) -> KafkaError:
-        """Note the error of a request; return the error to raise."""
+        """Apply the error of a request to the state; return the error to raise."""
         if error.code in _FENCED:
             error = KafkaError(ErrorCode.producer_fenced, error.message)
         if error.code in FATAL:
@@ -430,11 +430,11 @@ class Transactions:
         return error
 
     def _batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Note that records of the transaction are lost, or may be."""
+        """Apply the failure of a batch, whose records may be lost, to the state."""
         if self._state is State.FATAL:
             return
         if batch.identity is not ANONYMOUS:
-            # It may be written late, or leave a gap.
+            # The batch may be written late, or leave a gap.
             self._needs_epoch = True
         if error.code in FATAL - {ErrorCode.invalid_txn_state}:
             self._failed(error)
@@ -443,7 +443,7 @@ class Transactions:
 
 
 def _nobody() -> None:
-    """Nothing waits."""
+    """Do nothing: no task waits."""
 
 
 def _nobody_fails(error: KafkaError) -> None:

@@ -1,8 +1,8 @@
-"""Batches to brokers: the due ones, a request per broker, and their outcomes.
+"""The sender: due batches to brokers, a request per broker, and their outcomes.
 
 Kafka's ``Sender``. One synchronous step examines all waiting batches and sends the due
-ones; then the task sleeps until something changes or the next batch is due. An answer
-is handled as soon as it is read, before anything else can happen.
+ones; then the task sleeps until something changes or the next batch is due. A response
+is handled synchronously when it is read, before other code runs.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Sender:
         self._wake = Signal()
 
     def wake(self) -> None:
-        """Look again: a batch is full, a connection is there, a leader is known."""
+        """Examine all batches again, after a change of batches, nodes or leaders."""
         self._wake.notify()
 
     async def run(self) -> None:
@@ -94,7 +94,7 @@ class Sender:
     # ---- sending --------------------------------------------------------------------
 
     def _step(self, now_s: float) -> float:
-        """Send all that can be sent now; return when something is due by itself."""
+        """Send all due batches; return the time of the next step."""
         self._accumulator.expire(now_s)
         next_s = self._accumulator.next_expiry_s()
         due: dict[int, list[PartitionQueue]] = {}
@@ -111,7 +111,7 @@ class Sender:
         self._turn += 1
         for node_id, queues in due.items():
             node = self._client.node(self._metadata.address(node_id))
-            # Not always the same partition first, where a request cannot hold all.
+            # Rotate the partitions, since a request may not hold batches of all.
             start = self._turn % len(queues)
             self._send_to(node, queues[start:] + queues[:start], now_s)
             if node.throttled_until_s > now_s:
@@ -148,13 +148,13 @@ class Sender:
 
     @property
     def _newest(self) -> Mapping[ApiKey, int]:
-        """The versions that the protocol of transactions does not exceed."""
+        """Upper bounds of versions in the protocol of transactions."""
         if self._transactions is None:
             return NO_LIMITS
         return self._transactions.newest_versions
 
     def _take(self, queues: list[PartitionQueue], now_s: float) -> list[ProducerBatch]:
-        """Take the first batch of each queue, as many as a request may hold."""
+        """Take the first batch of each queue, up to the size of a request."""
         batches: list[ProducerBatch] = []
         size = 0
         for queue in queues:
@@ -167,7 +167,7 @@ class Sender:
                 batches.append(self._accumulator.take(queue))
                 size += head.size
             elif queue.sequences.needs_identity:
-                # Its epochs have just been used up: the next step asks for an id.
+                # The epochs are exhausted: the next step requests a new id.
                 self._wake.notify()
         return batches
 
@@ -189,7 +189,7 @@ class Sender:
             ],
         )
 
-    # ---- answers --------------------------------------------------------------------
+    # ---- responses ------------------------------------------------------------------
 
     def _answered(
         self, batches: Sequence[ProducerBatch], answer: ProduceResponse | KafkaError
@@ -206,7 +206,7 @@ class Sender:
     def _unanswered(
         self, batches: Sequence[ProducerBatch], error: KafkaError | None
     ) -> None:
-        """End batches of acks=0 once they are written: so long they hold memory."""
+        """End batches of acks=0 after the write, until which they hold memory."""
         for batch in batches:
             if error is not None:
                 self._refused(batch, error)
@@ -233,14 +233,14 @@ class Sender:
             self._refused(batch, error)
 
     def _refused(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Send a batch again, in halves perhaps, or give it up."""
+        """Queue a batch again, or its halves, or fail it."""
         sequences = self._sequences(batch)
         code = error.code
         if code in STALE_METADATA:
             self._metadata.request_update()
         is_gap = sequences is not None and sequences.is_gap(code, batch)
         if batch.is_done:
-            # It has expired while it was on the wire.
+            # The batch has expired while it was in flight.
             self._finish(batch, written=False)
         elif code is ErrorCode.message_too_large and batch.count > 1:
             batch.on_wire = False

@@ -1,23 +1,21 @@
-"""The numbers that keep a partition free of duplicates and gaps (KIP-98, KIP-360).
+"""Sequence numbers against duplicates and gaps in a partition (KIP-98, KIP-360).
 
 Kafka's ``TransactionManager`` and ``TxnPartitionMap``, for the idempotent producer. A
-batch gets its sequence when it is first sent, and keeps it in every repetition. An
-error that says that a number is not the next one means one of two things: an earlier
-batch is still on its way again, and this one has to come after it; or there is no
-earlier one, and the broker lacks something that failed or that it has lost. Then
-numbering starts again at 0 under the next epoch, once nothing of the partition is on
-the wire any more.
+batch gets its sequence number when it is first sent, and keeps it in every retry. The
+broker refuses a number that is not the next one in two cases. Either an earlier batch
+is being retried, and this one has to follow it. Or there is no earlier batch, and the
+broker lacks a batch that has failed or that it has lost. Numbers then start again at 0
+in the next epoch, once no batch of the partition is in flight.
 
-A broker that does not know a producer takes any number as its first (KIP-360). If the
-second batch were under way with the first, and the first refused for a moment, they
-would be written in the wrong order. Nothing therefore follows the first batch of a
-partition until that one has been written; Kafka's producer takes the risk.
+A broker that does not know a producer accepts any first number (KIP-360). If the second
+batch were in flight together with the first, and the first were refused temporarily,
+their order would change. No batch is therefore sent before the first one of a partition
+has been written; Kafka's producer does not wait.
 
-Unlike Kafka, which bumps as soon as a batch fails, this waits until the broker has
-refused the batch after it: only then is it certain that nothing that is numbered anew
-has been written under its old number. And epochs belong to a partition, since the
-broker compares them by partition; in Kafka all partitions share the one that was bumped
-last.
+Kafka increments the epoch when a batch fails. This producer waits until the broker has
+refused the next batch: only then is it certain that no renumbered batch has been
+written with its old number. Epochs belong to a partition, since the broker compares
+them by partition; in Kafka all partitions share the latest epoch.
 """
 
 from __future__ import annotations
@@ -30,19 +28,19 @@ from broker.protocol.errors import ErrorCode
 
 EPOCH_MAX: Final = 2**15 - 1
 _SEQUENCES: Final = 2**31
-# The broker does not have what comes before the batch.
+# Errors of a broker that lacks earlier batches.
 GAPS: Final = frozenset(
     {ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id}
 )
 
 
 class Sequences:
-    """The numbering of one partition's batches.
+    """The sequence numbers of one partition's batches.
 
-    ``outstanding`` are the batches that have a number and no final answer, in order;
-    ``used_up`` is the producer id that has no more epochs here, -1 for none. ``bumps``:
-    the client raises epochs. Those of transactions the coordinator raises: a real gap
-    is the failure of its batch then.
+    ``outstanding`` has the batches with a number and without an outcome, in order.
+    ``used_up`` is a producer id whose epochs are exhausted in this partition, or -1.
+    With ``bumps`` the client increments epochs. In transactions the coordinator does,
+    and a real gap fails the batch.
     """
 
     def __init__(self, *, bumps: bool = True) -> None:
@@ -51,36 +49,36 @@ class Sequences:
         self.outstanding: list[ProducerBatch] = []
         self.used_up = -1
         self._broken = False
-        # Whether the broker has written something of this producer id.
+        # Whether the broker has written a batch of this producer id.
         self._is_known = False
 
     @property
     def needs_identity(self) -> bool:
-        """Whether a producer id is needed before anything can be sent."""
+        """Whether a producer id is required before a batch can be sent."""
         return self._next is None
 
     def identify(self, producer_id: int, epoch: int) -> None:
-        """Number from 0 for a producer that the broker has just named."""
+        """Start at 0 with a new producer id and epoch."""
         self._next = Identity(producer_id, epoch, 0)
         self._is_known = False
         self._renumber()
 
     def forget(self) -> None:
-        """Forget the identity: the producer has another one from now on.
+        """Drop the identity, which the producer has replaced.
 
-        A batch that has expired on the wire is refused for its old epoch.
+        A batch that has expired in flight is refused for its old epoch.
         """
         self._next = None
         self.outstanding.clear()
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Return whether the batch may go now, numbering it if it has no number."""
+        """Return whether the batch may be sent now; number it if it has no number."""
         if self._broken and not self._mend():
             return False
         if self._next is None:
             return False
         if batch.identity is not ANONYMOUS:
-            # Repetitions go one by one: the next one has to wait for this answer.
+            # Retries are sent one at a time, each after the outcome of the one before.
             return self.outstanding[0] is batch
         if self.outstanding and not self._is_known:
             return False
@@ -90,7 +88,7 @@ class Sequences:
         return True
 
     def is_gap(self, code: ErrorCode, batch: ProducerBatch) -> bool:
-        """Return whether an error needs patience or new numbers, and arrange them."""
+        """Return whether an error requires a retry, possibly after a renumbering."""
         if code not in GAPS:
             return False
         is_first = bool(self.outstanding) and self.outstanding[0] is batch
@@ -100,13 +98,13 @@ class Sequences:
         return True
 
     def finish(self, batch: ProducerBatch, *, written: bool) -> None:
-        """Forget a batch that has its final answer."""
+        """Remove a batch that has its outcome."""
         self._is_known = self._is_known or written
         if batch in self.outstanding:
             self.outstanding.remove(batch)
 
     def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ...]) -> None:
-        """Give the numbers of a batch that was too large to its halves."""
+        """Replace a batch that was too large by its halves, with the same numbers."""
         if batch.identity is ANONYMOUS:
             return
         at = self.outstanding.index(batch)
@@ -117,14 +115,14 @@ class Sequences:
             identity = _after(identity, half.count)
 
     def insert(self, queue: list[ProducerBatch], batch: ProducerBatch) -> None:
-        """Put a batch that is sent again where its number belongs."""
+        """Insert a batch to be retried into a queue, in the order of numbers."""
         places = {id(each): at for at, each in enumerate(self.outstanding)}
         last = len(places)
         keys = [places.get(id(each), last) for each in queue]
         queue.insert(bisect.bisect(keys, places.get(id(batch), -1)), batch)
 
     def _mend(self) -> bool:
-        """Number anew under the next epoch, unless something is on the wire."""
+        """Restart numbers in the next epoch, unless a batch is in flight."""
         if any(batch.on_wire for batch in self.outstanding):
             return False
         assert self._next is not None
