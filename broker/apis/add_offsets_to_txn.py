@@ -1,11 +1,11 @@
-"""AddOffsetsToTxn (25): let a transaction commit the offsets of a group.
+"""AddOffsetsToTxn (25): add the offsets of a group to a transaction.
 
 Versions: 0-4.
 
 Behaviour: the group's partition of ``__consumer_offsets`` becomes part of the
-transaction; see AddPartitionsToTxn. The offsets come with TxnOffsetCommit.
+transaction; see AddPartitionsToTxn. TxnOffsetCommit then sends the offsets.
 
-Version notes: v2 may answer PRODUCER_FENCED, v3 is flexible, v4 may answer
+Version notes: v2 may return PRODUCER_FENCED, v3 is flexible, v4 may return
 TRANSACTION_ABORTABLE (KIP-890).
 
 Left out: nothing.

@@ -1,18 +1,18 @@
-"""AddPartitionsToTxn (24): add partitions to a transaction, or verify that they are.
+"""AddPartitionsToTxn (24): add partitions to a transaction, or verify them.
 
 Versions: 0-5.
 
 Behaviour:
-- The first partition begins the transaction. Answered when ``__transaction_state`` has
-  the partitions, with the same code for each of them.
-- If one partition does not exist nothing is added: it gets UNKNOWN_TOPIC_OR_PARTITION,
-  and all others OPERATION_NOT_ATTEMPTED.
-- Versions 4 and 5 are for brokers only: they name several transactions. They ask
-  whether partitions belong to one, or add those of a client of ``transaction.version``
-  2 (KIP-890).
+- The first partition begins the transaction. The response is sent once
+  ``__transaction_state`` has the partitions, with the same code for each of them.
+- If one partition does not exist, none is added: its code is
+  UNKNOWN_TOPIC_OR_PARTITION, and that of all others OPERATION_NOT_ATTEMPTED.
+- Versions 4 and 5 are for brokers only, and contain several transactions. They verify
+  that partitions belong to a transaction, or add partitions for a client of
+  ``transaction.version`` 2 (KIP-890).
 
-Version notes: v2 may answer PRODUCER_FENCED, v3 is flexible, v4 is batched, v5 may
-answer TRANSACTION_ABORTABLE.
+Version notes: v2 may return PRODUCER_FENCED, v3 is flexible, v4 is batched, v5 may
+return TRANSACTION_ABORTABLE.
 
 Left out: nothing.
 """
@@ -97,7 +97,7 @@ async def _outcomes(
 ) -> Outcomes:
     version = request.api_version
     named = await _partitions(transaction.topics)
-    # Brokers send the others, by their role.
+    # Later versions are checked by the broker's role.
     by_client = version < _BATCHED
     if by_client and not allowed(
         request,
@@ -156,7 +156,7 @@ def _row(index: int, error: ErrorCode) -> AddPartitionsToTxnPartitionResult:
 
 
 def _of_a_broker(header: RequestHeader, frame: bytes) -> int:
-    """Claim a broker's role for the versions that only brokers send."""
+    """Return a replica id, which claims a broker's role, for broker-only versions."""
     return 0 if header.api_version >= _BATCHED else -1
 
 

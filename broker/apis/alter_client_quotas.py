@@ -3,12 +3,12 @@
 Versions: 0-1.
 
 Behaviour:
-- An entity is altered as a whole or not at all; entities do not depend on each other.
-  What succeeds is durable and in effect here with the answer.
+- Each entity is altered completely or not at all, independently of the others. A
+  successful change is durable, and in effect on this broker, before the response.
 - An entity is a user, a client id, both, or an address; a null name is the default.
-  Anything else, an unknown key, a byte rate with a fraction and a value that is no
-  number are INVALID_REQUEST. The removal of a key that is not set succeeds.
-- `validate_only` checks and changes nothing.
+  INVALID_REQUEST is returned for any other entity, an unknown key, a byte rate with a
+  fraction, and a value that is no number. The removal of an unset key succeeds.
+- `validate_only` checks, but changes nothing.
 
 Version notes: v1 is flexible.
 
@@ -42,7 +42,7 @@ from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
 
-# Kafka's tolerance where a number is to be whole.
+# Kafka's tolerance for numbers that have to be integers.
 _EPSILON: Final = 1e-6
 _LONG_MAX: Final = 2**63 - 1
 
@@ -95,7 +95,7 @@ async def _alter(
 
 
 def _check(names: dict[str, str | None]) -> None:
-    """Raise INVALID_REQUEST unless the names make an entity."""
+    """Raise INVALID_REQUEST unless the names are those of an entity."""
     if not names:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in names.items():
@@ -114,7 +114,7 @@ def _check(names: dict[str, str | None]) -> None:
 
 
 def _written(op: OpData, keys: tuple[str, ...]) -> str:
-    """Return a value as it is stored, readable for Java; raise INVALID_REQUEST."""
+    """Return a value in its stored, Java-readable form; raise INVALID_REQUEST."""
     value = op.value
     if op.key not in keys:
         raise _invalid(f"Invalid configuration key {op.key}")

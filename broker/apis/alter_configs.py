@@ -1,10 +1,10 @@
-"""AlterConfigs (33): give resources new configs in place of all that they had.
+"""AlterConfigs (33): replace all configs of resources.
 
 Versions: 0-2.
 
-Behaviour: each resource succeeds or fails alone; what succeeds is durable and in effect
-with the answer. Kafka has deprecated it for IncrementalAlterConfigs, because a config
-that is not named is lost.
+Behaviour: each resource succeeds or fails independently; a successful change is durable
+and in effect before the response. Kafka has deprecated this API in favour of
+IncrementalAlterConfigs, because configs that the request omits are lost.
 
 Version notes: v2 is flexible.
 

@@ -3,15 +3,15 @@
 Versions: 2-3.
 
 Behaviour:
-- NOT_CONTROLLER where another broker is controller, STALE_BROKER_EPOCH for another life
-  of the broker that asks; both for the whole request.
-- For each partition: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION for what is older
-  than the controller's word, NOT_CONTROLLER for what is newer, INELIGIBLE_REPLICA for a
-  replica whose broker stops or has gone (KIP-841), NEW_LEADER_ELECTED where the new ISR
-  completes a reassignment that moves the leader, UNKNOWN_TOPIC_ID.
-- An accepted proposal is durable, and is answered with what holds from then on.
+- Errors of the whole request are NOT_CONTROLLER if another broker is controller, and
+  STALE_BROKER_EPOCH for an earlier registration of the requesting broker.
+- Errors of a partition are FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION for epochs
+  older than the controller's, NOT_CONTROLLER for newer ones, INELIGIBLE_REPLICA for a
+  replica whose broker is stopping or lost (KIP-841), NEW_LEADER_ELECTED if the new ISR
+  completes a reassignment that moves the leader, and UNKNOWN_TOPIC_ID.
+- An accepted proposal is durable, and the response has the new state.
 
-Version notes: v3 gives the epochs of the brokers in the new ISR (KIP-903).
+Version notes: v3 has the epochs of the brokers in the new ISR (KIP-903).
 
 Left out: judging these epochs, as in Kafka under ZooKeeper; v0 and v1, which name
 topics by name, and which brokers before Kafka 3.3 speak.
@@ -43,7 +43,7 @@ from broker.requests.request import Request
 from planes.slices import Pace
 
 _WITH_EPOCHS: Final = 3
-# Beside an error there is nothing to tell.
+# Fields of a row with an error.
 _NOTHING: Final = Leadership(
     leader=0, leader_epoch=0, isr=(), controller_epoch=0, version=0
 )
@@ -52,7 +52,7 @@ _NOTHING: Final = Leadership(
 async def handle(
     request: Request, body: AlterPartitionRequest, broker: Broker
 ) -> AlterPartitionResponse:
-    """Answer what the controller makes of each proposal."""
+    """Return the controller's decision on each proposal."""
     coordinator = broker.coordinator
     pace = Pace()
     try:

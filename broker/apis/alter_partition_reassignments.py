@@ -2,12 +2,13 @@
 
 Versions: 0-1.
 
-Behaviour: the controller begins each reassignment, or cancels it (null replicas); an
-answer means that it is durable. INVALID_REPLICA_ASSIGNMENT for no replicas, one named
-twice, or a broker that is not alive; NO_REASSIGNMENT_IN_PROGRESS where there is none to
-cancel; NOT_CONTROLLER for all where another broker is controller.
+Behaviour: the controller begins each reassignment, or cancels it (null replicas); the
+change is durable before the response. INVALID_REPLICA_ASSIGNMENT is returned for an
+empty list of replicas, a duplicate, or a broker that is not alive,
+NO_REASSIGNMENT_IN_PROGRESS if there is none to cancel, and NOT_CONTROLLER for all
+partitions if another broker is controller.
 
-Version notes: v1 can forbid to change the number of replicas (KIP-860):
+Version notes: v1 can forbid a change of the number of replicas (KIP-860), with
 INVALID_REPLICATION_FACTOR.
 
 Left out: nothing.
@@ -39,7 +40,7 @@ from planes.slices import Pace
 async def handle(
     request: Request, body: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> AlterPartitionReassignmentsResponse:
-    """Answer for each partition."""
+    """Reassign, or cancel, each partition."""
     pace = Pace()
     wanted = {
         TopicPartition(topic.name, each.partition_index): (

@@ -3,16 +3,16 @@
 Versions: 1-2.
 
 Behaviour:
-- An answer means that the move has begun; DescribeLogDirs shows how far it has come. A
-  copy in the other directory takes the place of the log once it has all of it.
-- A partition named twice moves to the last directory. A move that is under way is
-  replaced, or cancelled where its present directory is named.
-- LOG_DIR_NOT_FOUND for a directory that is not in ``log.dirs``, KAFKA_STORAGE_ERROR for
-  one that is offline, and for any move while one is. INVALID_TOPIC_EXCEPTION for a name
-  too long for the copy's.
-- REPLICA_NOT_AVAILABLE for a partition of other brokers: the directory is remembered,
-  in memory, until this broker gets a replica. UNKNOWN_TOPIC_OR_PARTITION for one that
-  does not exist, with the same effect, as in Kafka.
+- The response means that the move has begun; DescribeLogDirs reports its progress. A
+  copy in the other directory replaces the log once it is complete.
+- A duplicate partition moves to the last directory. A move in progress is replaced, or
+  cancelled if the request has the current directory.
+- LOG_DIR_NOT_FOUND is returned for a directory that is not in ``log.dirs``, and
+  KAFKA_STORAGE_ERROR for an offline directory, and for all moves while one is offline.
+  INVALID_TOPIC_EXCEPTION is returned if the name of the copy would be too long.
+- REPLICA_NOT_AVAILABLE is returned for a partition of other brokers: the directory is
+  kept in memory until this broker gets a replica. UNKNOWN_TOPIC_OR_PARTITION, for a
+  partition that does not exist, has the same effect, as in Kafka.
 
 Version notes: v2 is flexible.
 
@@ -53,7 +53,7 @@ async def handle(
         async for topic in pace.over(each.topics):
             async for index in pace.over(topic.partitions):
                 wanted[TopicPartition(topic.name, index)] = each.path
-    # A cancelled move leaves offsets behind, which a new one must not find.
+    # A cancelled move leaves offsets that a new move must not use.
     await broker.forget_deleted_logs()
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     async with broker.state_change_lock:

@@ -3,14 +3,14 @@
 Versions: 0-0.
 
 Behaviour:
-- A user is altered as a whole or not at all; users do not depend on each other. What
-  succeeds is durable and in effect with the answer.
-- The client sends the salted password. The broker derives the two keys that it stores,
-  and forgets the rest.
-- Iterations are 4,096 to 16,384 (UNACCEPTABLE_CREDENTIAL). The same mechanism of one
-  user twice is DUPLICATE_RESOURCE; the deletion of a credential that is not there
-  RESOURCE_NOT_FOUND; an unknown mechanism UNSUPPORTED_SASL_MECHANISM.
-- In a cluster the controller alone does it; other brokers answer NOT_CONTROLLER.
+- Each user is altered completely or not at all, independently of the others. A
+  successful change is durable and in effect before the response.
+- The client sends the salted password. The broker derives and stores two keys, and
+  discards the salted password.
+- Iterations are 4,096 to 16,384 (otherwise UNACCEPTABLE_CREDENTIAL). A duplicate
+  mechanism of a user is DUPLICATE_RESOURCE, the deletion of a missing credential
+  RESOURCE_NOT_FOUND, an unknown mechanism UNSUPPORTED_SASL_MECHANISM.
+- In a cluster only the controller serves this API; other brokers return NOT_CONTROLLER.
 
 Version notes: there is one version.
 
@@ -50,7 +50,7 @@ from planes.slices import in_steps, preempt
 
 @dataclass(slots=True)
 class _Wanted:
-    """A user's changes by mechanism (None: remove), or the reason to refuse them."""
+    """A user's changes by mechanism (None: remove), or the reason of a refusal."""
 
     changes: dict[str, str | None] = field(default_factory=dict)
     refusal: KafkaError | None = None
@@ -122,7 +122,7 @@ def _add(wanted: _Wanted, upsertion: ScramCredentialUpsertion) -> None:
 
 
 async def _alter(user: str, changes: Mapping[str, str | None], broker: Broker) -> None:
-    """Make a user's changes, whatever others change meanwhile."""
+    """Apply a user's changes, with retries after concurrent changes."""
     admin, done = broker.coordinator.admin, False
     while not done:
         present = admin.configs[ConfigKind.USER].get(user, {})

@@ -1,22 +1,22 @@
-"""ApiVersions (18): which APIs this broker speaks, and in which versions.
+"""ApiVersions (18): the APIs that this broker serves, with their versions.
 
 Versions: 0-5.
 
 Behaviour:
-- A version above ours is answered in version 0 with UNSUPPORTED_VERSION and the one
-  range that helps, ApiVersions' own (KIP-511); the client asks again.
-- The response header is version 0 always: the client cannot know better yet.
-- Listed is what is declared in this folder.
-- The finalized levels of features come with an epoch, by which clients keep the newest.
-- A client that means another cluster or broker than this one is told
-  REBOOTSTRAP_REQUIRED (KIP-1242), once it is authenticated.
-- Never refused: the answer costs no more than a refusal, and clients that do not get it
-  give up the connection.
+- An unsupported version is answered in version 0 with UNSUPPORTED_VERSION and the range
+  of ApiVersions itself (KIP-511); the client then retries.
+- The response header always has version 0, since the client knows no other yet.
+- The response lists the APIs that are declared in this package.
+- The finalized levels of features have an epoch, by which clients keep the newest.
+- REBOOTSTRAP_REQUIRED (KIP-1242) is returned to an authenticated client that expects
+  another cluster or broker.
+- Admission never refuses this API: a response costs no more than a refusal, and clients
+  without a response close the connection.
 
 Version notes:
-- v1 adds the throttle time; v3 is flexible and takes the client's name and version,
-  which must look like names (KIP-511); v4 may list features whose minimum is 0; v5
-  names the cluster and the broker that the client means, both or neither.
+- v1 adds the throttle time; v3 is flexible and has the client's software name and
+  version, whose format is checked (KIP-511); v4 may list features whose minimum is 0;
+  v5 has the cluster and the broker that the client expects, both or neither.
 
 Left out: features other than ``transaction.version`` and ``group.version``; under
 ZooKeeper none is finalized.
@@ -52,13 +52,13 @@ from broker.requests.classifier import METADATA
 from broker.requests.request import Request, Response
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
-# The first version whose clients read a feature with the lowest level 0 (KAFKA-17492).
+# The first version whose clients accept features with minimum level 0 (KAFKA-17492).
 _LEVEL_0_SINCE: Final = 4
 _NO_NODE: Final = -1
 
 
 def declare(apis: Mapping[int, Api]) -> Api:
-    """Return the API that lists all ``apis``, itself among them once it is there."""
+    """Return the API that lists all ``apis``, to which it is added afterwards."""
 
     async def handle(
         request: Request, body: ApiVersionsRequest, broker: Broker
@@ -79,7 +79,7 @@ def declare(apis: Mapping[int, Api]) -> Api:
         )
 
     def handle_at_once(request: Request, broker: Broker) -> Response | None:
-        """Answer, in version 0, a version that we do not speak."""
+        """Answer an unsupported version in version 0."""
         if request.api_version in listing.served:
             return None
         request.error_code = int(ErrorCode.unsupported_version)
@@ -99,7 +99,7 @@ def declare(apis: Mapping[int, Api]) -> Api:
 
 
 def _is_valid(body: ApiVersionsRequest) -> bool:
-    """Return whether the software has a name, and cluster and broker go together."""
+    """Return whether the software's name is valid, and both ids are set or neither."""
     return (
         _SOFTWARE.fullmatch(body.client_software_name) is not None
         and _SOFTWARE.fullmatch(body.client_software_version) is not None
@@ -108,7 +108,7 @@ def _is_valid(body: ApiVersionsRequest) -> bool:
 
 
 def _means_another(body: ApiVersionsRequest, broker: Broker) -> bool:
-    """Return whether the client means another cluster or broker than this one."""
+    """Return whether the client expects another cluster or broker."""
     meant = body.cluster_id, body.node_id
     return body.cluster_id is not None and meant != (
         broker.cluster_id,

@@ -3,13 +3,12 @@
 Versions: 0-1.
 
 Behaviour:
-- A group that is not there, or a classic one, is GROUP_ID_NOT_FOUND.
-- A group that names topics which the client may not describe is
-  TOPIC_AUTHORIZATION_FAILED.
-- A request can be preempted between two groups and between members.
+- A missing group, or a classic one, is GROUP_ID_NOT_FOUND.
+- A group with topics that the client may not describe is TOPIC_AUTHORIZATION_FAILED.
+- A request can be preempted between groups and between members.
 
 Version notes:
-- v1 tells which members speak the classic protocol.
+- v1 reports the protocol of each member.
 
 Left out: nothing.
 """
@@ -53,7 +52,7 @@ _HIDDEN: Final = (
 async def handle(
     request: Request, body: ConsumerGroupDescribeRequest, broker: Broker
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each group that was named."""
+    """Describe each group."""
     rows = await described(
         request,
         broker,
@@ -150,7 +149,7 @@ async def _assignment(
 async def _require_topics(
     request: Request, broker: Broker, members: Sequence[Member]
 ) -> None:
-    """Raise TOPIC_AUTHORIZATION_FAILED if a topic has to be hidden."""
+    """Raise TOPIC_AUTHORIZATION_FAILED if the client may not describe a topic."""
     if broker.authorizer is None:
         return
     names: set[str] = set()

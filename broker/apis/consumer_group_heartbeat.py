@@ -3,15 +3,15 @@
 Versions: 0-1.
 
 Behaviour:
-- A member joins with epoch 0, leaves with -1, or with -2 as a static one that comes
-  back. In between it reports what it owns, and is told what it is assigned.
-- Answered when what changes is in ``__consumer_offsets``.
+- A member joins with epoch 0 and leaves with -1; a static member leaves temporarily
+  with -2. Other heartbeats report owned partitions, and receive assigned ones.
+- The response is sent once all changes are in ``__consumer_offsets``.
 - UNSUPPORTED_VERSION unless ``group.version`` 1 is finalized.
 - A request can be preempted while its group is assigned partitions.
 
 Version notes:
-- v0 gives a member its id; from v1 on clients make them, and may subscribe by a regular
-  expression.
+- In v0 the coordinator generates member ids; from v1 on clients generate them, and may
+  subscribe by a regular expression.
 
 Left out: nothing.
 """
@@ -48,14 +48,14 @@ from broker.requests.classifier import GROUP
 from broker.requests.request import Request
 from planes.slices import Pace, in_steps
 
-# The first version in which clients make their ids.
+# The first version in which clients generate their ids.
 _OWN_IDS_SINCE: Final = 1
 
 
 async def handle(
     request: Request, body: ConsumerGroupHeartbeatRequest, broker: Broker
 ) -> ConsumerGroupHeartbeatResponse:
-    """Take over what the member says, and bring it nearer to its target."""
+    """Store the member's fields, and move it towards its target."""
     try:
         require_consumer_groups(broker)
         _validate(body, request.api_version)
@@ -73,7 +73,7 @@ async def handle(
 
 
 def _validate(body: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Raise what is wrong with a request, in Kafka's words and order."""
+    """Raise `KafkaError` for an invalid request, with Kafka's messages and order."""
     epoch = body.member_epoch
     if not body.member_id and (version >= _OWN_IDS_SINCE or epoch > 0 or epoch == -1):
         raise _invalid("MemberId can't be empty.")

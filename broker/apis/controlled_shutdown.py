@@ -2,11 +2,11 @@
 
 Versions: 0-3. Version 0's request header has no client id.
 
-Behaviour: the controller moves what it can. What remains is answered: partitions that
-the broker still leads and that have other replicas. One replica has nowhere to go and
-is not waited for, as in Kafka. BROKER_NOT_AVAILABLE for a broker that is not
-registered, STALE_BROKER_EPOCH for an earlier life of it, STALE_CONTROLLER_EPOCH where
-another broker is controller.
+Behaviour: the controller moves leaderships to other in-sync replicas. The response
+lists partitions that the broker still leads and that have other replicas; partitions
+with one replica are left out, as in Kafka. BROKER_NOT_AVAILABLE is returned for a
+broker that is not registered, STALE_BROKER_EPOCH for an earlier registration,
+STALE_CONTROLLER_EPOCH if another broker is controller.
 
 Version notes: v2 adds the broker epoch (KIP-380), v3 is flexible.
 
@@ -36,7 +36,7 @@ from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned:
-    """Answer which partitions the broker still leads."""
+    """Move leaderships; return the partitions that the broker still leads."""
     command = ControlledShutdownRequest.from_wire(body)
     error = ErrorCode.none
     remaining: Sequence[TopicPartition] = ()

@@ -3,13 +3,13 @@
 Versions: 1-3.
 
 Behaviour:
-- Each entry succeeds or fails alone; those that succeed are durable with the answer.
-  One that is there already succeeds.
-- INVALID_REQUEST for an unknown kind, an empty name, a cluster that is not
+- Each entry succeeds or fails independently; a created entry is durable before the
+  response. Creating an existing entry succeeds.
+- INVALID_REQUEST is returned for an unknown kind, an empty name, a cluster other than
   ``kafka-cluster``, and a principal without a type; under ZooKeeper also for a name
   with a slash.
-- Kinds that only filters have (ANY, MATCH) get UNKNOWN_SERVER_ERROR for the whole
-  request, as in Kafka. Without an authorizer each entry gets SECURITY_DISABLED.
+- For kinds of filters (ANY, MATCH) the whole request fails with UNKNOWN_SERVER_ERROR,
+  as in Kafka. Without an authorizer each entry fails with SECURITY_DISABLED.
 - A request can be preempted between entries.
 
 Version notes: v1 has pattern types (KIP-290), v2 is flexible.
@@ -58,7 +58,7 @@ _ONLY_IN_FILTERS: Final = KafkaError(
 async def handle(
     request: Request, body: CreateAclsRequest, broker: Broker
 ) -> CreateAclsResponse:
-    """Create what can be, and answer for each entry."""
+    """Create the valid entries, and return the outcome of each entry."""
     bindings = [_binding(row) async for row in in_steps(body.creations)]
     outcomes: list[KafkaError] = [NO_ERROR] * len(bindings)
     if broker.authorizer is None:
@@ -99,7 +99,7 @@ async def _create(
 
 
 def _with(added: set[AclEntry], present: frozenset[AclEntry]) -> frozenset[AclEntry]:
-    # Sets keep the hashes of their members: none is computed here.
+    # Cheap: sets store the hashes of their members, so none is computed here.
     return present.union(added)
 
 

@@ -1,15 +1,16 @@
-"""CreatePartitions (37): give topics more partitions (KIP-195).
+"""CreatePartitions (37): add partitions to topics (KIP-195).
 
 Versions: 0-3.
 
-Behaviour: each topic succeeds or fails alone, and one that is named twice fails and is
-answered once; ``count`` is what it shall have in all, and must be more than it has
-(INVALID_PARTITIONS). An answer means that the partitions are durable and have leaders,
-or REQUEST_TIMED_OUT that these take their time; NOT_CONTROLLER is answered where
-another broker is controller. Replicas of new partitions are placed as the others are,
-unless the request places them. A quota on mutations counts the added partitions.
+Behaviour: each topic succeeds or fails independently; a duplicate topic fails, with one
+row. ``count`` is the new total number, and must exceed the current one
+(INVALID_PARTITIONS). The response is sent once the partitions are durable and have
+leaders; REQUEST_TIMED_OUT means that leaders are still missing. NOT_CONTROLLER is
+returned if another broker is controller. Replicas of new partitions continue the
+topic's placement, unless the request assigns them. A quota on mutations counts the
+added partitions.
 
-Version notes: v2 is flexible, v3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
+Version notes: v2 is flexible, v3 may return THROTTLING_QUOTA_EXCEEDED (KIP-599).
 
 Left out: nothing.
 """
@@ -76,7 +77,7 @@ async def _extend(
     body: CreatePartitionsRequest,
     broker: Broker,
 ) -> None:
-    """Give one topic its partitions; raise if it cannot have them."""
+    """Add partitions to one topic; raise `KafkaError`."""
     is_counted = False
     while True:
         first, assignment = _added(topic, broker)
@@ -91,11 +92,11 @@ async def _extend(
             topic.name, first, assignment, max(to_ms(body.timeout), 1)
         ):
             return
-        # Another request has changed their number: is this one still right?
+        # Another request has changed the number: check the request again.
 
 
 def _added(topic: CreatePartitionsTopic, broker: Broker) -> tuple[int, Assignment]:
-    """Return the first new partition, and the replicas of all; or raise."""
+    """Return the first new partition, and the replicas of all; raise `KafkaError`."""
     known = broker.coordinator.admin.topics.get(topic.name)
     if known is None:
         raise KafkaError(
@@ -132,10 +133,10 @@ def _added(topic: CreatePartitionsTopic, broker: Broker) -> tuple[int, Assignmen
 
 
 def _replicas(name: str, broker: Broker) -> tuple[int, ...]:
-    """Return the replicas of partition 0, which the new ones are placed after."""
+    """Return the replicas of partition 0, whose placement the new ones continue."""
     topic = broker.metadata_cache.topic(name)
     first = None if topic is None else topic.partitions.get(0)
-    # A controller elsewhere may have said that it has none.
+    # The replicas are empty if the controller has sent none.
     if first is None or not first.replicas:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition,

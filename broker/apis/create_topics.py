@@ -3,20 +3,20 @@
 Versions: 2-7.
 
 Behaviour:
-- Each topic succeeds or fails alone; an answer means that the topic is durable and its
-  partitions have leaders. Where that takes longer than ``timeout_ms``, it is created
-  all the same, and REQUEST_TIMED_OUT is answered. NOT_CONTROLLER where another broker
-  is controller.
-- A name that the request has twice fails with INVALID_REQUEST and is answered once.
-- A request may create 10,000 partitions, as in Kafka; else POLICY_VIOLATION.
-- A quota on mutations (KIP-599) counts the partitions of each topic, not those of a
-  mere validation.
-- Configs are checked before anything is created. Between two partitions the request
-  can be preempted.
+- Each topic succeeds or fails independently. The response is sent once topics are
+  durable and their partitions have leaders. After ``timeout_ms`` REQUEST_TIMED_OUT is
+  returned, and the creation continues. NOT_CONTROLLER is returned if another broker is
+  controller.
+- A duplicate name fails with INVALID_REQUEST, with one row.
+- A request may create 10,000 partitions, as in Kafka; otherwise POLICY_VIOLATION.
+- A quota on mutations (KIP-599) counts the partitions of each topic, except in
+  validations.
+- Configs are checked before a topic is created. The request can be preempted between
+  partitions.
 
 Version notes:
-- v4 takes -1 for the broker's defaults (KIP-464), v5 answers partitions, replicas and
-  configs (KIP-525) and is flexible, v7 answers the topic id (KIP-516).
+- v4 allows -1 for the broker's defaults (KIP-464), v5 returns partitions, replicas and
+  configs (KIP-525) and is flexible, v7 returns the topic id (KIP-516).
 
 Left out: create-topic policies.
 """
@@ -167,7 +167,7 @@ def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 async def _checked(topic: CreatableTopic, broker: Broker) -> NewTopic:
-    """Return what is to be created, or raise why it cannot be."""
+    """Return the topic to be created; raise `KafkaError` if it is invalid."""
     check_new_name(topic.name, broker)
     configs: dict[str, str] = {}
     async for entry in in_steps(topic.configs):
@@ -206,7 +206,7 @@ def _assignment(topic: CreatableTopic, broker: Broker) -> Assignment:
 def _given_assignment(
     topic: CreatableTopic, brokers: Sequence[BrokerRack]
 ) -> Assignment:
-    """Return the assignment of the request, partitions 0 to n - 1, or raise."""
+    """Return the request's assignment for partitions 0 to n - 1; raise `KafkaError`."""
     by_index = {each.partition_index: each.broker_ids for each in topic.assignments}
     if sorted(by_index) != list(range(len(topic.assignments))):
         raise bad_assignment("partitions must be consecutive integers from 0")

@@ -2,10 +2,10 @@
 
 Versions: 1-3.
 
-Behaviour: each filter is answered with the entries that it deleted; they are gone
-durably with the answer. An entry that several filters match is listed under the first.
-A filter with an unknown kind gets INVALID_REQUEST. Without an authorizer each filter
-gets SECURITY_DISABLED. A request can be preempted between patterns.
+Behaviour: the response lists the deleted entries of each filter; deletions are durable
+before the response. An entry that several filters match is listed under the first one.
+A filter with an unknown kind fails with INVALID_REQUEST. Without an authorizer each
+filter fails with SECURITY_DISABLED. A request can be preempted between patterns.
 
 Version notes: v1 has pattern types (KIP-290), v2 is flexible.
 
@@ -51,7 +51,7 @@ _UNKNOWN_KIND: Final = KafkaError(
 async def handle(
     request: Request, body: DeleteAclsRequest, broker: Broker
 ) -> DeleteAclsResponse:
-    """Delete what the filters match, and answer for each filter."""
+    """Delete the matching entries, and list them by filter."""
     filters = [filter_of(row) async for row in in_steps(body.filters)]
     if broker.authorizer is None:
         rows = [
@@ -109,26 +109,27 @@ async def _delete(
 
 
 class _Removal:
-    """The alteration of one pattern, and the entries that it takes out.
+    """The alteration of one pattern, and the entries that it removes.
 
-    ``filters`` are those that pass the pattern, with their indexes in the request.
+    ``filters`` are the filters that match the pattern, with their indexes in the
+    request.
     """
 
     def __init__(self, filters: list[tuple[int, AclFilter]]) -> None:
         self.filters = filters
-        # With the index of the first filter that an entry passes.
+        # Removed entries, with the index of the first matching filter.
         self.removed: dict[AclEntry, int] = {}
         self._found: dict[AclEntry, int | None] = {}
 
     def first_match(self, entry: AclEntry) -> int | None:
-        """Return the index of the first filter that an entry passes, and keep it."""
+        """Return the index of the first filter that matches an entry, and cache it."""
         if entry not in self._found:
             matches = (at for at, each in self.filters if each.passes_entry(entry))
             self._found[entry] = next(matches, None)
         return self._found[entry]
 
     def alter(self, present: frozenset[AclEntry]) -> frozenset[AclEntry]:
-        """Return the entries that stay; those known before are looked up only."""
+        """Return the remaining entries; results of earlier calls are cached."""
         found = {entry: self.first_match(entry) for entry in present}
         self.removed = {
             entry: index for entry, index in found.items() if index is not None

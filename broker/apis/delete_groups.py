@@ -1,15 +1,15 @@
-"""DeleteGroups (42): groups without members are removed with their offsets (KIP-229).
+"""DeleteGroups (42): delete groups without members, with their offsets (KIP-229).
 
 Versions: 0-3.
 
 Behaviour:
-- Answered when the tombstones are in ``__consumer_offsets``.
-- A group named twice is deleted, and answered for, once.
-- A request can be preempted between two groups, and between some hundred offsets of
-  one: a group that somebody joins meanwhile stays, without those that are gone.
+- The response is sent once the tombstones are in ``__consumer_offsets``.
+- A duplicate group is deleted once, with one row.
+- A request can be preempted between groups, and after every few hundred offsets. A
+  group with a new member is kept, without the offsets that are deleted already.
 
 Version notes:
-- v2 is flexible; v3 adds messages to errors, which Kafka gives for streams groups only.
+- v2 is flexible; v3 adds error messages, which Kafka uses for streams groups only.
 
 Left out: nothing.
 """
@@ -39,7 +39,7 @@ from planes.slices import preempt
 async def handle(
     request: Request, body: DeleteGroupsRequest, broker: Broker
 ) -> DeleteGroupsResponse:
-    """Delete each group, in the order named."""
+    """Delete each group, in order."""
     results = []
     for group_id in await distinct(body.groups_names):
         error = await _delete(request, group_id, broker)

@@ -1,15 +1,16 @@
-"""DeleteRecords (21): let partitions begin at a later offset (KIP-107).
+"""DeleteRecords (21): delete the records of partitions before an offset (KIP-107).
 
 Versions: 0-2.
 
 Behaviour:
-- Offset -1 stands for the high watermark; OFFSET_OUT_OF_RANGE beyond it. The answer is
-  the low watermark, once every replica has reached the offset or ``timeout_ms`` passed.
-- Before the answer, the starts of the logs are on disk: what was deleted stays deleted.
-  (Kafka writes them once a minute, and a crash brings records back.)
-- POLICY_VIOLATION for a topic that is compacted and not deleted from, and
-  INVALID_TOPIC_EXCEPTION for an internal one, as in Kafka.
-- A request can be preempted between two partitions.
+- Offset -1 stands for the high watermark; larger offsets are OFFSET_OUT_OF_RANGE. The
+  response has the low watermark, once every replica has reached the offset or
+  ``timeout_ms`` has passed.
+- Log start offsets are durable before the response, so deleted records do not return.
+  (Kafka writes them once a minute, so a crash may restore records.)
+- POLICY_VIOLATION is returned for a topic with only compaction, and
+  INVALID_TOPIC_EXCEPTION for an internal topic, as in Kafka.
+- A request can be preempted between partitions.
 
 Version notes: v2 is flexible.
 
@@ -49,9 +50,9 @@ _NS_PER_MS: Final = 1_000_000
 async def handle(
     request: Request, body: DeleteRecordsRequest, broker: Broker
 ) -> DeleteRecordsResponse:
-    """Delete here, then wait for the followers."""
+    """Delete on this leader, then wait for the followers."""
     pace = Pace()
-    # Kafka collects them in a map, too: of a partition named twice the last counts.
+    # The last offset of a duplicate partition counts, as in Kafka's map.
     offsets: dict[TopicPartition, int] = {}
     async for topic in pace.over(body.topics):
         async for each in pace.over(topic.partitions):
@@ -88,7 +89,7 @@ def _row(index: int, outcome: Outcome) -> DeleteRecordsPartitionResult:
 
 
 def _delete(key: TopicPartition, offset: int, broker: Broker) -> int:
-    """Move one partition's start; return the offset that all replicas must reach."""
+    """Advance a partition's log start; return the offset for all replicas to reach."""
     if key.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.invalid_topic_exception, "an internal topic")
     partition = broker.replicas.leader(key)
@@ -111,7 +112,7 @@ async def _keep(
     outcomes: dict[TopicPartition, Outcome],
     broker: Broker,
 ) -> None:
-    """Write down where the logs start now; what cannot be is an outcome."""
+    """Write the log start offsets to disk; failures become outcomes."""
     homes = {
         key: broker.logs.logs[key].home
         async for key in in_steps(wanted)

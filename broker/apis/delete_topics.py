@@ -3,18 +3,19 @@
 Versions: 1-6.
 
 Behaviour:
-- INVALID_REQUEST if ``delete.topic.enable`` is false (TOPIC_DELETION_DISABLED from v3
-  on), as in Kafka. Each topic succeeds or fails alone.
-- A topic that is given more than once, or by name and by id, is not deleted at all.
-- An answer means that clients are told no more of the topic, that those who waited for
-  it have been answered, and that a restart does not bring it back.
-- REQUEST_TIMED_OUT where that takes longer than ``timeout_ms``, NOT_CONTROLLER where
-  another broker is controller.
+- INVALID_REQUEST is returned if ``delete.topic.enable`` is false
+  (TOPIC_DELETION_DISABLED from v3 on), as in Kafka. Each topic succeeds or fails
+  independently.
+- A topic that occurs more than once, also by name and by id, is not deleted.
+- The response is sent once the topic is removed from clients' metadata, requests that
+  waited for it have been answered, and the deletion is durable.
+- REQUEST_TIMED_OUT is returned after ``timeout_ms``, NOT_CONTROLLER if another broker
+  is controller.
 - A quota on mutations (KIP-599) counts the partitions of each topic.
-- Between two partitions the request can be preempted.
+- The request can be preempted between partitions.
 
 Version notes:
-- v5 has error messages, v6 takes topic ids (KIP-516): exactly one of name and id.
+- v5 has error messages, v6 allows topic ids (KIP-516): exactly one of name and id.
 
 Left out: nothing.
 """
@@ -47,7 +48,7 @@ from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
 
-# A name and an id, of which one is to be given.
+# A name and an id, exactly one of which is set.
 Wanted = tuple[str | None, UUID]
 
 
@@ -97,7 +98,7 @@ async def handle(
 async def _once(
     wanted: list[Wanted], broker: Broker
 ) -> tuple[list[Wanted], list[DeletableTopicResult]]:
-    """Return what was asked for once, and rows that refuse the rest."""
+    """Return the topics that occur once, and rows that refuse the others."""
     times: Counter[Wanted] = Counter()
     async for each in in_steps(wanted):
         times[each] += 1
@@ -107,7 +108,7 @@ async def _once(
             continue
         known_id = known.topic_id or NO_ID
         if (None, known_id) in times:
-            # Named, and meant by its id too: neither is done.
+            # The topic occurs by name and by id.
             del times[None, known_id], times[name, topic_id]
             times[name, known_id] = 2
     refusal = KafkaError(ErrorCode.invalid_request, "a topic is given more than once")
@@ -129,8 +130,8 @@ async def _once(
 def _check(request: Request, broker: Broker, name: str | None, topic_id: UUID) -> None:
     """Raise if the client may not delete a topic.
 
-    A topic that is named must also be describable: the answer would show whether it
-    exists.
+    Deletion by name also requires DESCRIBE, since the response reveals whether the
+    topic exists.
     """
     if name is None:
         known = None if topic_id == NO_ID else broker.metadata_cache.name(topic_id)
@@ -142,7 +143,7 @@ def _check(request: Request, broker: Broker, name: str | None, topic_id: UUID) -
 
 
 def _visible_name(request: Request, broker: Broker, topic_id: UUID) -> str | None:
-    """Return a topic's name if the client may know it; the id is no secret."""
+    """Return a topic's name if the client may describe it; ids are not secret."""
     name = broker.metadata_cache.name(topic_id)
     if name is not None and allowed_on_topic(
         request, broker, AclOperation.DESCRIBE, name
@@ -158,7 +159,7 @@ async def _delete(
     timeout_ms: int,
     broker: Broker,
 ) -> tuple[str, UUID]:
-    """Delete one topic, and return both its name and its id."""
+    """Delete one topic; return its name and its id."""
     if not broker.config[DELETE_TOPIC_ENABLE]:
         raise KafkaError(
             ErrorCode.topic_deletion_disabled

@@ -1,10 +1,10 @@
-"""DescribeAcls (29): the access control lists that match a filter.
+"""DescribeAcls (29): list the access control lists that match a filter.
 
 Versions: 1-3.
 
-Behaviour: entries stand below their patterns. Without an authorizer the answer is
-SECURITY_DISABLED, as Kafka's is; MirrorMaker 2 looks for that code. A request can be
-preempted between two patterns.
+Behaviour: entries are grouped by pattern. Without an authorizer the response is
+SECURITY_DISABLED, as in Kafka; MirrorMaker 2 depends on that code. A request can be
+preempted between patterns.
 
 Version notes: v1 has pattern types (KIP-290), v2 is flexible.
 
@@ -36,7 +36,7 @@ from planes.slices import Pace
 async def handle(
     request: Request, body: DescribeAclsRequest, broker: Broker
 ) -> DescribeAclsResponse:
-    """List the entries that pass the filter."""
+    """List the entries that match the filter."""
     wanted = filter_of(body)
     if broker.authorizer is None:
         return DescribeAclsResponse(

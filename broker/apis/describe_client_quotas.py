@@ -5,7 +5,7 @@ Versions: 0-1.
 Behaviour:
 - A filter has components by entity type: a name, the default, or any. An entity matches
   if it has all types of the filter; a strict filter excludes entities with others.
-- A type named twice, an empty one, and addresses with users or client ids are
+- A duplicate type, an empty type, and addresses with users or client ids are
   INVALID_REQUEST; an unknown type is UNSUPPORTED_VERSION, as in Kafka.
 
 Version notes: v1 is flexible.
@@ -43,14 +43,14 @@ _EXACT: Final = 0
 _DEFAULT: Final = 1
 _ANY: Final = 2
 _TYPES: Final = (USER, CLIENT_ID, IP)
-# Decides about a name; None is the default's.
+# Returns whether a name matches; None is the default entity.
 Matches: TypeAlias = Callable[[str | None], bool]
 
 
 async def handle(
     request: Request, body: DescribeClientQuotasRequest, broker: Broker
 ) -> DescribeClientQuotasResponse:
-    """Describe the entities that match."""
+    """Describe the matching entities."""
     wanted: dict[str, Matches] = {}
     try:
         async for component in in_steps(body.components):

@@ -2,11 +2,11 @@
 
 Versions: 0-2.
 
-Behaviour: as Metadata tells it, for the listener that the request came in on.
+Behaviour: the same data as in Metadata, for the listener of the request.
 
-Version notes: v1 asks for brokers (1) or controllers (2); controllers are asked for at
-their own listener, so here they are MISMATCHED_ENDPOINT_TYPE (KIP-919). v2 can ask for
-fenced brokers (KIP-1073); a broker is registered or unknown here, so none is fenced.
+Version notes: v1 requests brokers (1) or controllers (2). Controllers are described at
+their own listener only, so the response here is MISMATCHED_ENDPOINT_TYPE (KIP-919). v2
+can include fenced brokers (KIP-1073); no broker is ever fenced here.
 
 Left out: nothing.
 """

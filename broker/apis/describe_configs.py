@@ -1,14 +1,14 @@
-"""DescribeConfigs (32): configs of topics, brokers and groups, and their sources.
+"""DescribeConfigs (32): describe configs of topics, brokers and groups, with sources.
 
 Versions: 1-4.
 
 Behaviour:
-- A topic shows all its configs; a broker all its keys, or under the empty name only the
-  dynamic defaults of all brokers. Keys that are asked for by name are picked out.
-- A group shows what a consumer group of its name has, whether there is one or not, and
-  a subscription of client metrics likewise.
-- Passwords are never told.
-- A broker's loggers are shown with their levels in force (KIP-412).
+- A topic has all its configs; a broker has all its keys, or with the empty name only
+  the dynamic defaults of all brokers. A request may select keys by name.
+- A group has the configs of a consumer group of its name, even if it does not exist,
+  and so has a subscription of client metrics.
+- Passwords are never returned.
+- A broker's loggers are listed with their effective levels (KIP-412).
 
 Version notes: v1 adds sources and synonyms (KIP-226), v3 types and documentation
 (KIP-569), v4 is flexible.
@@ -117,7 +117,7 @@ async def _configs(
         found = [
             _as_written(key, [Synonym(key, value, source)])
             for key, value in sorted(present.items())
-            # Under ZooKeeper another broker's tool can have set any key.
+            # Under ZooKeeper a tool may have set unknown keys.
             if find_key(key) is not None
         ]
     return [
@@ -155,7 +155,7 @@ def _of_broker(key: Key[Any], broker: Broker) -> DescribedConfig:
     effective = written(broker.config[key])
     value = written(broker.config.default(key))
     default = Synonym(key.name, value, ConfigSource.DEFAULT_CONFIG)
-    # A default of null is no place that the value could come from.
+    # A default of null is not listed as a source.
     defaults = () if default.value is None else (default,)
     places = (*broker.alterations.written_as(key.name), *defaults)
     source = places[0].source if places else default.source
@@ -163,7 +163,7 @@ def _of_broker(key: Key[Any], broker: Broker) -> DescribedConfig:
 
 
 def _as_written(name: str, places: Sequence[Synonym]) -> DescribedConfig:
-    """Describe what was set under a name, which may be that of a listener's own."""
+    """Describe the config of a name, which may have a listener's prefix."""
     key = find_key(name)
     assert key is not None, name
     strongest = places[0]

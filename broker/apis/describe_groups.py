@@ -1,17 +1,17 @@
-"""DescribeGroups (15): who is in a group, and what each member was assigned.
+"""DescribeGroups (15): describe the members of groups, and their assignments.
 
 Versions: 0-6.
 
 Behaviour:
-- A group that is not there, or is a consumer group (KIP-848), is described as Dead,
-  without an error before v6.
-- Metadata and protocol are told of a stable group only.
-- A request can be preempted between two groups.
+- A missing group, or a consumer group (KIP-848), is described as Dead, without an error
+  before v6.
+- Metadata and protocol are returned for a stable group only.
+- A request can be preempted between groups.
 
 Version notes:
-- v3 can ask for authorized operations (KIP-430); v4 tells the instance of a static
-  member (KIP-345); v5 is flexible; v6 answers GROUP_ID_NOT_FOUND for a group that is
-  not there, and messages (KIP-1043).
+- v3 can request authorized operations (KIP-430); v4 has the instance id of a static
+  member (KIP-345); v5 is flexible; v6 returns GROUP_ID_NOT_FOUND for a missing group,
+  and error messages (KIP-1043).
 
 Left out: nothing.
 """
@@ -41,14 +41,14 @@ from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 from planes.slices import in_steps
 
-# The first version that calls an unknown group an error.
+# The first version with an error for an unknown group.
 _NOT_FOUND_SINCE: Final = 6
 
 
 async def handle(
     request: Request, body: DescribeGroupsRequest, broker: Broker
 ) -> DescribeGroupsResponse:
-    """Describe each group that was named."""
+    """Describe each group."""
     rows = await described(
         request,
         broker,

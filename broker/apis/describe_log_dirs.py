@@ -1,15 +1,15 @@
-"""DescribeLogDirs (35): which replicas each log directory holds, and how large.
+"""DescribeLogDirs (35): list the replicas in each log directory, with their sizes.
 
 Versions: 1-5.
 
-Behaviour: every directory of ``log.dirs``, with the partitions that are asked for
-(null: all). A directory without any of them is listed too, without topics; so is one
-that is offline, with KAFKA_STORAGE_ERROR (KIP-112). Sizes of its volume are -1 then. A
-replica that moves to another directory is listed there as a future one, too, with the
-number of offsets that are still to be copied.
+Behaviour: the response lists every directory of ``log.dirs``, with the requested
+partitions (null: all). Directories without any of them have no topics. An offline
+directory has KAFKA_STORAGE_ERROR (KIP-112), and -1 for the sizes of its volume. A
+replica that moves to another directory is also listed there as a future replica, with
+the number of offsets still to be copied.
 
-Version notes: v2 is flexible, v3 adds an error of the whole, v4 sizes of volumes
-(KIP-827), v5 cordoned directories (KIP-1066).
+Version notes: v2 is flexible, v3 adds a top-level error, v4 sizes of volumes (KIP-827),
+v5 cordoned directories (KIP-1066).
 
 Left out: ``cordoned.log.dirs``, so no directory is cordoned.
 """
@@ -102,7 +102,7 @@ async def _row(
 
 
 def _lag(key: TopicPartition, future: Log, broker: Broker) -> int:
-    """Return how far a copy is behind; -1 while its partition is not served."""
+    """Return the lag of a copy in offsets; -1 while its partition is not served."""
     partition = broker.replicas.partitions.get(key)
     if partition is None or partition.is_offline:
         return -1
@@ -113,7 +113,7 @@ def _volume(directory: str, broker: Broker) -> Volume:
     try:
         return broker.storage.volume(directory)
     except OSError:
-        # The next access to a file there decides whether it is offline.
+        # The next access to a file decides whether the directory is offline.
         return _UNKNOWN
 
 

@@ -1,12 +1,13 @@
-"""DescribeProducers (61): the producers of partitions, and their open transactions.
+"""DescribeProducers (61): describe producers of partitions and open transactions.
 
 Versions: 0-0.
 
-Behaviour: the producers that the leader's log knows (KIP-664): epoch, last sequence
-number, last time stamp, the epoch of the coordinator that wrote the last marker, and
-where the open transaction begins; -1 for what there is not. NOT_LEADER_OR_FOLLOWER on
-another replica, UNKNOWN_TOPIC_OR_PARTITION, and INVALID_TOPIC_EXCEPTION for a name that
-no topic may have. A request can be preempted after every 64 producers.
+Behaviour: the response has the producers in the leader's log (KIP-664), each with its
+epoch, last sequence number, last time stamp, the coordinator epoch of the last marker,
+and the first offset of its open transaction; -1 for missing values. Errors are
+NOT_LEADER_OR_FOLLOWER on another replica, UNKNOWN_TOPIC_OR_PARTITION, and
+INVALID_TOPIC_EXCEPTION for an invalid name. A request can be preempted after every 64
+producers.
 
 Version notes: v0 is flexible.
 

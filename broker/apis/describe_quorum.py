@@ -1,14 +1,14 @@
-"""DescribeQuorum (55): the voters of the metadata quorum (KIP-595, KIP-836).
+"""DescribeQuorum (55): describe the voters of the metadata quorum (KIP-595, KIP-836).
 
 Versions: 0-2.
 
-Behaviour: a broker that is its whole cluster is the only voter of
-``__cluster_metadata`` partition 0, and its leader. Each start is an epoch, and offsets
-count the changes of the registry. Another partition, or more than one, is
-UNKNOWN_TOPIC_OR_PARTITION. Under ZooKeeper there is no quorum: UNSUPPORTED_VERSION.
+Behaviour: a single broker is the only voter and the leader of ``__cluster_metadata``
+partition 0. Each start begins an epoch, and offsets count the changes of the registry.
+Another partition, or more than one, is UNKNOWN_TOPIC_OR_PARTITION. Under ZooKeeper
+there is no quorum: UNSUPPORTED_VERSION.
 
-Version notes: v1 adds times of fetches, which are the present for a leader (KIP-836);
-v2 the directories of replicas and the addresses of voters (KIP-853).
+Version notes: v1 adds times of fetches, for a leader the current time (KIP-836); v2
+adds the directories of replicas and the addresses of voters (KIP-853).
 
 Left out: ``__cluster_metadata`` itself, which cannot be fetched: the registry is a file
 in each log directory.

@@ -1,11 +1,11 @@
-"""DescribeTopicPartitions (75): topics and partitions, a page at a time (KIP-966).
+"""DescribeTopicPartitions (75): describe topics and partitions in pages (KIP-966).
 
 Versions: 0.
 
-Behaviour: topics in the order of their names, from the cursor on, until
-``response_partition_limit`` partitions (at most 2,000) are told; the next cursor says
-where to go on. No topics named means all; a cursor at a topic that is not named is
-INVALID_REQUEST. A request can be preempted between topics.
+Behaviour: topics are listed by name, from the cursor on, up to
+``response_partition_limit`` partitions (at most 2,000); the next cursor is the start of
+the next page. An empty list of topics means all; a cursor at a topic outside the list
+is INVALID_REQUEST. A request can be preempted between topics.
 
 Version notes: none.
 
@@ -41,7 +41,7 @@ from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
 
-# Partition rows are those of Metadata's newest version.
+# Partition rows equal those of Metadata's newest version.
 _METADATA_VERSION: Final = 12
 
 
@@ -99,7 +99,7 @@ async def handle(
 async def _refused(
     body: DescribeTopicPartitionsRequest,
 ) -> list[DescribeTopicPartitionsResponseTopic]:
-    """Refuse each topic, because the cursor points nowhere."""
+    """Refuse each topic, because the cursor is invalid."""
     rows = []
     async for topic in in_steps(body.topics):
         rows.append(_row(topic.name, ErrorCode.invalid_request, None, [], NOT_ASKED))
@@ -107,7 +107,7 @@ async def _refused(
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Reveal nothing of a topic, not even that it is internal."""
+    """Return the row of a denied topic, which also hides whether it is internal."""
     row = _row(name, ErrorCode.topic_authorization_failed, None, [], NOT_ASKED)
     row.is_internal = False
     return row

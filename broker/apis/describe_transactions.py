@@ -1,9 +1,9 @@
-"""DescribeTransactions (65): state and partitions of transactional ids (KIP-664).
+"""DescribeTransactions (65): describe state and partitions of transactions (KIP-664).
 
 Versions: 0.
 
-Behaviour: an id that its coordinator does not know is TRANSACTIONAL_ID_NOT_FOUND. While
-markers are being written, the partitions are those that still wait for theirs.
+Behaviour: an unknown id is TRANSACTIONAL_ID_NOT_FOUND. While markers are being written,
+only partitions without a marker are listed.
 
 Version notes: none.
 

@@ -1,10 +1,10 @@
-"""DescribeUserScramCredentials (50): the users with SCRAM credentials.
+"""DescribeUserScramCredentials (50): list the users with SCRAM credentials.
 
 Versions: 0-0.
 
-Behaviour: mechanisms and iterations of the users named, or of all. Salts and keys are
-never told. A user without credentials is RESOURCE_NOT_FOUND, one named twice
-DUPLICATE_RESOURCE, as in Kafka.
+Behaviour: the response has mechanisms and iterations of the requested users, or of all.
+Salts and keys are never returned. A user without credentials is RESOURCE_NOT_FOUND, a
+duplicate user DUPLICATE_RESOURCE, as in Kafka.
 
 Version notes: there is one version.
 
@@ -75,7 +75,7 @@ async def handle(
 
 
 def _infos(configs: Configs) -> list[CredentialInfo]:
-    """Return what may be told of a user's credentials."""
+    """Return the public fields of a user's credentials."""
     return [
         CredentialInfo(
             mechanism=mechanism.number,

@@ -1,16 +1,16 @@
-"""ElectLeaders (43): have preferred, or unclean, leaders elected (KIP-183, KIP-460).
+"""ElectLeaders (43): elect preferred or unclean leaders (KIP-183, KIP-460).
 
 Versions: 0-2.
 
-Behaviour: the controller elects, others answer NOT_CONTROLLER. ELECTION_NOT_NEEDED
-where the preferred replica leads, or for an unclean election where anyone leads;
-PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE where nobody may be
-elected. An answer means that the controller's own clients are told of the new leaders;
-REQUEST_TIMED_OUT where that takes too long. Asked for all partitions (null), those that
-need none are left out of the answer, as in Kafka. A type of election that there is not
-is INVALID_REQUEST, unless for no partition.
+Behaviour: the controller elects; other brokers return NOT_CONTROLLER.
+ELECTION_NOT_NEEDED is returned if the preferred replica leads, or in an unclean
+election if there is a leader, PREFERRED_LEADER_NOT_AVAILABLE or
+ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica is eligible. The response is sent once the
+controller's own metadata has the new leaders, or with REQUEST_TIMED_OUT. In a request
+for all partitions (null), those without an election are left out of the response, as in
+Kafka. An unknown election type is INVALID_REQUEST, unless the request has no partition.
 
-Version notes: v1 takes the type of election, v2 is flexible.
+Version notes: v1 has the election type, v2 is flexible.
 
 Left out: nothing.
 """
@@ -51,7 +51,7 @@ _MESSAGES: Final = {
 async def handle(
     request: Request, body: ElectLeadersRequest, broker: Broker
 ) -> ElectLeadersResponse:
-    """Answer for each partition."""
+    """Elect leaders, and return the outcome of each partition."""
     number = body.election_type
     everyone = body.topic_partitions is None
     wanted = None if everyone else await _named(body)
@@ -71,7 +71,7 @@ async def handle(
         error = ErrorCode.invalid_request if wanted != [] else ErrorCode.none
         outcomes = {key: error async for key in in_steps(wanted or ())}
     topics: dict[str, list[PartitionResult]] = {}
-    # Whoever names a partition twice is answered twice, as by Kafka.
+    # A duplicate partition has two rows, as in Kafka.
     async for key in in_steps(outcomes if wanted is None else wanted):
         outcome = outcomes[key]
         if not (everyone and outcome is ErrorCode.election_not_needed):

@@ -3,17 +3,17 @@
 Versions: 0-5.
 
 Behaviour:
-- Answered when the outcome is in ``__transaction_state``. The markers are written
-  afterwards; until the last one is, the next transaction of the id is refused with
+- The response is sent once the outcome is in ``__transaction_state``. The markers are
+  written afterwards; until the last one, the next transaction of the id is refused with
   CONCURRENT_TRANSACTIONS.
 - A repeated request with the same outcome succeeds; one with the other outcome is
   INVALID_TXN_STATE.
-- Clients send v5 if ``transaction.version`` 2 is finalized. It raises the epoch, and
-  answers the producer id and epoch of the next transaction. An abort succeeds without a
-  transaction, too.
+- Clients send v5 if ``transaction.version`` 2 is finalized. It increments the epoch,
+  and returns the producer id and epoch of the next transaction. An abort also succeeds
+  without a transaction.
 
-Version notes: v2 may answer PRODUCER_FENCED, v3 is flexible, v4 may answer
-TRANSACTION_ABORTABLE, v5 raises the epoch with every transaction (KIP-890).
+Version notes: v2 may return PRODUCER_FENCED, v3 is flexible, v4 may return
+TRANSACTION_ABORTABLE, v5 increments the epoch with every transaction (KIP-890).
 
 Left out: nothing.
 """

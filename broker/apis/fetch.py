@@ -1,32 +1,31 @@
-"""Fetch (1): read record batches, waiting for some if asked to.
+"""Fetch (1): read record batches, and wait for new ones if requested.
 
 Versions: 4-18 served, 0-18 advertised.
 
 Behaviour:
-- Waits in the Fetch purgatory until ``min_bytes`` can be read, at most ``max_wait_ms``;
-  then reads again. Any partition's error is answered at once.
-- At least one batch is answered if there is one, however large; otherwise at most
-  ``max_bytes`` of the request (``fetch.max.bytes`` bounds it), in the order of the
+- The handler waits in the Fetch purgatory until ``min_bytes`` can be read, at most
+  ``max_wait_ms``; then it reads again. An error of a partition ends the wait.
+- The response has at least one batch, of any size, if there is one; otherwise at most
+  ``max_bytes`` of the request (bounded by ``fetch.max.bytes``), in the order of the
   request (KIP-74).
-- Records are answered as regions of their files: the network sends them uncopied.
-- Consumers read up to the high watermark, those of committed records up to the last
-  stable offset, with the aborted transactions that they have to leave out.
-- Followers read to the end, and what they ask for tells how far they have come, which
-  may move the high watermark.
-- A follower outside the ISR gets nothing of a throttled partition while
+- Records are regions of their files, which the network sends without copying.
+- Consumers read up to the high watermark. Consumers of committed records read up to the
+  last stable offset, and receive the aborted transactions to skip.
+- Followers read to the end. Their fetch offsets report their progress, which may
+  advance the high watermark.
+- A follower outside the ISR receives no records of a throttled partition while
   ``leader.replication.throttled.rate`` is exceeded (KIP-73).
-- A consumer of v11 or later may read from a follower too (KIP-392).
-- An isolation level that there is not is INVALID_REQUEST, as soon as there is
-  something to read under it.
-- Sessions as in KIP-227. A request can be preempted between two partitions.
+- A consumer from v11 on may also read from a follower (KIP-392).
+- An unknown isolation level is INVALID_REQUEST, if a requested partition is here.
+- Sessions are those of KIP-227. A request can be preempted between partitions.
 
 Version notes:
-- v5 adds log start offsets (KIP-107), v6 knows KAFKA_STORAGE_ERROR (before it is
-  NOT_LEADER_OR_FOLLOWER), v7 sessions, v9 leader epochs (KIP-320), v11
-  racks, v12 is flexible and detects divergence (KIP-595), v13 names topics by id
-  (KIP-516), v15 moves the replica id into a tagged field (KIP-903), v16 names the
-  current leader with errors (KIP-951), v18 says which high watermark the follower knows
-  (KIP-1166), which only KRaft's replicas do.
+- v5 adds log start offsets (KIP-107), v6 KAFKA_STORAGE_ERROR (NOT_LEADER_OR_FOLLOWER in
+  earlier versions), v7 sessions, v9 leader epochs (KIP-320), v11 racks, v12 is flexible
+  and detects divergence (KIP-595), v13 identifies topics by id (KIP-516), v15 moves the
+  replica id into a tagged field (KIP-903), v16 adds the current leader to errors
+  (KIP-951), v18 has the follower's high watermark (KIP-1166), which only KRaft's
+  replicas send.
 
 Left out: preferred read replicas (KIP-392's other half).
 """
@@ -85,10 +84,10 @@ _LEADER_TOLD: Final = frozenset(
 
 
 async def handle(request: Request, body: FetchRequest, broker: Broker) -> Response:
-    """Read what there is; if that is too little, wait and read again."""
+    """Read available records; if they are too few, wait and read again."""
     fetch = _Fetch(request, body, broker)
     if fetch.is_follower and not may_claim(request, broker, Role.BROKER):
-        # Its replica id is written in a form that only a decoder finds.
+        # The replica id had an encoding that only the decoder has found.
         return fetch.refuse(ErrorCode.cluster_authorization_failed)
     try:
         context = await fetch.context()
@@ -104,7 +103,7 @@ async def handle(request: Request, body: FetchRequest, broker: Broker) -> Respon
 
 
 class _Fetch:
-    """One request as it goes."""
+    """The state of one request."""
 
     __slots__ = (
         "_bytes_read",
@@ -134,15 +133,15 @@ class _Fetch:
         quotas = broker.client_quotas
         self.quotas = quotas if quotas.is_active and not self.is_follower else None
         if self.quotas is not None:
-            # A larger answer would be over the quota however long the client waits.
+            # A larger response would exceed the quota after any throttle time.
             largest = self.quotas.fetch_bytes_max(request)
             self.max_bytes = int(min(self.max_bytes, largest))
         self._has_waited = False
 
-    # ---- what is wanted ---------------------------------------------------------
+    # ---- requested partitions ---------------------------------------------------
 
     async def context(self) -> Context:
-        """Return what the request and its session want; raise their errors."""
+        """Return the context of the request and its session; raise `KafkaError`."""
         body = self.body
         uses_topic_ids = uses_ids(self.request.api_version)
         return await preemptibly(
@@ -158,7 +157,7 @@ class _Fetch:
         )
 
     def _key(self, target: Target) -> TopicPartition | None:
-        """Return which partition is meant; None where no topic has the id any more."""
+        """Return the partition of a target; None if no topic has the id."""
         name: str | None
         if isinstance(target.topic, UUID):
             name = self.broker.metadata_cache.name(target.topic)
@@ -169,7 +168,7 @@ class _Fetch:
     # ---- reading ----------------------------------------------------------------
 
     async def read(self, context: Context) -> Answered:
-        """Read all partitions, in order, as far as ``max_bytes`` goes."""
+        """Read all partitions, in order, up to ``max_bytes``."""
         self._bytes_read = 0
         self._failed = False
         refused = 0
@@ -182,7 +181,7 @@ class _Fetch:
             except KafkaError as error:
                 row = self._refused(target, error.code)
                 if error.code is ErrorCode.topic_authorization_failed:
-                    # The others are waited for, as in Kafka.
+                    # The request still waits for the other partitions, as in Kafka.
                     refused += 1
                 else:
                     self._failed = True
@@ -207,11 +206,11 @@ class _Fetch:
                 committed=committed,
             )
         else:
-            # The reader has to truncate: nothing to wait for.
+            # The reader has to truncate, so the request does not wait.
             self._failed = True
         high_watermark = partition.high_watermark
         if self.is_follower and diverging is None:
-            # Where a follower has come to it says once, when it asks.
+            # A follower's progress is recorded once per request, not after a wait.
             if not self._has_waited:
                 self._note_follower(partition, target)
             if self._is_held_back(partition):
@@ -232,7 +231,7 @@ class _Fetch:
         )
 
     def _partition(self, target: Target) -> Partition:
-        """Return the partition if this reader may be answered from it, or raise."""
+        """Return the partition if this reader may read from it; raise `KafkaError`."""
         key = self._key(target)
         if key is None:
             raise KafkaError(ErrorCode.unknown_topic_id)
@@ -257,7 +256,7 @@ class _Fetch:
         low_moved = partition.note_follower_fetch(
             replica, target.offset, target.log_start_offset
         )
-        # Who joins the ISR by this is waited for from now on.
+        # Before the high watermark advances, which waits for a new ISR member.
         replicas.note_follower(partition, replica)
         if partition.advance_high_watermark() or low_moved:
             replicas.note_change(partition.key)
@@ -271,7 +270,7 @@ class _Fetch:
     # ---- waiting ----------------------------------------------------------------
 
     def is_enough(self) -> bool:
-        """Return whether to answer with what was read."""
+        """Return whether the read is sufficient for a response."""
         body = self.body
         return (
             self._failed
@@ -280,7 +279,7 @@ class _Fetch:
         )
 
     async def wait(self, context: Context) -> None:
-        """Wait until there may be enough, or until ``max_wait_ms`` have passed."""
+        """Wait until enough bytes may be available, at most ``max_wait_ms``."""
         self._has_waited = True
         if not context.targets:
             return
@@ -289,7 +288,7 @@ class _Fetch:
         async for target in in_steps(context.targets):
             key = self._key(target)
             if key is None:
-                # The topic has gone since it was read: the next read tells so.
+                # The topic was deleted since the read: the next read returns the error.
                 return
             if self._may_read(key):
                 wanted[key] = Wanted(
@@ -313,14 +312,14 @@ class _Fetch:
             lambda: delayed.held_back,
         )
 
-    # ---- answering --------------------------------------------------------------
+    # ---- response ---------------------------------------------------------------
 
     async def response(self, context: Context, outcome: Answered) -> Response:
-        """Encode what the session has to be told."""
+        """Encode the rows that the session has to report."""
         if self.quotas is not None:
             news = [row async for row in in_steps(outcome) if context.is_news(*row)]
             whole = await self._encoded(news, context.session_id)
-            # Kafka counts the size prefix, and not the header behind it.
+            # Kafka counts the size prefix, but not the header after it.
             first = whole[0]
             assert isinstance(first, bytes)
             framed = int.from_bytes(first[:4], "big")
@@ -355,7 +354,7 @@ class _Fetch:
 
     def _note_sent(self, target: Target, row: FetchPartition) -> None:
         key = self._key(target)
-        # A topic that has gone since it was read has no quota any more.
+        # A topic that was deleted since the read has no quota.
         if key is not None:
             self.broker.quotas.leader.note(key, size_of(row.records))
 
@@ -373,7 +372,7 @@ class _Fetch:
         )
 
     async def finds_any(self, context: Context) -> bool:
-        """Return whether one of the partitions that are wanted is here."""
+        """Return whether a requested partition is on this broker."""
         held = self.broker.replicas.partitions
         async for target in in_steps(context.targets):
             if self._key(target) in held:
@@ -381,7 +380,7 @@ class _Fetch:
         return False
 
     async def refuse_each(self, context: Context, error: ErrorCode) -> Response:
-        """Encode an error of all partitions, where the request has none of its own."""
+        """Encode an error of all partitions, in versions without a top-level error."""
         if self.request.api_version >= 7:
             return self.refuse(error)
         rows = [
@@ -393,7 +392,7 @@ class _Fetch:
     def _refused(self, target: Target, error: ErrorCode) -> FetchPartition:
         version = self.request.api_version
         if version < _STORAGE_ERROR_SINCE and error is ErrorCode.kafka_storage_error:
-            # An older client takes it for an error that no retry mends.
+            # Older clients would not retry after KAFKA_STORAGE_ERROR.
             error = ErrorCode.not_leader_or_follower
         leader = None
         if version >= 16 and error in _LEADER_TOLD:
@@ -407,7 +406,7 @@ class _Fetch:
 def _aborted(
     partition: Partition, target: Target, records: FileSlice | None
 ) -> list[tuple[int, int]]:
-    """Return producer and first offset of the aborted transactions in an answer."""
+    """Return producer and first offset of the aborted transactions in a response."""
     if records is None:
         return []
     end = partition.last_stable_offset
@@ -418,7 +417,7 @@ def _aborted(
 
 
 def _divergence(partition: Partition, target: Target) -> EpochEnd | None:
-    """Return where the reader's log parts from ours, if it does."""
+    """Return the point of divergence of the reader's log, if there is one."""
     ours = partition.epoch_end_offset(target.last_fetched_epoch)
     if ours.end_offset < 0 or target.offset < partition.log.log_start_offset:
         raise KafkaError(ErrorCode.offset_out_of_range)

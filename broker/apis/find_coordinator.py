@@ -1,14 +1,15 @@
-"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
+"""FindCoordinator (10): find the coordinator of a group or a transactional id.
 
 Versions: 0-6.
 
-Behaviour: the leader of the group's partition of ``__consumer_offsets``, or of the id's
-in ``__transaction_state``. If that topic does not exist its creation is begun, and the
-answer is COORDINATOR_NOT_AVAILABLE, as in Kafka; the client asks again.
+Behaviour: the coordinator is the leader of the group's partition of
+``__consumer_offsets``, or of the id's partition of ``__transaction_state``. If the
+topic does not exist, its creation is started, and the response is
+COORDINATOR_NOT_AVAILABLE, as in Kafka; the client retries.
 
-Version notes: v1 asks for groups (0) or transactions (1), v3 is flexible, v4 asks for
-several keys at once (KIP-699), v5 is of clients that know TRANSACTION_ABORTABLE
-(KIP-890), v6 of those that know share coordinators (KIP-932).
+Version notes: v1 requests groups (0) or transactions (1), v3 is flexible, v4 has
+several keys (KIP-699), v5 marks clients that support TRANSACTION_ABORTABLE (KIP-890),
+v6 marks clients that support share coordinators (KIP-932).
 
 Left out: share coordinators (INVALID_REQUEST).
 """
@@ -44,7 +45,7 @@ _BATCHED: Final = 4
 
 
 class _Coordinator(NamedTuple):
-    """A broker, and where the asking client reaches it."""
+    """A broker, and its address for the requesting client."""
 
     node_id: int
     host: str
@@ -127,7 +128,7 @@ async def _begin_topic(request: Request, name: str, broker: Broker) -> None:
     try:
         await auto_create(request, name, broker)
     except KafkaError as error:
-        # Someone else is creating it just now, or it cannot be created yet.
+        # The topic is being created by another request, or cannot be created yet.
         raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error
 
 

@@ -1,13 +1,13 @@
-"""Heartbeat (12): a member is alive, and hears whether it has to join again.
+"""Heartbeat (12): extend a member's session, and report rebalances.
 
 Versions: 0-4.
 
 Behaviour:
-- Answered at once, with REBALANCE_IN_PROGRESS while others join.
-- While the group is being loaded the answer is that all is well, as Kafka's is.
+- The response is sent at once, with REBALANCE_IN_PROGRESS while members join.
+- While the group is being loaded the response has no error, as in Kafka.
 
 Version notes:
-- v3 brings static members (KIP-345), v4 is flexible.
+- v3 adds static members (KIP-345), v4 is flexible.
 
 Left out: nothing.
 """
@@ -30,7 +30,7 @@ from broker.requests.request import Request
 async def handle(
     request: Request, body: HeartbeatRequest, broker: Broker
 ) -> HeartbeatResponse:
-    """Put off the end of the member's session."""
+    """Extend the member's session."""
     error = broker.groups.heartbeat(
         body.group_id,
         body.member_id,

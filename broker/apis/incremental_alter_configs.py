@@ -3,12 +3,13 @@
 Versions: 0-1.
 
 Behaviour:
-- Operations: 0 sets, 1 unsets, 2 appends to a list, 3 takes out of a list; the latter
-  two start from the effective value. INVALID_CONFIG where there is no list; those of
-  client metrics can only be set, as in Kafka.
-- Each resource succeeds or fails alone, as a whole; what succeeds is durable and in
-  effect with the answer.
-- Levels of a broker's loggers are set and unset, until it stops (KIP-412).
+- Operations: 0 sets, 1 unsets, 2 appends to a list, 3 removes from a list; the latter
+  two start from the effective value. They return INVALID_CONFIG for a config that is
+  not a list; lists of client metrics can only be set, as in Kafka.
+- Each resource succeeds or fails independently and as a whole; a successful change is
+  durable and in effect before the response.
+- Levels of a broker's loggers can be set and unset; they last until a restart
+  (KIP-412).
 
 Version notes: v1 is flexible.
 
@@ -100,7 +101,7 @@ async def handle(
 async def _alter_levels(
     resource: AlterConfigsResource, broker: Broker, *, validate_only: bool
 ) -> None:
-    """Set levels of loggers, all or none."""
+    """Set the levels of loggers, all or none."""
     check_logger_broker(resource.resource_name, broker)
     await _check_named_once(resource)
     levels = {entry.name: _level(entry) async for entry in in_steps(resource.configs)}
@@ -110,7 +111,7 @@ async def _alter_levels(
 
 
 def _level(entry: AlterableConfig) -> str | None:
-    """Return the level that an entry sets, None if it unsets one, or raise."""
+    """Return the level that an entry sets, or None to unset; raise `KafkaError`."""
     name = entry.name
     operation = _operation(entry)
     if operation not in (Operation.SET, Operation.DELETE):
@@ -142,7 +143,7 @@ async def _check_named_once(resource: AlterConfigsResource) -> None:
 
 
 async def _altered(resource: AlterConfigsResource, broker: Broker) -> dict[str, str]:
-    """Return the configs of a resource once the operations are done."""
+    """Return the configs of a resource after the operations."""
     kind, name = resource.resource_type, resource.resource_name
     await _check_named_once(resource)
     configs = dict(configs_to_alter(kind, name, broker))
@@ -186,7 +187,7 @@ def _alter(
 def _list(
     configs: dict[str, str], name: str, kind: int, broker: Broker
 ) -> tuple[str, ...]:
-    """Return the effective value of a list, or raise if it is none."""
+    """Return the effective value of a list; raise if the config is not a list."""
     found: object = None
     if kind == ConfigResourceType.TOPIC and name in TOPIC_KEYS:
         found = topic_value(name, configs, broker.config)

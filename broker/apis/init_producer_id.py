@@ -1,20 +1,20 @@
-"""InitProducerId (22): give an idempotent producer an id and an epoch.
+"""InitProducerId (22): assign a producer id and an epoch.
 
 Versions: 0-5.
 
-Behaviour: ids come from blocks of a thousand that are durable before the first of them
-is given, so that none is ever given twice; a stopped broker loses the rest of a block.
-A producer that asks to have its epoch raised (v3, KIP-360) is given a new id with epoch
-0, as Kafka's broker does for producers without a transactional id.
+Behaviour: ids are assigned from blocks of a thousand. A block is durable before its
+first id is used, so that no id is assigned twice; a stop discards the rest of a block.
+A request to increment an epoch (v3, KIP-360) returns a new id with epoch 0, as in Kafka
+for producers without a transactional id.
 
-With a transactional id, its coordinator raises the epoch, which fences all earlier
-producers of the id. An ongoing transaction is aborted first: the answer is
+With a transactional id, its coordinator increments the epoch, which fences all earlier
+producers of the id. An open transaction is aborted first: the response is
 CONCURRENT_TRANSACTIONS until its markers are written.
 
 A producer id without an epoch, or the reverse, is INVALID_REQUEST, and so is an empty
 transactional id.
 
-Version notes: v2 is flexible, v3 takes the producer's id and epoch, v4 may answer
+Version notes: v2 is flexible, v3 has the producer's id and epoch, v4 may return
 PRODUCER_FENCED, v5 TRANSACTION_ABORTABLE (KIP-890).
 
 Left out: v6, which keeps prepared transactions (KIP-939) and is unstable in Kafka 4.4,
@@ -56,7 +56,7 @@ _FENCED_SINCE: Final = 4
 async def handle(
     request: Request, body: InitProducerIdRequest, broker: Broker
 ) -> InitProducerIdResponse:
-    """Give out the next id."""
+    """Assign the next id, or the next epoch of a transactional id."""
     try:
         if not _is_whole(body):
             raise KafkaError(ErrorCode.invalid_request, "half a producer id and epoch")
@@ -105,14 +105,14 @@ async def _init(
 
 
 def _may_be_idempotent(request: Request, broker: Broker) -> bool:
-    """Return whether the client may write anywhere, which is permission enough."""
+    """Return whether IDEMPOTENT_WRITE, or WRITE on any topic, is allowed."""
     return allowed_on_cluster(
         request, broker, AclOperation.IDEMPOTENT_WRITE, logs_denial=False
     ) or allowed(request, broker, AclOperation.WRITE, ResourceType.TOPIC, None)
 
 
 def _is_whole(body: InitProducerIdRequest) -> bool:
-    """Return whether the producer's present id and epoch are both given, or neither."""
+    """Return whether the producer's current id and epoch are both set, or neither."""
     return (body.producer_id == _NONE) == (body.producer_epoch == _NONE)
 
 

@@ -1,16 +1,16 @@
-"""JoinGroup (11): a consumer enters its group, or enters it again.
+"""JoinGroup (11): a consumer joins its group, or joins again.
 
 Versions: 0-9.
 
 Behaviour:
-- Parked until the join phase of the group ends; the leader is then shown the metadata
-  of all members. What happens is decided in ``broker.groups``.
+- The request is parked until the join phase of the group ends; the leader's response
+  has the metadata of all members. Decisions are made in ``broker.groups``.
 
 Version notes:
-- v0 has one timeout for session and rebalance; v4 wants a dynamic member to come back
-  with the id it is given (KIP-394); v5 brings static members (KIP-345), v6 is flexible;
-  before v7 a missing protocol name is the empty string (KIP-559); v9 can tell the
-  leader to skip the assignment (KIP-814).
+- v0 has one timeout for session and rebalance; since v4 a dynamic member first receives
+  an id and joins again with it (KIP-394); v5 adds static members (KIP-345), v6 is
+  flexible; before v7 a missing protocol name is the empty string (KIP-559); v9 lets the
+  leader skip the assignment (KIP-814).
 
 Left out: nothing; the client's ``reason`` (v8, KIP-800) is read and not kept.
 """
@@ -40,7 +40,7 @@ from planes.slices import in_steps, preempt
 _KNOWN_ID_SINCE: Final = 4
 _NULL_PROTOCOL_SINCE: Final = 7
 _SKIPPING_SINCE: Final = 9
-# Clients name the assignors that they know, a handful.
+# Bound of items; clients list only a few assignors.
 _PROTOCOLS_MAX: Final = 1_000
 _MEMBERS_PER_SLICE: Final = 512
 
@@ -48,7 +48,7 @@ _MEMBERS_PER_SLICE: Final = 512
 async def handle(
     request: Request, body: JoinGroupRequest, broker: Broker
 ) -> JoinGroupResponse:
-    """Join, and wait for the generation."""
+    """Join, and wait for the new generation."""
     version = request.api_version
     session_timeout_ms = to_ms(body.session_timeout)
     rebalance_timeout_ms = session_timeout_ms

@@ -1,19 +1,19 @@
-"""LeaderAndIsr (4): the controller says which partitions to lead and which to follow.
+"""LeaderAndIsr (4): the controller assigns leaders and followers of partitions.
 
 Versions: 0-7.
 
 Behaviour:
-- Fenced as Kafka 3.9 fences it: broker epoch (STALE_BROKER_EPOCH), controller epoch
+- Fencing is that of Kafka 3.9: broker epoch (STALE_BROKER_EPOCH), controller epoch
   (STALE_CONTROLLER_EPOCH, both for the whole request), then for each partition topic id
   (INCONSISTENT_TOPIC_ID), leader epoch (STALE_CONTROLLER_EPOCH unless it is newer) and
-  replicas (UNKNOWN_TOPIC_OR_PARTITION if this broker is none).
-- Where the configs of new topics cannot be read, for a session with ZooKeeper that
-  ends meanwhile, nothing is changed and the whole request has that error: the
-  controller says it again when the broker has registered again.
-- Whoever waits in a purgatory for a partition that moved away is answered at once.
-- The request can be preempted between two partitions, under the lock of state changes:
-  its partitions change together with respect to other controller requests and to
-  topics being created or deleted, as under Kafka's ``replicaStateChangeLock``.
+  replicas (UNKNOWN_TOPIC_OR_PARTITION if this broker is not one of them).
+- If the configs of new topics cannot be read, because the ZooKeeper session has
+  expired, the whole request fails without a change. The controller repeats it after the
+  broker has registered again.
+- Requests in purgatories for a partition that has moved complete at once.
+- The request can be preempted between partitions, under the lock of state changes.
+  Other controller requests, and creations and deletions of topics, therefore see all
+  its changes or none, as under Kafka's ``replicaStateChangeLock``.
 
 Version notes: v1 adds is_new, v2 broker epochs (KIP-380), v3 reassignment (KIP-455), v4
 is flexible, v5 adds topic ids (KIP-516), v6 the leader recovery state, v7 the mark of a
@@ -46,7 +46,7 @@ from planes.slices import in_steps
 
 
 async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned:
-    """Change the state of the partitions named."""
+    """Change the state of the partitions."""
     command = await preemptibly(LeaderAndIsrRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         answer = LeaderAndIsrResponse(error_code=ErrorCode.stale_broker_epoch)
@@ -57,7 +57,7 @@ async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned
 
 async def _obey(command: LeaderAndIsrRequest, broker: Broker) -> LeaderAndIsrResponse:
     try:
-        # Their logs are made by their configs.
+        # The creation of logs needs the configs of their topics.
         await broker.coordinator.membership.learn_topics(
             await _new_topics(command, broker)
         )
@@ -68,7 +68,7 @@ async def _obey(command: LeaderAndIsrRequest, broker: Broker) -> LeaderAndIsrRes
 
 
 async def _new_topics(command: LeaderAndIsrRequest, broker: Broker) -> list[str]:
-    """Return the topics of which the broker is about to get further replicas."""
+    """Return the topics of which this broker gets further replicas."""
     held = broker.replicas.partitions
     names: dict[str, None] = {}
     async for topic, state in in_steps(states_of(command)):

@@ -1,13 +1,13 @@
-"""LeaveGroup (13): members go, or an operator sends static members away.
+"""LeaveGroup (13): members leave, or an operator removes static members.
 
 Versions: 0-5.
 
 Behaviour:
-- The others rebalance at once.
+- The remaining members rebalance at once.
 
 Version notes:
-- Before v3 one member leaves, and its error is the answer's; from v3 on a batch does,
-  with an error for each (KIP-345); v4 is flexible.
+- Before v3 one member leaves, with a top-level error; from v3 on a request has several
+  members, with an error for each (KIP-345); v4 is flexible.
 
 Left out: nothing; the client's ``reason`` (v5, KIP-800) is read and not kept.
 """

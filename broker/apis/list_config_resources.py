@@ -1,12 +1,12 @@
-"""ListConfigResources (74): the names that configs can be described of (KIP-1142).
+"""ListConfigResources (74): list the resources that have configs (KIP-1142).
 
 Versions: 0-1.
 
-Behaviour: all topics, all brokers, as such and for their loggers, and the groups and
-subscriptions of client metrics that have configs. A kind that Kafka does not list is
-UNSUPPORTED_VERSION, for the whole request.
+Behaviour: the response has all topics, all brokers and their loggers, and the groups
+and subscriptions of client metrics that have configs. For a kind that Kafka does not
+list the whole request is UNSUPPORTED_VERSION.
 
-Version notes: v0 lists client metrics only (KIP-714); v1 takes kinds, none meaning all.
+Version notes: v0 lists client metrics only (KIP-714); v1 has kinds, none meaning all.
 
 Left out: nothing.
 """
@@ -44,7 +44,7 @@ _KINDS_SINCE: Final = 1
 async def handle(
     request: Request, body: ListConfigResourcesRequest, broker: Broker
 ) -> ListConfigResourcesResponse:
-    """List the resources of each kind that is asked for."""
+    """List the resources of each requested kind."""
     kinds = {int(kind) async for kind in in_steps(body.resource_types)}
     if request.api_version < _KINDS_SINCE:
         kinds = {ConfigResourceType.CLIENT_METRICS}

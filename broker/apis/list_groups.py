@@ -1,10 +1,10 @@
-"""ListGroups (16): the groups that this broker coordinates.
+"""ListGroups (16): list the groups that this broker coordinates.
 
 Versions: 0-5.
 
 Behaviour:
-- COORDINATOR_LOAD_IN_PROGRESS, with the groups known so far, while partitions of
-  ``__consumer_offsets`` are being read.
+- COORDINATOR_LOAD_IN_PROGRESS is returned, with the groups loaded so far, while
+  partitions of ``__consumer_offsets`` are being read.
 
 Version notes:
 - v3 is flexible; v4 filters by state (KIP-518), v5 by type (KIP-848).
@@ -71,7 +71,7 @@ async def handle(
 
 
 async def _wanted(names: Sequence[str]) -> frozenset[str]:
-    """Return the names of a filter; none: any will do."""
+    """Return the names of a filter; an empty set matches all."""
     return frozenset([name.strip().lower() async for name in in_steps(names)])
 
 

@@ -1,19 +1,20 @@
-"""ListOffsets (2): the first, the last, or a time stamp's offset of partitions.
+"""ListOffsets (2): find the first, the last, or a time stamp's offset of partitions.
 
 Versions: 1-11 served, 0-11 advertised.
 
 Behaviour:
-- A time stamp gets the first record at or after it, or -1. Special ones: -1 the end for
-  this reader (high watermark or last stable offset, for a follower the log's end), -2
-  the start, -3 the largest time stamp's record, -4 the local start, -5 the tiered end
-  and -6 the first offset that waits for its upload (nothing is tiered: -1).
-- A leader whose high watermark has not reached its epoch's start yet does not tell
-  offsets beyond it: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
-- A partition that is named twice is INVALID_REQUEST, both times; so is everything to a
-  client that names an isolation level that there is not.
-- Only leaders answer, under the epoch that the client names; to a debugging consumer
-  (replica id -2) followers do, too. A request can be preempted between two partitions,
-  and while it searches one by time.
+- The result for a time stamp is the first record at or after it, or -1. Special values:
+  -1 the end for this reader (high watermark or last stable offset, for a follower the
+  log's end), -2 the start, -3 the record with the largest time stamp, -4 the local
+  start, -5 the tiered end, and -6 the first offset pending upload (-1, since there is
+  no tiered storage).
+- While a leader's high watermark is below its epoch's start, offsets beyond it are
+  OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
+- Both rows of a duplicate partition are INVALID_REQUEST, and so are all rows of a
+  request with an unknown isolation level.
+- Only leaders serve this API, in the client's leader epoch; a debugging consumer
+  (replica id -2) is also served by followers. A request can be preempted between
+  partitions, and during a search by time.
 
 Version notes: v2 adds the isolation level, v4 leader epochs (KIP-320), v6 is flexible,
 v7 adds -3 (KIP-734), v8 -4 (KIP-405), v9 -5 (KIP-1005), v10 a time-out for tiered logs
@@ -60,7 +61,7 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-# From which version on each special time stamp may be asked for.
+# The first version of each special time stamp.
 _SINCE: Final = {
     LATEST: 1,
     EARLIEST: 1,
@@ -78,7 +79,7 @@ NOTHING: Final = TimestampOffset(-1, -1, -1)
 async def handle(
     request: Request, body: ListOffsetsRequest, broker: Broker
 ) -> ListOffsetsResponse:
-    """Look the offsets up, partition by partition."""
+    """Look up the offsets, partition by partition."""
     topics = []
     pace = Pace()
     named: Counter[tuple[str, int]] = Counter()
@@ -162,7 +163,7 @@ def _refused(
 
 
 def _check_special(timestamp: int, version: int) -> None:
-    """Raise UNSUPPORTED_VERSION for what this version cannot ask, whoever leads."""
+    """Raise UNSUPPORTED_VERSION for a special time stamp of a later version."""
     since = _SINCE.get(timestamp, 1)
     if version < since or timestamp < EARLIEST_PENDING_UPLOAD:
         raise KafkaError(
@@ -204,7 +205,7 @@ async def _find(
 def _check_end(
     partition: Partition, end: int, version: int, *, is_follower: bool
 ) -> None:
-    """Raise if a new leader's end for consumers lags behind its epoch's start."""
+    """Raise if a new leader's end for consumers is below its epoch's start."""
     start = partition.epoch_start_offset
     if start is not None and end < start and not is_follower:
         raise KafkaError(

@@ -1,9 +1,10 @@
-"""ListPartitionReassignments (46): which reassignments are under way (KIP-455).
+"""ListPartitionReassignments (46): list the reassignments in progress (KIP-455).
 
 Versions: 0.
 
-Behaviour: the controller lists those of the partitions that are named, or all (null):
-all their replicas, and which of them are added and removed. NOT_CONTROLLER elsewhere.
+Behaviour: the controller lists the reassignments of the requested partitions, or of all
+(null): all replicas, and those being added and removed. Other brokers return
+NOT_CONTROLLER.
 
 Version notes: none.
 
@@ -36,7 +37,7 @@ from planes.slices import Pace, in_steps
 async def handle(
     request: Request, body: ListPartitionReassignmentsRequest, broker: Broker
 ) -> ListPartitionReassignmentsResponse:
-    """List them by topic."""
+    """List the reassignments by topic."""
     try:
         under_way = broker.coordinator.controller.reassignments()
     except KafkaError as refused:

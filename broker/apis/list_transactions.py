@@ -1,13 +1,14 @@
-"""ListTransactions (66): the transactional ids that this broker coordinates (KIP-664).
+"""ListTransactions (66): list the transactional ids coordinated here (KIP-664).
 
 Versions: 0-2.
 
 Behaviour:
-- COORDINATOR_LOAD_IN_PROGRESS while partitions of ``__transaction_state`` are read.
+- COORDINATOR_LOAD_IN_PROGRESS is returned while partitions of ``__transaction_state``
+  are being read.
 - Unknown states of a filter are returned, and match nothing.
 
-Version notes: v1 filters by the time for which a transaction has been open (KIP-994),
-v2 by a regular expression for the whole id (KIP-1152): INVALID_REGULAR_EXPRESSION.
+Version notes: v1 filters by the duration of an open transaction (KIP-994), v2 by a
+regular expression that matches the whole id (KIP-1152; INVALID_REGULAR_EXPRESSION).
 
 Left out: expressions with nested repetitions of more than 1,000, which RE2 refuses.
 """
@@ -39,7 +40,7 @@ from planes.slices import in_steps
 async def handle(
     request: Request, body: ListTransactionsRequest, broker: Broker
 ) -> ListTransactionsResponse:
-    """List the ids that pass the filters."""
+    """List the ids that match the filters."""
     try:
         found = broker.transactions.all()
         passes = await _filter(body, broker.now_ms())
@@ -72,7 +73,7 @@ async def handle(
 async def _filter(
     body: ListTransactionsRequest, now_ms: int
 ) -> Callable[[Transaction], bool]:
-    """Return the filters as one; raise INVALID_REGULAR_EXPRESSION."""
+    """Return the combined filter; raise INVALID_REGULAR_EXPRESSION."""
     labels = frozenset([it async for it in in_steps(body.state_filters)])
     producer_ids = frozenset([it async for it in in_steps(body.producer_id_filters)])
     open_ms = body.duration_filter

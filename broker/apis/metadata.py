@@ -1,27 +1,27 @@
-"""Metadata (3): brokers, topics, and who leads their partitions.
+"""Metadata (3): describe brokers, topics, and the leaders of partitions.
 
 Versions: 0-13.
 
 Behaviour:
-- Answered from the metadata cache, for the listener that the request came in on. A
-  leader that cannot be reached on it is LEADER_NOT_AVAILABLE (LISTENER_NOT_FOUND from
-  v6 on, if the broker is alive elsewhere), with leader -1.
-- The creation of an unknown topic is begun if ``auto.create.topics.enable`` and the
-  request allow it, and not waited for. As in Kafka, this answer has no partitions and
-  UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE of the controller under ZooKeeper;
-  the next answer has the topic.
-- Until a controller has told this broker of the cluster, the answer names no broker and
-  no topic. Clients discard that and ask again, perhaps another broker. Kafka's brokers
-  tell of an empty cluster when they come back, and topics that seem to be gone are
-  errors of a producer on librdkafka.
-- A request can be preempted between two topics; all of the answer is of one time.
+- The source is the metadata cache, for the listener of the request. A leader that is
+  not reachable on this listener is LEADER_NOT_AVAILABLE (LISTENER_NOT_FOUND from v6 on,
+  if the broker is alive on another listener), with leader -1.
+- The creation of an unknown topic is started, without waiting, if
+  ``auto.create.topics.enable`` and the request allow it. As in Kafka, the response has
+  no partitions and UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE if this is the
+  controller under ZooKeeper; the next response has the topic.
+- Before the first update from a controller, the response has neither brokers nor
+  topics. Clients discard such a response and retry, possibly on another broker. Kafka's
+  brokers describe an empty cluster after a restart, and missing topics fail producers
+  on librdkafka.
+- A request can be preempted between topics; the whole response is of one time.
 
 Version notes:
-- v0: no topics named means all; from v1 on null means all and none means none. v1 adds
-  the controller and racks, v2 the cluster id, v4 allow_auto_topic_creation, v5 offline
-  replicas, v7 leader epochs (KIP-320), v8-v10 authorized operations (KIP-430), v9 is
-  flexible, v10 answers topic ids, v12 takes them (KIP-516), v13 has an error of the
-  whole (KIP-1102), with which Kafka 4 sends clients back to their bootstrap servers.
+- v0: an empty list of topics means all; from v1 on null means all and empty means none.
+  v1 adds the controller and racks, v2 the cluster id, v4 allow_auto_topic_creation, v5
+  offline replicas, v7 leader epochs (KIP-320), v8-v10 authorized operations (KIP-430),
+  v9 is flexible, v10 returns topic ids, v12 accepts them (KIP-516), v13 has a top-level
+  error (KIP-1102), by which Kafka 4 makes clients use their bootstrap servers again.
 
 Left out: nothing.
 """
@@ -66,14 +66,14 @@ from broker.requests.classifier import METADATA
 from broker.requests.request import Request
 from planes.slices import in_steps, preempt
 
-# Partitions that are described at a stretch: a third of a millisecond.
+# Partitions described per step: about 0.3 ms.
 _PAGE: Final = 100
 
 
 async def handle(
     request: Request, body: MetadataRequest, broker: Broker
 ) -> MetadataResponse:
-    """Answer for all topics, or for those that are named."""
+    """Describe all topics, or the requested ones."""
     cache = broker.metadata_cache.view()
     if cache.controller_id == NO_CONTROLLER:
         return MetadataResponse(
@@ -91,7 +91,7 @@ async def handle(
                 topics.append(await _described(request, body, known, cache, broker))
             await preempt()
     else:
-        # Kafka tells a topic once, however often it is named.
+        # A duplicate topic has one row, as in Kafka.
         distinct: dict[tuple[str | None, UUID | None], MetadataRequestTopic] = {}
         async for wanted in in_steps(body.topics):
             distinct.setdefault((wanted.name, wanted.topic_id), wanted)
@@ -129,7 +129,7 @@ async def _wanted(
     cache: MetadataView,
     broker: Broker,
 ) -> MetadataResponseTopic:
-    """Describe one topic that was named, or say why that cannot be done."""
+    """Return the row of one requested topic, or of its error."""
     name = wanted.name
     topic_id = wanted.topic_id or NO_ID
     try:
@@ -140,7 +140,7 @@ async def _wanted(
         else:
             topic = _by_id(request, topic_id, cache, broker)
     except KafkaError as error:
-        # v10 and v11 cannot say null.
+        # The name is not nullable in v10 and v11.
         known_name = name if name is not None or request.api_version >= 12 else ""
         is_denied = error.code is ErrorCode.topic_authorization_failed
         asked = None if is_denied else known_name
@@ -169,7 +169,7 @@ async def _by_name(
 ) -> TopicMetadata:
     if name is None:
         raise KafkaError(ErrorCode.invalid_request, "neither a name nor an id")
-    # Before it is looked up: that a topic exists is for those who may describe it.
+    # Checked before the lookup, which would reveal whether the topic exists.
     check_topic(request, broker, AclOperation.DESCRIBE, name)
     topic = cache.topic(name)
     if topic is not None:
@@ -189,7 +189,7 @@ async def _by_name(
     except KafkaError as refused:
         if refused.code is not ErrorCode.topic_already_exists:
             raise
-        # Another request is creating it just now, or deleting it: the client retries.
+        # Another request is creating or deleting the topic: the client retries.
         error = KafkaError(ErrorCode.leader_not_available)
     raise error
 
@@ -216,7 +216,7 @@ async def _described(
 def _operations(
     request: Request, body: MetadataRequest, name: str | None, broker: Broker
 ) -> int:
-    """Return what is allowed on a topic, known or not, if that was asked."""
+    """Return the allowed operations on a topic, known or not, if requested."""
     if not body.include_topic_authorized_operations or name is None:
         return NOT_ASKED
     return operations(request, broker, ResourceType.TOPIC, name)
@@ -233,7 +233,7 @@ def _row(
         error_code=error,
         name=name,
         topic_id=topic_id,
-        # Nothing is revealed of a topic that the client may not describe.
+        # Hides the property of a topic that the client may not describe.
         is_internal=name in INTERNAL_TOPICS
         and error is not ErrorCode.topic_authorization_failed,
         partitions=partitions,
@@ -244,11 +244,11 @@ def _row(
 def _add_cluster(
     request: Request, body: MetadataRequest, answer: MetadataResponse, broker: Broker
 ) -> None:
-    """List the brokers even where topics fail: librdkafka forgets those left out.
+    """List the brokers even if topics fail: librdkafka drops brokers left out.
 
-    Where no topic was named there is no place for an error, and the answer is to be
-    empty: clients discard one without brokers and topics, and ask again, where one
-    with brokers would say that there are no topics.
+    A request without topics has no rows for an error, so its response stays empty.
+    Clients discard a response without brokers and topics, and retry; with brokers it
+    would mean that there are no topics.
     """
     if body.topics:
         cache = broker.metadata_cache

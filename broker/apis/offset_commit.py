@@ -1,19 +1,20 @@
-"""OffsetCommit (8): a consumer says how far it has come.
+"""OffsetCommit (8): store the offsets that a consumer has reached.
 
 Versions: 2-10 served, 0-10 advertised (otherwise older librdkafka balances no
 consumers).
 
 Behaviour:
-- Answered when the offsets are in ``__consumer_offsets``, replicated as acks=-1 is.
-- Partitions that do not exist fail alone, with UNKNOWN_TOPIC_OR_PARTITION; all of an
+- The response is sent once the offsets are in ``__consumer_offsets``, replicated as
+  with acks=-1.
+- Only missing partitions fail with UNKNOWN_TOPIC_OR_PARTITION; all partitions of an
   unknown topic id fail with UNKNOWN_TOPIC_ID.
-- A request can be preempted between two topics, before anything is committed.
+- A request can be preempted between topics, before the first commit.
 
 Version notes:
-- v2 to v4 carry a retention of their own (removed by KIP-211); v6 leader epochs
-  (KIP-320); v7 static members (KIP-345); v8 is flexible; v9 says GROUP_ID_NOT_FOUND
-  where earlier ones say ILLEGAL_GENERATION, and has the epochs of members of consumer
-  groups (KIP-848); v10 names topics by id.
+- v2 to v4 have their own retention (removed by KIP-211); v6 adds leader epochs
+  (KIP-320); v7 static members (KIP-345); v8 is flexible; v9 returns GROUP_ID_NOT_FOUND
+  where earlier versions return ILLEGAL_GENERATION, and has the epochs of members of
+  consumer groups (KIP-848); v10 identifies topics by id.
 
 Left out: v0 (kept in ZooKeeper) and v1.
 """
@@ -46,7 +47,7 @@ from planes.slices import Pace, preempt
 
 _MEMBER_EPOCHS_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 10
-# Offsets written and answered in one step.
+# Offsets written and answered per step.
 _OFFSETS_PER_BATCH: Final = 128
 
 Outcomes = dict[TopicPartition, ErrorCode]
@@ -55,11 +56,11 @@ Outcomes = dict[TopicPartition, ErrorCode]
 async def handle(
     request: Request, body: OffsetCommitRequest, broker: Broker
 ) -> OffsetCommitResponse:
-    """Commit what exists, and answer for all partitions."""
+    """Commit the offsets of existing partitions, and return all outcomes."""
     by_id = request.api_version >= _TOPIC_IDS_SINCE
     rows = await sorted_rows(request, body.topics, broker, by_id=by_id)
     outcomes: Outcomes = rows.refused
-    # In pieces, each of them a batch in the log: Kafka writes one, of any size.
+    # In several batches of the log; Kafka writes one batch of any size.
     remaining = list(rows.positions.items())
     for start in range(0, len(remaining), _OFFSETS_PER_BATCH):
         some = dict(remaining[start : start + _OFFSETS_PER_BATCH])
@@ -74,7 +75,7 @@ async def _commit(
     broker: Broker,
     positions: dict[TopicPartition, Position],
 ) -> Outcomes:
-    """Return what became of partitions that exist."""
+    """Return the outcomes of existing partitions."""
     knows_epochs = request.api_version >= _MEMBER_EPOCHS_SINCE
     missing = ErrorCode.illegal_generation
     if knows_epochs:

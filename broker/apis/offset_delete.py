@@ -3,9 +3,9 @@
 Versions: 0.
 
 Behaviour:
-- Answered when the tombstones are in ``__consumer_offsets``.
-- Topics that a member subscribes to are refused with GROUP_SUBSCRIBED_TO_TOPIC;
-  partitions that do not exist fail alone.
+- The response is sent once the tombstones are in ``__consumer_offsets``.
+- Topics that a member subscribes to are refused with GROUP_SUBSCRIBED_TO_TOPIC; missing
+  partitions fail individually.
 
 Version notes: none.
 
@@ -39,7 +39,7 @@ from planes.slices import Pace, in_steps, preempt
 async def handle(
     request: Request, body: OffsetDeleteRequest, broker: Broker
 ) -> OffsetDeleteResponse:
-    """Delete what exists; an error of the group leaves no topics in the answer."""
+    """Delete offsets; after an error of the group the response has no topics."""
     outcomes: dict[TopicPartition, ErrorCode] = {}
     pace = Pace()
     async for topic in pace.over(body.topics):
@@ -60,7 +60,7 @@ async def handle(
         if error is ErrorCode.none
     ]
     try:
-        # With nothing to delete, the group is still to be one that there is.
+        # One call even without partitions, which checks that the group exists.
         for start in range(0, len(existing) or 1, OFFSETS_PER_STEP):
             some = existing[start : start + OFFSETS_PER_STEP]
             waiting = broker.groups.offsets.delete(body.group_id, some)

@@ -1,19 +1,18 @@
-"""OffsetFetch (9): how far a group has come.
+"""OffsetFetch (9): return the committed offsets of groups.
 
 Versions: 1-10 served, 0-10 advertised (otherwise older librdkafka balances no
 consumers).
 
 Behaviour:
-- A partition without an offset, and a group that is not there, answer -1, no error.
-- A request for many groups can be preempted between two of them.
+- A partition without an offset, and a missing group, have -1 and no error.
+- A request for many groups can be preempted between groups.
 
 Version notes:
-- Before v2 an error of the group stands at each partition; from v2 on null topics mean
-  all; v5 carries leader epochs (KIP-320); v6 is flexible; v7 can ask for stable
-  offsets, which a commit under way makes UNSTABLE_OFFSET_COMMIT (KIP-447); v8 asks for
-  many groups at once (KIP-709); v9 names the member, whose epoch is checked in consumer
-  groups (KIP-848); v10 names topics by id, unknown ones getting
-  UNKNOWN_TOPIC_ID.
+- Before v2 an error of the group is repeated in each partition; from v2 on null topics
+  mean all; v5 adds leader epochs (KIP-320); v6 is flexible; v7 can request stable
+  offsets, with UNSTABLE_OFFSET_COMMIT during a pending commit (KIP-447); v8 has several
+  groups (KIP-709); v9 has the member, whose epoch is checked in consumer groups
+  (KIP-848); v10 identifies topics by id, with UNKNOWN_TOPIC_ID for unknown ones.
 
 Left out: v0 (kept in ZooKeeper).
 """
@@ -64,7 +63,7 @@ _Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 async def handle(
     request: Request, body: OffsetFetchRequest, broker: Broker
 ) -> OffsetFetchResponse:
-    """Look up the offsets of one group, or of many."""
+    """Return the offsets of one or several groups."""
     stable = body.require_stable
     if request.api_version < _GROUPS_SINCE:
         targets = await _targets(body.topics)
@@ -115,11 +114,11 @@ async def _of_group(
 async def _of_group_by_ids(
     request: Request, broker: Broker, group: OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Return offsets by topic id; of all offsets, those of topics that have one."""
+    """Return offsets by topic id; topics without an id are left out."""
     cache = broker.metadata_cache
     targets: dict[TopicPartition, None] | None = None
     unknown: list[OffsetFetchResponseTopics] = []
-    # As the request has them, since a topic may be deleted meanwhile.
+    # Ids from the request, since a topic may be deleted meanwhile.
     ids: dict[str, UUID | None] = {}
     pace = Pace()
     if group.topics is not None:
@@ -167,7 +166,7 @@ async def _fetch(
     stable: bool,
     member: tuple[str | None, int] = (None, -1),
 ) -> tuple[ErrorCode, Fetched]:
-    """Return the error of the group, or its offsets; ``named`` None: all of them.
+    """Return the error of the group, or its offsets; ``named`` None: all offsets.
 
     ``member`` is the sender in a consumer group, with its epoch.
     """
@@ -190,7 +189,7 @@ async def _fetch(
             )
             await preempt()
         if not fetched:
-            # The group's own error, if there is one.
+            # Raises an error of the group, if there is one.
             fetched = offsets.fetch(group_id, (), require_stable=stable, member=member)
     except KafkaError as refused:
         return refused.code, {}
@@ -204,7 +203,7 @@ async def _visible(
 ) -> Fetched:
     """Return the offsets of topics that the client may describe.
 
-    Of others, those that were named get an error.
+    Other requested topics have an error.
     """
     visible: Fetched = {}
     failed = FetchedOffset(error=ErrorCode.topic_authorization_failed)

@@ -1,13 +1,13 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ended in a partition's log (KIP-101).
+"""OffsetForLeaderEpoch (23): return the end offset of a leader epoch (KIP-101).
 
 Versions: 2-4.
 
-Behaviour: the largest epoch up to the one asked for, and its end offset; (-1, -1) for
-an epoch that this log does not know. Consumers ask after a change of leader, to see
-whether what they read was truncated (KIP-320). Only the leader answers, under the epoch
-that the client names. A request can be preempted between two partitions.
+Behaviour: the response has the largest epoch up to the requested one, and its end
+offset; (-1, -1) for an unknown epoch. Consumers use it after a change of leader, to
+detect a truncation of records they have read (KIP-320). Only the leader serves this
+API, in the client's leader epoch. A request can be preempted between partitions.
 
-Version notes: v2 takes the current leader epoch, v3 a replica id, v4 is flexible.
+Version notes: v2 has the current leader epoch, v3 a replica id, v4 is flexible.
 
 Left out: v0 and v1.
 """
@@ -45,7 +45,7 @@ from planes.slices import preempt
 async def handle(
     request: Request, body: OffsetForLeaderEpochRequest, broker: Broker
 ) -> OffsetForLeaderEpochResponse:
-    """Answer for each partition."""
+    """Return the end offset for each partition."""
     topics = []
     is_of_cluster = allowed_on_cluster(
         request, broker, AclOperation.CLUSTER_ACTION, logs_denial=False

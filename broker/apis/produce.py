@@ -1,30 +1,30 @@
-"""Produce (0): append record batches, and answer when they are as safe as asked.
+"""Produce (0): append record batches, and respond as ``acks`` requires.
 
 Versions: 3-13 served, 0-13 advertised (librdkafka turns codecs off otherwise).
 
 Behaviour:
-- acks=1 is answered after the append, acks=-1 once the whole ISR has the records,
-  acks=0 never: if one of its partitions fails, the connection is closed instead.
+- With acks=1 the response is sent after the append, with acks=-1 once the whole ISR has
+  the records. With acks=0 there is no response; an error closes the connection.
 - acks=-1 waits in the Produce purgatory, at most ``timeout_ms``; it fails at once with
-  NOT_LEADER_OR_FOLLOWER if the leadership moves meanwhile (KAFKA-4453).
-- What ``flush.messages`` or ``flush.ms`` wants flushed is durable before the answer.
-- Retries of idempotent producers are answered as the first time, by the log.
-- A batch that begins a transaction in a partition is verified with the coordinator
-  first (KIP-890); a passing error of the coordinator is NOT_ENOUGH_REPLICAS, on which
-  clients send again. From v12 on the partition is added to the transaction instead.
-  While the one before is being ended that is tried again for a moment
-  (``add.partitions.to.txn.retry.backoff.max.ms``); then the answer is
+  NOT_LEADER_OR_FOLLOWER if the leader changes meanwhile (KAFKA-4453).
+- A flush due by ``flush.messages`` or ``flush.ms`` is done before the response.
+- The log returns the original result for a retry of an idempotent producer.
+- A batch that begins a transaction in a partition is first verified with the
+  coordinator (KIP-890); a retriable error of the coordinator is NOT_ENOUGH_REPLICAS,
+  after which clients retry. From v12 on the partition is added to the transaction
+  instead. While the previous transaction is ending, the addition is retried for
+  ``add.partitions.to.txn.retry.backoff.max.ms``; then the error is
   CONCURRENT_TRANSACTIONS.
-- Clients may not write internal topics, except the admin client of Kafka's tools.
-- A request can be preempted between two partitions.
+- Clients may not write to internal topics, except the admin client of Kafka's tools.
+- A request can be preempted between partitions.
 
 Version notes:
-- v3 carries v2 batches and a transactional id, v4 knows KAFKA_STORAGE_ERROR (v3 gets
-  NOT_LEADER_OR_FOLLOWER, the translation that Kafka's protocol documents), v5 answers
-  the log start offset (KIP-107), v7 allows zstd, v8 names bad records and says why
-  (KIP-467), v9 is flexible, v10 names the current leader with NOT_LEADER_OR_FOLLOWER
-  (KIP-951), v11 may say TRANSACTION_ABORTABLE, v12 adds partitions to transactions
-  (KIP-890), v13 names topics by id (KIP-516).
+- v3 has v2 batches and a transactional id, v4 adds KAFKA_STORAGE_ERROR (in v3
+  NOT_LEADER_OR_FOLLOWER, as documented in Kafka's protocol), v5 returns the log start
+  offset (KIP-107), v7 allows zstd, v8 lists invalid records with messages (KIP-467), v9
+  is flexible, v10 adds the current leader to NOT_LEADER_OR_FOLLOWER (KIP-951), v11 may
+  return TRANSACTION_ABORTABLE, v12 adds partitions to transactions (KIP-890), v13
+  identifies topics by id (KIP-516).
 
 Left out: node endpoints of KIP-951. Of one batch a thousand bad records are named.
 """
@@ -89,9 +89,9 @@ from broker.requests.request import CLOSE, NO_RESPONSE, Request, Response
 from broker.requests.throttling import throttle_ms
 from planes.slices import Pace, in_steps, preempt
 
-# A plain batch up to this size has so few records that they need no steps.
+# An uncompressed batch up to this size has few enough records for a single step.
 _SMALL_BYTES: Final = 2048
-# A packed batch above this size surely needs several.
+# A compressed batch above this size certainly needs several steps.
 _PACKED_STEP_BYTES: Final = 128 << 10
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
@@ -103,12 +103,12 @@ _NO_ID: Final = UUID(int=0)
 
 
 def handle_at_once(request: Request, broker: Broker) -> Response | None:
-    """Append one batch that need not be waited for, and answer; else do nothing.
+    """Append a single batch and respond; return None if `handle` has to do it.
 
-    The quick way of `handle`, for what nearly every request is. None where the answer
-    may have to wait, for a replica or for the disk, or where admission decides about
-    it. None also where nothing can be appended, where many requests wait for records,
-    and where validation takes more than a step.
+    The fast path of `handle`, for nearly all requests. None is returned if the response
+    may have to wait for a replica or the disk, or if admission has refused or throttled
+    the request. None is also returned if the partition is not here, if many requests
+    wait for its records, or if validation takes more than one step.
     """
     version = request.api_version
     wanted = decode_single_produce(version, request.frame, request.body_offset)
@@ -118,7 +118,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     acks, _, named, index, records = wanted
     topic = named if isinstance(named, str) else broker.metadata_cache.name(named) or ""
     replicas = broker.replicas
-    # A plain pair is the same key, and is made without a call.
+    # A plain tuple equals the key, and is created without a call.
     partition = replicas.partitions.get((topic, index))  # type: ignore[call-overload]  # see above
     if broker.authorizer is not None and not allowed_on_topic(
         request, broker, AclOperation.WRITE, topic, logs_denial=False
@@ -169,14 +169,14 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
 
 
 def _is_small(records: Buffer) -> bool:
-    """Return whether a batch is plain, and so small that it needs no steps."""
+    """Return whether a batch is uncompressed and small enough for a single step."""
     return (
         HEADER_SIZE < len(records) < _SMALL_BYTES and not records[CODEC_AT] & CODEC_MASK
     )
 
 
 async def handle(request: Request, body: ProduceRequest, broker: Broker) -> Response:
-    """Append each partition's batch, wait as ``acks`` says, and answer."""
+    """Append each partition's batch, wait as ``acks`` requires, and respond."""
     produce = _Produce(request, body.acks, broker)
     for key, records in (await _verified_batches(body, produce)).items():
         if produce.rows:
@@ -206,7 +206,7 @@ async def handle(request: Request, body: ProduceRequest, broker: Broker) -> Resp
 async def _batches(
     body: ProduceRequest, produce: _Produce
 ) -> dict[TopicPartition, Buffer]:
-    """Return the batch of each partition: of several the last, as in Kafka's map."""
+    """Return the last batch of each partition, as in Kafka's map."""
     batches: dict[TopicPartition, Buffer] = {}
     by_id = produce.request.api_version >= _ID_SINCE
     pace = Pace()
@@ -226,7 +226,7 @@ async def _batches(
 async def _verified_batches(
     body: ProduceRequest, produce: _Produce
 ) -> dict[TopicPartition, Buffer]:
-    """Return the batches, none if the request fails for its transaction."""
+    """Return the batches; none if the transaction's verification has failed."""
     batches = await _batches(body, produce)
     try:
         await _verify(body, batches, produce)
@@ -240,7 +240,7 @@ async def _verified_batches(
 async def _verify(
     body: ProduceRequest, batches: Mapping[TopicPartition, Buffer], produce: _Produce
 ) -> None:
-    """Get the guards of transactional batches; raise an error that all share."""
+    """Get the guards of transactional batches; raise an error of the whole request."""
     found: dict[TopicPartition, Sending] = {}
     request, broker = produce.request, produce.broker
     is_checked = False
@@ -286,7 +286,7 @@ def _support(version: int) -> TransactionSupport:
 
 
 def _is_transactional(records: Buffer) -> bool:
-    """Return whether the batch says so, if it is one at all."""
+    """Return whether the records are a transactional batch."""
     return (
         len(records) >= HEADER_SIZE
         and records[MAGIC_AT] == MAGIC
@@ -295,7 +295,7 @@ def _is_transactional(records: Buffer) -> bool:
 
 
 async def _wait_for_replicas(produce: _Produce, broker: Broker, wait_ms: int) -> None:
-    """Wait until the ISR has all that was appended, or until that cannot be."""
+    """Wait until the ISR has the appended records, or an error occurs."""
     replicas, required = broker.replicas, produce.required
     delayed = DelayedProduce(replicas.partitions, required)
     deadline_ns = broker.now_ns() + max(wait_ms, 0) * _NS_PER_MS
@@ -309,11 +309,11 @@ async def _wait_for_replicas(produce: _Produce, broker: Broker, wait_ms: int) ->
 
 
 class _Produce:
-    """One request as it goes: a row per partition, in the order of the request.
+    """The state of one request: a row per partition, in the order of the request.
 
-    ``required`` holds, for what was appended, what all replicas in sync must have.
-    ``ids`` are those by which the request names topics; ``unknown`` has a row for each
-    partition of an id that no topic has.
+    ``required`` has the appended records that all in-sync replicas must have. ``ids``
+    are the request's topic ids by name; ``unknown`` has a row for each partition of an
+    unknown id.
     """
 
     __slots__ = (
@@ -340,9 +340,9 @@ class _Produce:
         self.to_flush: dict[TopicPartition, Partition] = {}
 
     async def append(self, key: TopicPartition, records: Buffer) -> None:
-        """Append one partition's batch and note the outcome in a row.
+        """Append one partition's batch, and record the outcome in a row.
 
-        It can be preempted while the batch's records are validated.
+        The request can be preempted during the validation of records.
         """
         broker = self.broker
         now_ms = broker.now_ms()
@@ -377,13 +377,13 @@ class _Produce:
             broker.replicas.note_append(partition)
 
     def fail(self, key: TopicPartition, error: KafkaError) -> None:
-        """Answer a partition with an error, whether it had gone well or not."""
+        """Set the error of a partition, also after a successful append."""
         self.required.pop(key, None)
         version = self.request.api_version
         self.rows[key] = _refused(self.broker, version, key, error)
 
     async def answers(self) -> dict[str | UUID, list[ProducePartition]]:
-        """Return the rows by topic, and note the first error of the request."""
+        """Return the rows by topic, and record the first error of the request."""
         request, answers = self.request, dict[str | UUID, list[ProducePartition]]()
         async for key, row in in_steps(self.rows.items()):
             answers.setdefault(self.ids.get(key.topic, key.topic), []).append(row)
@@ -394,14 +394,14 @@ class _Produce:
         return answers
 
     def fail_unknown(self, topic_id: UUID, index: int) -> None:
-        """Answer a partition of an id that no topic has."""
+        """Set the error of a partition of an unknown topic id."""
         key = TopicPartition("", index)
         error = KafkaError(ErrorCode.unknown_topic_id)
         version = self.request.api_version
         self.unknown[topic_id, index] = _refused(self.broker, version, key, error)
 
     def _guard(self, key: TopicPartition) -> VerificationGuard | None:
-        """Return the guard of a batch; raise the error that stands in its place."""
+        """Return the guard of a batch; raise the error of its verification."""
         found = self.guards.get(key)
         if not isinstance(found, ErrorCode):
             return found

@@ -3,16 +3,17 @@
 Versions: 0-2.
 
 Behaviour:
-- On a SASL listener, after SaslHandshake, the token goes to the mechanism's server. At
-  the end of the exchange the connection has a principal.
-- Failure is SASL_AUTHENTICATION_FAILED in Kafka's words, after a delay
-  (`connection.failed.authentication.delay.ms`), and then the connection is closed. The
-  sentence is the same for an unknown user and for a wrong password.
-- Elsewhere: ILLEGAL_SASL_STATE, and the connection stays open.
-- Never refused by admission: clients take any error for wrong credentials.
+- On a SASL listener, after SaslHandshake, the mechanism's server processes the token.
+  At the end of the exchange the connection has a principal.
+- A failure is SASL_AUTHENTICATION_FAILED with Kafka's message, after a delay
+  (`connection.failed.authentication.delay.ms`); the connection is then closed. The
+  message is the same for an unknown user and for a wrong password.
+- Otherwise the error is ILLEGAL_SASL_STATE, and the connection stays open.
+- Admission never refuses this API, since clients interpret any error as wrong
+  credentials.
 
-Version notes: v1 tells the life of a session (KIP-368), v2 is flexible. A token after
-SaslHandshake v0 comes without a header and is answered without one.
+Version notes: v1 returns the lifetime of a session (KIP-368), v2 is flexible. A token
+after SaslHandshake v0 has no header, and neither has its response.
 
 Left out: GSSAPI, and delegation tokens.
 """
@@ -42,7 +43,7 @@ from broker.requests.request import FinalResponse, Request, Response
 async def handle(
     request: Request, body: SaslAuthenticateRequest, broker: Broker
 ) -> Answer:
-    """Take a token."""
+    """Process a token."""
     authenticator = request.peer.authenticator
     if authenticator is None or not authenticator.expects_token:
         return SaslAuthenticateResponse(
@@ -50,7 +51,7 @@ async def handle(
             error_message="SaslAuthenticate request received after authentication",
             auth_bytes=b"",
         )
-    # Before the state changes with a failure of authentication anew.
+    # Computed first, since a failed re-authentication changes the state.
     failure = authenticator.failure()
     try:
         answer = _respond(request, authenticator, body.auth_bytes)
@@ -73,7 +74,7 @@ async def handle(
 
 
 def handle_at_once(request: Request, broker: Broker) -> Response | None:
-    """Take a token that came without a header."""
+    """Process a token without a header."""
     authenticator = request.peer.authenticator
     if authenticator is None or not authenticator.expects_bare_token:
         return None
@@ -88,7 +89,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
 
 
 def _respond(request: Request, authenticator: SaslAuthenticator, token: bytes) -> bytes:
-    """Return the answer to a token; raise `SaslRefused`."""
+    """Return the response to a token; raise `SaslRefused`."""
     answer = authenticator.respond(token)
     if authenticator.principal is not None:
         request.peer.authenticated(authenticator.principal)

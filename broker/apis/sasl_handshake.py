@@ -1,19 +1,20 @@
-"""SaslHandshake (17): choose a mechanism to authenticate by.
+"""SaslHandshake (17): select a mechanism of authentication.
 
 Versions: 0-1.
 
 Behaviour:
-- On a SASL listener the mechanism is taken, or refused with
-  UNSUPPORTED_SASL_MECHANISM and the list of those enabled; the connection is then
+- On a SASL listener the mechanism is accepted, or refused with
+  UNSUPPORTED_SASL_MECHANISM and the list of enabled mechanisms. The connection is then
   closed after a delay (`connection.failed.authentication.delay.ms`).
-- On an authenticated connection whose session ends, authentication begins anew
-  (KIP-368), at most once a second, with the mechanism of before.
-- Elsewhere: ILLEGAL_SASL_STATE. The connection stays open unless it is in the middle
-  of an exchange.
-- Never refused by admission: clients take any error for a wrong configuration.
+- On an authenticated connection whose session has a lifetime, the client authenticates
+  again (KIP-368), at most once a second, with the same mechanism.
+- Otherwise the error is ILLEGAL_SASL_STATE. The connection stays open unless an
+  exchange is in progress.
+- Admission never refuses this API, since clients interpret any error as a wrong
+  configuration.
 
-Version notes: after v0 tokens come without headers; v1 announces SaslAuthenticate
-(KIP-152).
+Version notes: after v0 tokens have no headers; after v1 they are sent by
+SaslAuthenticate (KIP-152).
 
 Left out: GSSAPI, and delegation tokens.
 """
@@ -39,7 +40,7 @@ from broker.requests.request import Request
 async def handle(
     request: Request, body: SaslHandshakeRequest, broker: Broker
 ) -> Answer:
-    """Choose the mechanism."""
+    """Select the mechanism."""
     authenticator = request.peer.authenticator
     if authenticator is None or not authenticator.expects_handshake:
         answer = SaslHandshakeResponse(

@@ -1,15 +1,16 @@
-"""StopReplica (5): the controller stops replicas, or has them deleted.
+"""StopReplica (5): the controller stops or deletes replicas.
 
 Versions: 0-4.
 
 Behaviour:
-- Fenced by broker epoch and controller epoch as LeaderAndIsr is; then, for each
-  partition, by leader epoch: FENCED_LEADER_EPOCH if it is older, but -1 (none known)
-  and -2 (the topic is being deleted) pass.
-- Deleting removes the replica and its log, and answers whoever waits for it. Stopping
-  without deleting keeps both, as in Kafka: only a follower's fetching ends.
-- The request can be preempted between two partitions, under the lock of state changes,
-  as LeaderAndIsr.
+- Fencing is by broker epoch and controller epoch, as in LeaderAndIsr; then by leader
+  epoch of each partition: an older one is FENCED_LEADER_EPOCH, but -1 (unknown) and -2
+  (the topic is being deleted) are accepted.
+- A deletion removes the replica and its log, and completes the requests that wait for
+  it. Stopping without deletion keeps both, as in Kafka, and only ends a follower's
+  fetches.
+- The request can be preempted between partitions, under the lock of state changes, as
+  LeaderAndIsr.
 
 Version notes: v1 adds broker epochs (KIP-380) and groups partitions, v2 is flexible, v3
 adds leader epochs and a delete flag for each partition (KIP-570), v4 the mark of a
@@ -39,7 +40,7 @@ from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned:
-    """Stop the replicas named."""
+    """Stop or delete the replicas."""
     command = await preemptibly(StopReplicaRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch)

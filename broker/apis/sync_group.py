@@ -1,12 +1,12 @@
-"""SyncGroup (14): a member asks for its part of the assignment; the leader brings all.
+"""SyncGroup (14): distribute the leader's assignment to the members of a group.
 
 Versions: 0-5.
 
 Behaviour:
-- Parked until the leader's assignment is in the log.
+- The request is parked until the leader's assignment is in the log.
 
 Version notes:
-- v3 brings static members (KIP-345), v4 is flexible; from v5 on the protocol's type and
+- v3 adds static members (KIP-345), v4 is flexible; from v5 on the protocol's type and
   name are mandatory and checked (KIP-559).
 
 Left out: nothing.

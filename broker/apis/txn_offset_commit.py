@@ -1,26 +1,26 @@
-"""TxnOffsetCommit (28): offsets of a group that count when a transaction commits.
+"""TxnOffsetCommit (28): commit offsets of a group with a transaction.
 
 Versions: 0-6.
 
 Behaviour:
 - The transaction is verified with its coordinator before it begins in the group's
   partition of ``__consumer_offsets``; v5 adds this partition to it (KIP-890).
-- Answered when the offsets are in the log, replicated as acks=-1 is. They are shown
-  once the commit marker is there, too; until then OffsetFetch answers
-  UNSTABLE_OFFSET_COMMIT to those who ask for stable offsets.
-- A consumer that is named with its generation is fenced: ILLEGAL_GENERATION,
-  UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID. A producer of an old epoch gets
+- The response is sent once the offsets are in the log, replicated as with acks=-1. The
+  offsets are visible after the commit marker; until then OffsetFetch returns
+  UNSTABLE_OFFSET_COMMIT to requests for stable offsets.
+- A request with a consumer's generation is fenced by it: ILLEGAL_GENERATION,
+  UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID. An old producer epoch is
   INVALID_PRODUCER_EPOCH.
-- Partitions that do not exist fail alone, with UNKNOWN_TOPIC_OR_PARTITION; all of an
+- Only missing partitions fail with UNKNOWN_TOPIC_OR_PARTITION; all partitions of an
   unknown topic id fail with UNKNOWN_TOPIC_ID.
-- A request can be preempted between two topics, before anything is committed.
+- A request can be preempted between topics, before the first commit.
 
-Version notes: v2 carries leader epochs, and says COORDINATOR_LOAD_IN_PROGRESS where
-earlier ones say COORDINATOR_NOT_AVAILABLE; v3 is flexible and names the member
-(KIP-447); v4 may say TRANSACTION_ABORTABLE; v5, of clients of ``transaction.version``
-2, needs no AddOffsetsToTxn before it (KIP-890); v6 names topics by id, and may say
-GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH where earlier ones say ILLEGAL_GENERATION
-(KIP-1319).
+Version notes: v2 has leader epochs, and returns COORDINATOR_LOAD_IN_PROGRESS where
+earlier versions return COORDINATOR_NOT_AVAILABLE; v3 is flexible and has the member
+(KIP-447); v4 may return TRANSACTION_ABORTABLE; v5, for ``transaction.version`` 2, does
+not need AddOffsetsToTxn before it (KIP-890); v6 identifies topics by id, and may return
+GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH where earlier versions return
+ILLEGAL_GENERATION (KIP-1319).
 
 Left out: nothing.
 """
@@ -64,7 +64,7 @@ _SUPPORT: Final = dict.fromkeys(range(4), TransactionSupport.NONE) | {
 }
 # A batch of a coordinator has no sequence numbers.
 _NO_SEQUENCE: Final = 0
-# Offsets written and answered in one step.
+# Offsets written and answered per step.
 _OFFSETS_PER_BATCH: Final = 128
 
 Outcomes = dict[TopicPartition, ErrorCode]
@@ -73,7 +73,7 @@ Outcomes = dict[TopicPartition, ErrorCode]
 async def handle(
     request: Request, body: TxnOffsetCommitRequest, broker: Broker
 ) -> TxnOffsetCommitResponse:
-    """Commit what exists, and answer for all partitions."""
+    """Commit the offsets of existing partitions, and return all outcomes."""
     by_id = request.api_version >= _TOPIC_IDS_SINCE
     rows = await sorted_rows(request, body.topics, broker, by_id=by_id)
     outcomes: Outcomes = rows.refused
@@ -95,7 +95,7 @@ async def _commit(
     broker: Broker,
     positions: dict[TopicPartition, Position],
 ) -> Outcomes:
-    """Return what became of partitions that exist; raise an error of all of them."""
+    """Return the outcomes of existing partitions; raise an error of all of them."""
     if not body.group_id:
         raise KafkaError(ErrorCode.invalid_group_id)
     index = broker.groups.partition_for(body.group_id)
@@ -124,7 +124,7 @@ async def _commit(
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """Return the error that clients of a version retry."""
+    """Return the error code in the form that clients of a version expect."""
     if code is ErrorCode.network_exception:
         code = ErrorCode.coordinator_load_in_progress
     if code is ErrorCode.coordinator_load_in_progress and version < _LOADING_SINCE:

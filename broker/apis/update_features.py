@@ -2,15 +2,15 @@
 
 Versions: 0-2.
 
-Behaviour: the controller decides, others answer NOT_CONTROLLER. All updates are made,
-durably, or none. INVALID_UPDATE_VERSION is answered for a level or a feature that is
-not supported, for an upgrade type that there is not, for a lower level without a
-downgrade, and for a higher one by a downgrade. Of several updates of a feature the last
-counts. No downgrade of ``transaction.version`` loses data, so that a safe one is an
-unsafe one.
+Behaviour: the controller decides; other brokers return NOT_CONTROLLER. Either all
+updates are made, durably, or none. INVALID_UPDATE_VERSION is returned for an
+unsupported feature or level, an unknown upgrade type, a lower level without a
+downgrade, and a higher level with a downgrade. The last of several updates of a feature
+counts. Downgrades of ``transaction.version`` lose no data, so safe and unsafe ones are
+treated alike.
 
-Version notes: v0 cannot downgrade, v1 takes the upgrade type and can be made to
-validate only, v2 answers no rows. An error is one of the whole request, in any version.
+Version notes: v0 cannot downgrade, v1 has the upgrade type and a validation only mode,
+v2 returns no rows. Errors concern the whole request, in any version.
 
 Left out: features other than ``transaction.version`` and ``group.version``, and so
 ``metadata.version``.
@@ -38,7 +38,7 @@ from broker.requests.request import Request
 from planes.slices import in_steps
 
 _ROWS_UNTIL: Final = 1
-# Kafka's text for no error in a row.
+# Kafka's message in rows without an error.
 _NO_ERROR: Final = "NONE"
 
 
@@ -73,7 +73,7 @@ async def handle(
 
 
 async def _supported(body: UpdateFeaturesRequest) -> dict[str, FeatureUpdate]:
-    """Return the update of each feature; raise for one that is not supported."""
+    """Return the update of each feature; raise for an unsupported one."""
     updates: dict[str, FeatureUpdate] = {}
     async for row in in_steps(body.feature_updates):
         update = FeatureUpdate(row.max_version_level, row.upgrade_type)

@@ -1,14 +1,15 @@
-"""UpdateMetadata (6): the controller says what clients are to be told.
+"""UpdateMetadata (6): the controller sends the metadata for clients.
 
 Versions: 0-8.
 
-Behaviour: fenced by broker epoch (STALE_BROKER_EPOCH) and controller epoch
-(STALE_CONTROLLER_EPOCH); else the metadata cache takes over what the request says. A
-leader of -2 takes a partition out. It comes between two state changes, never amid one
-(``replicaStateChangeLock``). It can be preempted; the cache changes at its end.
+Behaviour: fencing is by broker epoch (STALE_BROKER_EPOCH) and controller epoch
+(STALE_CONTROLLER_EPOCH). An accepted request updates the metadata cache; leader -2
+removes a partition. Updates and state changes exclude each other
+(``replicaStateChangeLock``). The request can be preempted; the cache changes at its
+end.
 
-Version notes: v3 names listeners, v4 offline replicas, v5 broker epochs (KIP-380), v6
-is flexible, v7 adds topic ids (KIP-516), v8 KRaft's full updates.
+Version notes: v3 adds listener names, v4 offline replicas, v5 broker epochs (KIP-380),
+v6 is flexible, v7 adds topic ids (KIP-516), v8 KRaft's full updates.
 
 Left out: a full update does not take out topics that it does not name.
 """
@@ -34,7 +35,7 @@ from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned:
-    """Take over what the controller says."""
+    """Update the metadata cache."""
     command = await preemptibly(UpdateMetadataRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         error = ErrorCode.stale_broker_epoch

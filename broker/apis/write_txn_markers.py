@@ -3,18 +3,19 @@
 Versions: 1-2.
 
 Behaviour:
-- A marker is appended to each partition and answered when all in-sync replicas have it,
-  or after ``request.timeout.ms`` (REQUEST_TIMED_OUT). Each partition fails alone.
-- INVALID_PRODUCER_EPOCH for a marker of an older producer epoch than the log knows, and
-  under ``transaction.version`` 2 for one of the epoch of an open transaction;
-  TRANSACTION_COORDINATOR_FENCED for one of an older coordinator epoch,
-  UNKNOWN_TOPIC_OR_PARTITION where this broker has no replica.
-- In ``__consumer_offsets`` a marker also shows or drops the offsets that the
-  transaction committed, before the answer.
-- Brokers send it, in class ``replication``: consumers of committed records, and the
-  next transaction of the producer, wait until the marker is written. It is not
-  ``control``, since clients decide how many markers there are.
-- A request can be preempted between two partitions.
+- A marker is appended to each partition. The response is sent once all in-sync replicas
+  have the markers, or after ``request.timeout.ms`` (REQUEST_TIMED_OUT). Partitions fail
+  independently.
+- INVALID_PRODUCER_EPOCH is returned for an older producer epoch than the log's, and
+  under ``transaction.version`` 2 also for the epoch of an open transaction;
+  TRANSACTION_COORDINATOR_FENCED for an older coordinator epoch;
+  UNKNOWN_TOPIC_OR_PARTITION if this broker has no replica.
+- In ``__consumer_offsets`` a marker also publishes or drops the offsets committed by
+  the transaction, before the response.
+- Brokers send this request, in class ``replication``: consumers of committed records,
+  and the next transaction of the producer, wait for the marker. The class is not
+  ``control``, since clients determine the number of markers.
+- A request can be preempted between partitions.
 
 Version notes: v1 is flexible, v2 has the ``transaction.version`` of each marker.
 
@@ -47,14 +48,14 @@ from broker.requests.entitlement import Role
 from broker.requests.request import Request
 from planes.slices import Pace, Wake, in_steps, preempt
 
-# Of one producer's marker in one partition.
+# The producer and the partition of a marker.
 _Target = tuple[int, TopicPartition]
 
 
 async def handle(
     request: Request, body: WriteTxnMarkersRequest, broker: Broker
 ) -> WriteTxnMarkersResponse:
-    """Write all markers, and answer once each is replicated or has failed."""
+    """Write all markers, and respond once each is replicated or has failed."""
     outcomes = _Outcomes()
     timeout_ms = broker.config[REQUEST_TIMEOUT_MS]
     for marker in body.markers:
@@ -77,7 +78,7 @@ async def handle(
 
 
 class _Outcomes:
-    """The outcome of each marker; of several for one target the last."""
+    """The last outcome of each target."""
 
     def __init__(self) -> None:
         self.found: dict[_Target, ErrorCode] = {}
@@ -85,7 +86,7 @@ class _Outcomes:
         self._wake: Wake | None = None
 
     def expect(self, target: _Target) -> Callable[[ErrorCode], None]:
-        """Return the function that takes the outcome of one more marker."""
+        """Return the function that receives the outcome of another marker."""
         self.missing += 1
         self.found[target] = ErrorCode.none
 
@@ -98,7 +99,7 @@ class _Outcomes:
         return done
 
     def register(self, wake: Wake) -> bool:
-        """Note a handler to wake when nothing is missing; False: that is so now."""
+        """Store a handler to wake after the last outcome; False: none is missing."""
         if not self.missing:
             return False
         self._wake = wake

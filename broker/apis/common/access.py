@@ -1,9 +1,9 @@
 """Access to the resources of a request: the rule of an API, and checks in handlers.
 
-Every API declares an `Access`. A check of the whole request is made before its handler
-runs; checks of rows are made by the handler, with the functions below. The rule names
+Every API declares an `Access`. Checks of the whole request are made before its handler
+runs; checks of rows are made by the handler, with the functions below. The rule lists
 these checks, too, and a test makes each of them fail and succeed. Without an authorizer
-everything is allowed.
+all operations are allowed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MESSAGES: Final = MappingProxyType(
 
 
 class WholeCheck(NamedTuple):
-    """A check of the whole request, on the resource that ``name`` finds in its body."""
+    """A check of the whole request; ``name`` returns the resource from the body."""
 
     check: Check
     name: Callable[[Any], str]
@@ -63,9 +63,9 @@ class WholeCheck(NamedTuple):
 class Access:
     """The rule of one API.
 
-    ``whole`` are checked before the handler, in their order. ``in_handler`` are the
-    checks that the handler makes. ``by_role``: the request claims a role, which is
-    checked before it is queued (`broker.requests.entitlement`).
+    ``whole`` has the checks before the handler, in order; ``in_handler`` has the checks
+    in the handler. ``by_role``: the request claims a role, which is checked before it
+    is queued (`broker.requests.entitlement`).
     """
 
     whole: tuple[WholeCheck, ...] = ()
@@ -89,7 +89,7 @@ def _on_group(operation: AclOperation) -> WholeCheck:
 
 
 def on_cluster(operation: AclOperation) -> Access:
-    """Return the rule of an API that needs one operation on the cluster."""
+    """Return the rule of an API that requires one operation on the cluster."""
     check = Check(operation, ResourceType.CLUSTER)
     return Access(whole=(WholeCheck(check, lambda body: CLUSTER_NAME),))
 
@@ -102,7 +102,7 @@ def on_group(operation: AclOperation, *in_handler: Check) -> Access:
 def on_transaction(*in_handler: Check, and_group: bool = False) -> Access:
     """Return the rule of an API that writes as ``body.transactional_id``.
 
-    ``and_group``: it also reads the group ``body.group_id``.
+    ``and_group``: the API also reads the group ``body.group_id``.
     """
     check = Check(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)
     whole = WholeCheck(check, lambda body: str(body.transactional_id))
@@ -115,9 +115,9 @@ def in_handler(*checks: Check) -> Access:
     return Access(in_handler=checks)
 
 
-# Served to everybody, also before authentication.
+# APIs without checks, also before authentication.
 PUBLIC: Final = Access()
-# The controller's requests, and those of brokers only: ClusterAction on the cluster.
+# Requests of controllers and brokers only: ClusterAction on the cluster.
 CLUSTER_ACTION: Final = Access(by_role=True)
 
 
@@ -130,7 +130,7 @@ def allowed(
     *,
     logs_denial: bool = True,
 ) -> bool:
-    """Return whether the client may do it; ``name`` None: on some such resource."""
+    """Return whether an operation is allowed; ``name`` None: on some resource."""
     authorizer = broker.authorizer
     return authorizer is None or authorizer.allows(
         request.peer,
@@ -150,7 +150,7 @@ def allowed_on_topic(
     *,
     logs_denial: bool = True,
 ) -> bool:
-    """Return whether the client may do it on a topic."""
+    """Return whether an operation on a topic is allowed."""
     return allowed(
         request, broker, operation, ResourceType.TOPIC, name, logs_denial=logs_denial
     )
@@ -163,7 +163,7 @@ def allowed_on_cluster(
     *,
     logs_denial: bool = True,
 ) -> bool:
-    """Return whether the client may do it on the cluster."""
+    """Return whether an operation on the cluster is allowed."""
     return allowed(
         request,
         broker,
@@ -181,7 +181,7 @@ def check(
     resource_type: ResourceType,
     name: str,
 ) -> None:
-    """Raise the error of this type of resource if the client may not do it."""
+    """Raise the error of the resource type unless an operation is allowed."""
     if not allowed(request, broker, operation, resource_type, name):
         raise denied(resource_type)
 
@@ -189,13 +189,13 @@ def check(
 def check_topic(
     request: Request, broker: Broker, operation: AclOperation, name: str
 ) -> None:
-    """Raise TOPIC_AUTHORIZATION_FAILED if the client may not do it on a topic."""
+    """Raise TOPIC_AUTHORIZATION_FAILED unless an operation on a topic is allowed."""
     if not allowed(request, broker, operation, ResourceType.TOPIC, name):
         raise denied(ResourceType.TOPIC)
 
 
 def may_claim(request: Request, broker: Broker, role: Role) -> bool:
-    """Return whether the client may claim a role that only its body has revealed."""
+    """Return whether the client may claim a role that is found in the body only."""
     return may_claim_role(request.peer, request.api_key, role, broker.authorizer)
 
 
@@ -208,14 +208,14 @@ def denied(resource_type: ResourceType) -> KafkaError:
 def operations(
     request: Request, broker: Broker, resource_type: ResourceType, name: str
 ) -> int:
-    """Return the operations that the client may do, a bit each (KIP-430)."""
+    """Return the allowed operations as a bit field (KIP-430)."""
     if broker.authorizer is None:
         return sum(1 << operation for operation in OPERATIONS[resource_type])
     return broker.authorizer.operations(request.peer, resource_type, name)
 
 
 def cluster_operations(request: Request, broker: Broker) -> int:
-    """Return the operations on the cluster; none without DESCRIBE, as in Kafka."""
+    """Return the allowed operations on the cluster; none without DESCRIBE, as Kafka."""
     if not allowed_on_cluster(request, broker, AclOperation.DESCRIBE):
         return 0
     return operations(request, broker, ResourceType.CLUSTER, CLUSTER_NAME)

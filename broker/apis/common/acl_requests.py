@@ -1,4 +1,4 @@
-"""Access control lists in requests: kinds, filters, and the state without them."""
+"""Access control lists in requests: kinds, filters, alterations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ E = TypeVar("E", bound=enum.IntEnum)
 SECURITY_DISABLED: Final = KafkaError(
     ErrorCode.security_disabled, "No Authorizer is configured on the broker."
 )
-# Patterns that are altered, and made durable, together.
+# Patterns per alteration, which are made durable together.
 _PATTERNS_PER_CHANGE: Final = 128
 _UNKNOWN: Final = 0
 
@@ -41,10 +41,10 @@ class FilterFields(Protocol):
 
 
 def known(kind: type[E], code: int) -> E:
-    """Return the kind of a code; raise `MalformedFrame` for that of UNKNOWN.
+    """Return the kind of a code; raise `MalformedFrame` for the code of UNKNOWN.
 
-    Kafka closes the connection of a client that asks for that, with an authorizer or
-    without. Codes that are no kind's mean UNKNOWN, too, and are read.
+    Kafka closes the connection of a client that sends this code, with or without an
+    authorizer. Codes without a kind are accepted, and mean UNKNOWN, too.
     """
     if code == _UNKNOWN:
         raise MalformedFrame(f"{kind.__name__} {code} is UNKNOWN")
@@ -70,7 +70,7 @@ def filter_of(row: FilterFields) -> AclFilter:
 async def alter_acls(
     changes: Mapping[ResourcePattern, AlterAcls], broker: Broker
 ) -> dict[ResourcePattern, KafkaError]:
-    """Alter the entries of patterns, page by page; return those that failed."""
+    """Alter the entries of patterns, in pages; return the failed patterns."""
     failed: dict[ResourcePattern, KafkaError] = {}
     remaining = list(changes.items())
     for start in range(0, len(remaining), _PATTERNS_PER_CHANGE):

@@ -1,4 +1,4 @@
-"""Values that the answers of several APIs have in common."""
+"""Values that are common to the responses of several APIs."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ ISOLATION_LEVELS: Final = (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 def to_ms(duration: timedelta) -> int:
-    """Return whole milliseconds of one of kio's time-outs."""
+    """Return a time-out of kio in whole milliseconds."""
     return duration // _MILLISECOND

@@ -1,10 +1,10 @@
-"""The declaration of an API: all that the rest of the broker knows of it.
+"""The declaration of an API, the only source about it for the rest of the broker.
 
-Each file in ``broker.apis`` declares one, beside its handler. From these declarations
-follow dispatch, ApiVersions, the class of a request, the answers to refusals and
-failures, the versions that report a quota, and the table of SKIPPED.md.
-Numbers, names and first flexible versions of APIs are the protocol's
-(`broker.protocol.api_keys`), since clients need them, too.
+Each file in ``broker.apis`` declares an API next to its handler. The declarations
+determine dispatch, ApiVersions, the class of a request, the responses to refusals and
+failures, the versions that report a quota, and the table of SKIPPED.md. Numbers, names
+and first flexible versions of APIs are in `broker.protocol.api_keys`, since clients use
+them, too.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from broker.requests.classifier import CONTROL, REPLICATION
 from broker.requests.entitlement import Role
 from broker.requests.request import ReplicaId, Request, Response
 
-# A message to be encoded; or a whole response.
+# A message to be encoded, or an encoded response.
 Answer: TypeAlias = "ResponseMessage | Versioned | Response"
-# Each handler names the class of its request; a test compares it with the API's key.
+# Handlers annotate the class of their request; a test compares it with the API's key.
 Handle: TypeAlias = Callable[[Request, Any, Broker], Awaitable[Answer]]
 HandleAtOnce: TypeAlias = Callable[[Request, Broker], "Response | None"]
 
@@ -45,17 +45,17 @@ def _as_it_is(request: Request, body: object, answer: object, broker: Broker) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ErrorAnswer:
-    """The answer that carries an error and nothing else (Kafka: getErrorResponse).
+    """The response with only an error (Kafka: getErrorResponse).
 
-    ``try_again`` is the code on which this API's clients try again.
+    ``try_again`` is the code after which this API's clients retry.
 
-    ``rows`` gives, for an array of the answer, the arrays of the request (those that
-    its version has) whose rows it mirrors, in versions up to ``rows_last``;
-    ``dirs.topics`` are those in the rows of another array. An array not named is left
-    empty.
+    ``rows`` maps an array of the response to the arrays of the request whose rows it
+    mirrors, as far as the request's version has them, in versions up to ``rows_last``;
+    ``dirs.topics`` is an array in the rows of another array. Other arrays are empty.
 
-    ``is_answered`` says of a request whether its client expects an answer; otherwise an
-    error closes the connection. ``complete`` adds what clients need beside the error.
+    ``is_answered`` returns whether the client of a request expects a response;
+    otherwise an error closes the connection. ``complete`` adds fields that clients need
+    in addition to the error.
     """
 
     try_again: ErrorCode = ErrorCode.request_timed_out
@@ -69,30 +69,30 @@ class ErrorAnswer:
 class Api:
     """One API.
 
-    ``versions`` are the first and the last one served. ``advertised_from``, where it is
-    lower, is what ApiVersions tells as the first: some clients take the range for the
-    broker's age (librdkafka up to 2.11.0 turns codecs off unless Produce goes down to
-    0, and its older releases want ListOffsets, OffsetCommit and OffsetFetch near 0
-    before they balance consumers; KAFKA-18659 has Kafka 4 do the same). A request below
-    the versions served is answered as one of an unsupported version.
+    ``versions`` are the first and the last served one. ``advertised_from`` is a lower
+    first version in ApiVersions, since some clients infer the broker's age from the
+    range. librdkafka up to 2.11.0 disables codecs unless Produce begins at 0, and its
+    older releases require ListOffsets, OffsetCommit and OffsetFetch near 0 to balance
+    consumers; Kafka 4 does the same (KAFKA-18659). A request below the served versions
+    is answered as an unsupported version.
 
     ``access`` is the rule by which an authorizer decides about its requests.
 
-    ``role`` is the one that each request claims, where only controllers or brokers send
+    ``role`` is the role that each request claims, if only controllers or brokers send
     it (Kafka's ClusterAction). ``replica_id`` reads a replica id from a frame; a
     request with one claims a broker's role.
 
-    ``request_class`` decides the priority level (`broker.requests.classifier`).
+    ``request_class`` determines the priority level (`broker.requests.classifier`).
 
-    ``handle_at_once`` may answer without waiting, and without a coroutine; None means
-    that ``handle`` has to. ``keeps_frame`` says that what ``handle`` is handed refers
-    to the request's frame.
+    ``handle_at_once`` may respond without waiting and without a coroutine; None means
+    that ``handle`` is to be run. ``keeps_frame``: the body refers to the request's
+    frame.
 
     ``items_max`` bounds the items in the arrays of a client's request.
 
-    ``quota_exceeded_since`` is the first version whose answers may say
-    THROTTLING_QUOTA_EXCEEDED (KIP-599). ``refusable`` says whether admission may have a
-    request answered with an error; one that is not is served all the same.
+    ``quota_exceeded_since`` is the first version with THROTTLING_QUOTA_EXCEEDED
+    (KIP-599). ``refusable``: admission may refuse requests with an error; otherwise
+    they are always served.
 
     """
 
@@ -112,12 +112,11 @@ class Api:
     error_answer: ErrorAnswer = field(default_factory=ErrorAnswer)
 
     def items_bound(self, request: Request) -> tuple[int, int]:
-        """Return how many items ``request`` may have in its arrays.
+        """Return the bound of items in the request's arrays, and numbers per item.
 
-        And how many plain numbers count as one item.
-
-        The classes of the cluster's own requests are granted by listener, so that the
-        larger bound is not a client's to claim.
+        The second value is the number of plain numbers that count as one item. Classes
+        of cluster requests are granted by listener, so clients cannot claim the larger
+        bound.
         """
         if request.task.request_class in (CONTROL, REPLICATION):
             return CLUSTER_ITEMS_MAX, CLUSTER_NUMBERS
@@ -125,12 +124,12 @@ class Api:
 
     @property
     def served(self) -> range:
-        """All versions served."""
+        """All served versions."""
         first, last = self.versions
         return range(first, last + 1)
 
     @property
     def advertised(self) -> tuple[int, int]:
-        """The first and the last version that ApiVersions tells."""
+        """The first and the last version in ApiVersions."""
         first, last = self.versions
         return (first if self.advertised_from is None else self.advertised_from), last

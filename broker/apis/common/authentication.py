@@ -1,4 +1,4 @@
-"""The end of a failed authentication: its answer, its log line, its delay."""
+"""The end of a failed authentication: its response, its log line, its delay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def final_answer(
     answer: SaslHandshakeResponse | SaslAuthenticateResponse,
     why: str,
 ) -> FinalResponse:
-    """Return the last answer of a connection; ``why`` is for the log alone."""
+    """Return the last response of a connection; ``why`` is for the log only."""
     authenticator = request.peer.authenticator
     assert authenticator is not None
     request.error_code = int(answer.error_code)
@@ -33,7 +33,7 @@ def final_answer(
 
 
 def log_failure(request: Request, authenticator: SaslAuthenticator, why: str) -> None:
-    """Log a failure without names, which may be passwords in the wrong field."""
+    """Log a failure without the user's name, which may be a mistyped password."""
     logger.warning(
         "authentication failed",
         extra=fields(

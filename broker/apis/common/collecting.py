@@ -1,4 +1,4 @@
-"""Collections of what a client sent, made with preemption points."""
+"""Collections of request items, built with preemption points."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class _Comparable(Protocol):
 
 C = TypeVar("C", bound=_Comparable)
 
-# Values that are sorted, or copied, in one step.
+# Values sorted, or copied, per step.
 PAGE: Final = 256
 
 
 async def distinct(items: Iterable[K]) -> dict[K, None]:
-    """Return ``items`` without repetitions, in their order."""
+    """Return ``items`` without duplicates, in their order."""
     return {item: None async for item in in_steps(items)}
 
 
 async def in_order(items: Sequence[C]) -> Iterator[C]:
-    """Return ``items`` in ascending order, to be iterated over in steps."""
+    """Return ``items`` in ascending order, for iteration in steps."""
     pages = []
     for start in range(0, len(items), PAGE):
         pages.append(sorted(items[start : start + PAGE]))

@@ -1,8 +1,8 @@
-"""Resources of the config APIs: whose configs they are, their keys, and their checks.
+"""Resources of the config APIs: their types, keys, and checks.
 
-A topic's and a group's configs are overrides of the broker's. Those of a broker's that
-are alterable can be changed while it runs, for one broker or, under the empty name, as
-every broker's default (KIP-226).
+Configs of topics and groups override the broker's. Alterable configs of a broker can be
+changed at runtime, for one broker or, with the empty name, as the default of all
+brokers (KIP-226).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from broker.requests.request import Request
 
 
 class ConfigResourceType(enum.IntEnum):
-    """Kafka's ``ConfigResource.Type``, as far as it is served."""
+    """The served types of Kafka's ``ConfigResource.Type``."""
 
     TOPIC = 2
     BROKER = 4
@@ -43,13 +43,13 @@ class ConfigResourceType(enum.IntEnum):
 
 
 class Overrides(NamedTuple):
-    """The configs of a type of resource, and the source of those that are set."""
+    """The configs of a type of resource, and the source of set configs."""
 
     keys: Mapping[str, OverrideKey]
     source: ConfigSource
 
 
-# Of the types whose configs are not the broker's own.
+# Overrides by type, except the broker's own configs.
 OVERRIDES: Final[Mapping[int, Overrides]] = MappingProxyType(
     {
         ConfigResourceType.TOPIC: Overrides(
@@ -61,7 +61,7 @@ OVERRIDES: Final[Mapping[int, Overrides]] = MappingProxyType(
         ConfigResourceType.GROUP: Overrides(GROUP_KEYS, ConfigSource.GROUP_CONFIG),
     }
 )
-# Words in the paths of types whose resources have configs and nothing else.
+# Path components of types whose resources consist of configs only.
 PATH_KINDS: Final[Mapping[int, str]] = MappingProxyType(
     {
         ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS,
@@ -69,14 +69,14 @@ PATH_KINDS: Final[Mapping[int, str]] = MappingProxyType(
     }
 )
 
-# As Kafka's clients spell them (``ConfigResource.Type``).
+# Names in Kafka's clients (``ConfigResource.Type``).
 TYPE_NAMES: Final = MappingProxyType(
     {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 )
 
 
 def _check_broker_name(name: str, broker: Broker) -> None:
-    """Raise INVALID_REQUEST unless ``name`` is this broker, or every broker's default.
+    """Raise INVALID_REQUEST unless ``name`` is this broker, or empty (the default).
 
     Kafka's clients send a broker's resources to that broker.
     """
@@ -89,7 +89,7 @@ def _check_broker_name(name: str, broker: Broker) -> None:
 
 
 def check_logger_broker(name: str, broker: Broker) -> None:
-    """Raise INVALID_REQUEST unless ``name`` is this broker, whose loggers are meant."""
+    """Raise INVALID_REQUEST unless ``name`` is this broker."""
     if name != str(broker.replicas.local_id):
         raise KafkaError(
             ErrorCode.invalid_request,
@@ -99,7 +99,7 @@ def check_logger_broker(name: str, broker: Broker) -> None:
 
 
 def _unknown_type(number: int) -> KafkaError:
-    """Return the error for a resource that has no configs here."""
+    """Return the error for an unsupported resource type."""
     name = TYPE_NAMES.get(number, "UNKNOWN")
     return KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {name}")
 
@@ -107,9 +107,9 @@ def _unknown_type(number: int) -> KafkaError:
 def check_access(
     request: Request, broker: Broker, operation: AclOperation, kind: int, name: str
 ) -> None:
-    """Raise if the client may not do it.
+    """Raise `KafkaError` unless an operation on a resource's configs is allowed.
 
-    Configs of brokers and of client metrics are the cluster's.
+    Configs of brokers and of client metrics belong to the cluster.
     """
     if kind == ConfigResourceType.TOPIC:
         check_topic(request, broker, operation, name)
@@ -131,15 +131,15 @@ async def replace_configs(
     *,
     validate_only: bool,
 ) -> None:
-    """Give a resource the configs that ``wanted`` returns, or raise.
+    """Replace a resource's configs by those of ``wanted``; raise `KafkaError`.
 
-    It is asked again where others have altered the resource meanwhile, here or, under
-    ZooKeeper, at another broker.
+    ``wanted`` is called again after a concurrent change of the resource, by another
+    request or, under ZooKeeper, on another broker.
     """
     admin, done = broker.coordinator.admin, False
     while not done:
         if kind == ConfigResourceType.BROKER:
-            # Hosts have to be known to take effect, and a resolver may take its time.
+            # Hosts are resolved before the change, since a resolver may be slow.
             await _learn_hosts(_altered(await wanted(), name, broker), broker)
         configs = await wanted()
         before = configs_to_alter(kind, name, broker)
@@ -163,7 +163,7 @@ async def replace_configs(
 
 
 def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
-    """Return the configs that were set for a resource that may be altered, or raise."""
+    """Return the set configs of a resource to be altered; raise `KafkaError`."""
     if kind == ConfigResourceType.TOPIC and not name:
         raise KafkaError(
             ErrorCode.invalid_request, "Default topic resources are not allowed."
@@ -172,7 +172,7 @@ def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
 
 
 def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
-    """Return the configs that were set for a resource, or raise if there is none."""
+    """Return the set configs of a resource; raise if it does not exist."""
     if kind == ConfigResourceType.TOPIC:
         check_name(name)
         topic = broker.coordinator.admin.topics.get(name)
@@ -195,7 +195,7 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
 
 
 def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerConfig:
-    """Return the broker's configuration under these configs, or raise."""
+    """Return the broker's configuration with dynamic configs; raise `KafkaError`."""
     fixed = sorted(each for each in configs if not is_alterable(each))
     if fixed:
         raise KafkaError(
@@ -210,7 +210,7 @@ def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerCon
         )
     dynamic = broker.coordinator.admin.configs[ConfigKind.BROKER]
     try:
-        # By themselves, too: one broker's own configs may hide what is set for all.
+        # Also checked alone: a broker's own configs may hide a default of all brokers.
         broker.alterations.under({name: configs})
         altered = broker.alterations.under({**dynamic, name: configs})
         check_threads(broker.config, altered)
@@ -228,5 +228,5 @@ async def _learn_hosts(config: BrokerConfig, broker: Broker) -> None:
 
 
 def _invalid(error: ConfigError) -> KafkaError:
-    """Return what a broker's bad config is answered; of a topic, INVALID_CONFIG."""
+    """Return the error for a broker's invalid config (for topics: INVALID_CONFIG)."""
     return KafkaError(ErrorCode.invalid_request, str(error))

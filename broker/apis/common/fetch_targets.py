@@ -1,4 +1,4 @@
-"""The partitions that a Fetch asks for and those to forget, whatever its version."""
+"""The requested and the forgotten partitions of a Fetch, in any version."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NO_ID: Final = UUID(int=0)
 
 
 def uses_ids(version: int) -> bool:
-    """Return whether topics are named by id (KIP-516)."""
+    """Return whether topics are identified by id (KIP-516)."""
     return version >= 13
 
 
 async def targets(body: FetchRequest, *, uses_ids: bool) -> Collection[Target]:
-    """Return what the request asks of each partition, in its order.
+    """Return the request's targets, in order.
 
-    A partition that is named several times stands where it was named first, as it was
-    asked for last: Kafka collects them in a ``LinkedHashMap``.
+    A duplicate partition has the position of its first and the fields of its last
+    occurrence, as in Kafka's ``LinkedHashMap``.
     """
     found: dict[Address, Target] = {}
     pace = Pace()
@@ -42,7 +42,7 @@ async def targets(body: FetchRequest, *, uses_ids: bool) -> Collection[Target]:
 
 
 async def forgotten(body: FetchRequest, *, uses_ids: bool) -> list[Address]:
-    """Return the partitions that the session is to forget (KIP-227)."""
+    """Return the partitions to remove from the session (KIP-227)."""
     found: list[Address] = []
     pace = Pace()
     async for topic in pace.over(body.forgotten_topics_data):

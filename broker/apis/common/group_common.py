@@ -1,4 +1,4 @@
-"""Waits and rows that the handlers of the group APIs share."""
+"""Waits and rows shared by the handlers of the group APIs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class GroupRow(Protocol):
-    """The description of one group in an answer."""
+    """The description of one group in a response."""
 
     error_code: ErrorCode
     authorized_operations: int
@@ -34,7 +34,7 @@ async def answer_to(waiting: Waiting[T], request: Request | None = None) -> T:
     """Return the coordinator's answer, parked in purgatory until there is one.
 
     :raises ConnectionGone: if ``request`` is given and its connection ends meanwhile;
-        the answer is given to nobody then.
+        the answer is then dropped.
     """
     if not waiting.answered:
         if request is None:
@@ -68,9 +68,9 @@ async def described(
     *,
     with_operations: bool,
 ) -> list[Row]:
-    """Return the row of each group; a request can be preempted between two.
+    """Return the row of each group; the request can be preempted between groups.
 
-    ``with_operations``: rows without an error hold the allowed operations (KIP-430).
+    ``with_operations``: rows without an error have the allowed operations (KIP-430).
     """
     rows = []
     for group_id in group_ids:

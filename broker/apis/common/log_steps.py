@@ -15,10 +15,10 @@ _R = TypeVar("_R")
 async def preemptibly(
     work: Steps[_R], large_windows: TaskLock | None = None, *, is_held: bool = False
 ) -> _R:
-    """Drive an operation to its end; the request can be preempted between its steps.
+    """Run an operation to its end; the request can be preempted between its steps.
 
-    An operation that unpacks records needs the lock ``large_windows``: of those with a
-    window of many megabytes it lets one at a time be preempted.
+    An operation that decompresses records needs the lock ``large_windows``: only one
+    operation with a window of many megabytes at a time can be preempted.
     """
     while True:
         try:

@@ -40,10 +40,11 @@ class TopicRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRows:
-    """The names of the topics in their order, and the partitions sorted by outcome.
+    """The names of the topics in order, and the partitions by outcome.
 
-    ``names`` has an empty string, which no name is, for an unknown id. ``refused`` has
-    the partitions that do not exist or may not be read, ``positions`` all others.
+    ``names`` has the empty string, which is not a valid name, for an unknown id.
+    ``refused`` has the partitions that do not exist or may not be read, ``positions``
+    all others.
     """
 
     names: list[str]
@@ -54,7 +55,7 @@ class OffsetRows:
 async def sorted_rows(
     request: Request, topics: Sequence[TopicRow], broker: Broker, *, by_id: bool
 ) -> OffsetRows:
-    """Sort the rows of a request; it can be preempted between two of them."""
+    """Sort the rows of a request, which can be preempted between rows."""
     found = OffsetRows([], {}, {})
     pace = Pace()
     async for topic in pace.over(topics):

@@ -1,8 +1,8 @@
-"""Waits of handlers: parked until an event, or until the client is gone.
+"""Waits of handlers: parked until an event, or until the connection ends.
 
-A wait ends with its connection: the handler is woken, raises `ConnectionGone`, and its
-memory is let go. Effects that it had before stay: records stay appended, a member stays
-in its group until the group's own timers end it, as in Kafka.
+A wait ends with its connection: the handler is woken, raises `ConnectionGone`, and
+frees its memory. Its earlier effects remain: records stay appended, and a member stays
+in its group until its timers expire, as in Kafka.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ K = TypeVar("K")
 
 
 class ConnectionGone(Exception):
-    """There is nobody to answer any more."""
+    """The connection of a waiting request has ended."""
 
 
 class _Once:
-    """A ``wake`` that may be called by several, and is called once."""
+    """A ``wake`` with several callers, which runs once."""
 
     def __init__(self, wake: Wake) -> None:
         self._wake: Wake | None = wake
@@ -35,10 +35,10 @@ class _Once:
 
 
 async def parked_for_client(request: Request, register: Register) -> None:
-    """Park as ``planes.slices.parked`` does, no longer than there is a connection.
+    """Park as ``planes.slices.parked``, at most until the connection ends.
 
-    :raises ConnectionGone: if it has ended, or ends meanwhile. ``register``'s wake may
-        be called afterwards, and then does nothing.
+    :raises ConnectionGone: if the connection has ended, or ends meanwhile. The ``wake``
+        passed to ``register`` may be called afterwards, without effect.
     """
     if request.is_orphaned or request.peer.has_hung_up:
         raise ConnectionGone
@@ -62,10 +62,10 @@ async def wait_in(
     deadline_ns: int,
     look_again: Callable[[], Collection[K]] = tuple,
 ) -> None:
-    """Wait in ``purgatory`` until ``delayed`` has nothing to wait for under its keys.
+    """Wait in ``purgatory`` until ``delayed`` completes.
 
-    ``look_again`` names keys to be tried whenever another one is, where operations are
-    tried in their own turns.
+    ``look_again`` returns keys that are tried again together with any changed key, in
+    purgatories whose operations are tried in their own turns.
 
     :raises ConnectionGone: if the connection ends.
     """
@@ -85,17 +85,17 @@ async def wait_in(
 
 
 class _Pause:
-    """A wait for a time only: `Delayed` without keys."""
+    """A wait until a time: `Delayed` without keys."""
 
     def try_key(self, key: object, /) -> bool:
         """Return False: there are no keys."""
         return False
 
     def on_expiration(self) -> None:
-        """Do nothing: this is how it ends."""
+        """Do nothing: the pause ends at its deadline."""
 
     def on_failure(self) -> None:
-        """Do nothing: nothing is tried."""
+        """Do nothing: there is no try that could fail."""
 
 
 async def pause(purgatory: Purgatory, request: Request, until_ns: int) -> None:

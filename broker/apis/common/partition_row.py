@@ -1,4 +1,4 @@
-"""One partition as Metadata and DescribeTopicPartitions describe it."""
+"""The row of a partition in Metadata and DescribeTopicPartitions."""
 
 from __future__ import annotations
 

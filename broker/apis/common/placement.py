@@ -1,10 +1,10 @@
 """Placement of the replicas of new partitions: Kafka's ``AdminUtils``.
 
-The first replicas go round all brokers, beginning anywhere; the others of a partition
-follow at a distance, which grows by one with each round, so that what one broker leads
-is followed by all the others alike. Where every broker tells its rack, a partition's
-replicas stand in as many racks as there are. A rack that is not known makes all of them
-count as not known (Kafka refuses then, but for its tools).
+First replicas are assigned to all brokers in turn, from a random start. The others of a
+partition follow at a distance that increases by one with each round, so that the
+followers of a broker's partitions are spread evenly over the other brokers. If all
+racks are known, a partition's replicas are in as many racks as possible. One unknown
+rack disables this (Kafka refuses then, except for its tools).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def place(
     first: int = 0,
     leader: int | None = None,
 ) -> Assignment:
-    """Return the replicas of ``partitions`` partitions, ``first`` being their number.
+    """Return the replicas of ``partitions`` partitions, from number ``first`` on.
 
-    ``leader`` is the preferred leader of partition 0, where there is one: those that
-    are added go on as it began. Raises INVALID_REPLICATION_FACTOR where there are fewer
-    brokers than replicas.
+    ``leader`` is the preferred leader of an existing partition 0: added partitions
+    continue its pattern. Raises INVALID_REPLICATION_FACTOR if there are fewer brokers
+    than replicas.
 
     >>> three = [BrokerRack(7), BrokerRack(8), BrokerRack(9)]
     >>> place(three, 2, 2, random.Random(), first=1, leader=7)
@@ -63,7 +63,7 @@ def place(
 
 
 def check_replication_factor(replicas: int) -> None:
-    """Raise INVALID_REPLICATION_FACTOR for one that no cluster could have."""
+    """Raise INVALID_REPLICATION_FACTOR for a number below 1."""
     if replicas < 1:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
@@ -72,11 +72,11 @@ def check_replication_factor(replicas: int) -> None:
 
 
 def check_replicas(assignment: Assignment, brokers: Sequence[BrokerRack]) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless the replicas can be placed so."""
+    """Raise INVALID_REPLICA_ASSIGNMENT unless the assignment is possible."""
     live = {each.id for each in brokers}
     for replicas in assignment:
         if len(replicas) > len(live):
-            # However many are named: each of them would be looked at.
+            # Checked first, since the number of replicas in a request is unbounded.
             raise bad_assignment(f"{len(replicas)} replicas on {len(live)} brokers")
         if not replicas or len(set(replicas)) < len(replicas):
             raise bad_assignment(f"replicas {replicas} are none, or one is named twice")
@@ -88,12 +88,12 @@ def check_replicas(assignment: Assignment, brokers: Sequence[BrokerRack]) -> Non
 
 
 def bad_assignment(message: str) -> KafkaError:
-    """Return the error for an assignment that cannot be."""
+    """Return the error for an impossible assignment."""
     return KafkaError(ErrorCode.invalid_replica_assignment, message)
 
 
 def _racks(brokers: Sequence[BrokerRack]) -> dict[int, str]:
-    """Return each broker's rack: one for all, if any is not known."""
+    """Return each broker's rack; the same rack for all if one is unknown."""
     known = {each.id: each.rack for each in brokers if each.rack is not None}
     if len(known) == len(brokers):
         return known
@@ -101,7 +101,7 @@ def _racks(brokers: Sequence[BrokerRack]) -> dict[int, str]:
 
 
 def _alternating(racks: Mapping[int, str]) -> list[int]:
-    """Return the brokers so that neighbours stand in different racks.
+    """Return the brokers in an order that alternates between racks.
 
     >>> _alternating({0: "a", 1: "a", 2: "b", 3: "b", 4: "a"})
     [0, 2, 1, 3, 4]
@@ -116,10 +116,10 @@ def _alternating(racks: Mapping[int, str]) -> list[int]:
 def _replicas(
     ring: Sequence[int], racks: Mapping[int, str], at: int, shift: int, count: int
 ) -> tuple[int, ...]:
-    """Return one partition's replicas, the first being the broker ``at`` in the ring.
+    """Return one partition's replicas, beginning with the broker ``at`` in the ring.
 
-    The others are the next ones behind it, ``shift`` times the number of racks away,
-    but a rack or a broker is had again only once all have been had.
+    The others follow in the ring, ``shift`` times the number of racks away. A rack is
+    used again only after all racks, and no broker is used twice.
     """
     chosen = [ring[at]]
     rack_count = len(set(racks.values()))

@@ -1,4 +1,4 @@
-"""Quota keys of an entity, and quotas as an admin manager stores them."""
+"""Quota keys of an entity, and stored quotas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_CLIENTS: Final = (
     REQUEST_PERCENTAGE,
     CONTROLLER_MUTATION_RATE,
 )
-# Keys whose values may have a fraction; the others are whole numbers.
+# Keys whose values may have a fraction; the others are integers.
 DECIMAL: Final = frozenset({REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
 
 
@@ -42,7 +42,7 @@ def stored_quotas(broker: Broker) -> Iterator[tuple[str, Mapping[str, str]]]:
 async def set_quotas(
     broker: Broker, entity: str, changes: Mapping[str, str | None]
 ) -> None:
-    """Make changes of an entity (None: remove), whatever others change meanwhile."""
+    """Apply changes of an entity (None: remove), retrying after concurrent changes."""
     admin, user = broker.coordinator.admin, user_of(entity)
     kind, name = ConfigKind.CLIENT, entity
     if user is not None:

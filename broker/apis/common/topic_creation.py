@@ -29,7 +29,7 @@ from broker.requests.request import Request
 
 
 def check_new_name(name: str, broker: Broker) -> None:
-    """Raise unless a topic called ``name`` can be created."""
+    """Raise `KafkaError` unless a topic of this name can be created."""
     check_name(name)
     topics = broker.coordinator.admin.topics
     if name in topics:
@@ -43,10 +43,10 @@ def check_new_name(name: str, broker: Broker) -> None:
 async def auto_create(request: Request, name: str, broker: Broker) -> KafkaError:
     """Begin to create a topic with the broker's defaults; raise `KafkaError`.
 
-    Returns the error that Kafka answers meanwhile: the client finds the topic when it
-    asks again. Topics of coordinators have no more replicas than there are brokers;
-    Kafka refuses, and a single broker without a configuration file would have no
-    groups. The same holds of the replicas in sync that transactions need.
+    Returns Kafka's error for a topic that is being created, after which clients retry.
+    Topics of coordinators have no more replicas than there are brokers, and no larger
+    ``min.insync.replicas``. Kafka refuses to create them with fewer brokers; a single
+    broker without a configuration file would then have no groups.
     """
     config = broker.config
     live = broker.coordinator.membership.live_brokers()

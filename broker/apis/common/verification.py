@@ -1,9 +1,9 @@
 """Guards for batches that may begin a transaction: Produce and TxnOffsetCommit.
 
 Kafka's ``maybeSendPartitionsToTransactionCoordinator``, the error codes of
-``AddPartitionsToTxnManager``, and the retries of ``handleProduceAppend``: a producer of
-the second protocol sends its next transaction as soon as the one before is decided, and
-its markers may still be on their way.
+``AddPartitionsToTxnManager``, and the retries of ``handleProduceAppend``. Retries are
+needed because a producer of the second protocol begins its next transaction as soon as
+the previous one is decided, when markers may still be in flight.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.requests.request import Request
 from planes.slices import in_steps
 
 _NS_PER_MS: Final = 1_000_000
-# Passing errors of the coordinator.
+# Retriable errors of the coordinator.
 TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.concurrent_transactions,
@@ -43,21 +43,21 @@ class TransactionSupport(enum.IntEnum):
     """A client's part in KIP-890: Kafka's ``TransactionSupportedOperation``."""
 
     NONE = 0
-    # It knows TRANSACTION_ABORTABLE.
+    # The client supports TRANSACTION_ABORTABLE.
     ABORTABLE_ERROR = 1
-    # It leaves the addition of partitions to the leader.
+    # The leader adds partitions for the client.
     IMPLICIT_ADD = 2
 
 
 class Sending(NamedTuple):
-    """A producer's batch for one partition, by its header."""
+    """The header fields of a producer's batch for one partition."""
 
     producer_id: int
     producer_epoch: int
     first_sequence: int
 
 
-# A guard to append with, None where none is needed; or why nothing may be appended.
+# A guard for the append, None if none is required, or an error.
 Verified: TypeAlias = "VerificationGuard | ErrorCode | None"
 
 
@@ -67,7 +67,7 @@ async def verified(
     broker: Broker,
     support: TransactionSupport,
 ) -> dict[TopicPartition, Verified]:
-    """Return a guard for each partition led here; all batches are of one producer."""
+    """Return a guard or error for each partition led here; batches of one producer."""
     verdicts: dict[TopicPartition, Verified] = {}
     asked: dict[TopicPartition, VerificationGuard] = {}
     adds = support is TransactionSupport.IMPLICIT_ADD
@@ -75,7 +75,7 @@ async def verified(
     async for key, sending in in_steps(batches.items()):
         partition = broker.replicas.partitions.get(key)
         if partition is None or not partition.is_leader:
-            # The append reports it.
+            # The append reports the error.
             continue
         if not verifies:
             verdicts[key] = UNVERIFIED
@@ -106,7 +106,7 @@ async def verified_or_retried(
     request: Request,
     support: TransactionSupport,
 ) -> dict[TopicPartition, Verified]:
-    """Do as `verified`; try additions again while the transaction before is ended.
+    """Verify as `verified`; retry additions while the previous transaction is ending.
 
     :raises ConnectionGone: if the connection ends meanwhile.
     """
