@@ -5,10 +5,10 @@ Versions: 2-3.
 Behaviour:
 - Errors of the whole request are NOT_CONTROLLER if another broker is controller, and
   STALE_BROKER_EPOCH for an earlier registration of the requesting broker.
-- Errors of a partition are FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION for epochs
-  older than the controller's, NOT_CONTROLLER for newer ones, INELIGIBLE_REPLICA for a
-  replica whose broker is stopping or lost (KIP-841), NEW_LEADER_ELECTED if the new ISR
-  completes a reassignment that moves the leader, and UNKNOWN_TOPIC_ID.
+- Errors of a partition: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION for epochs older
+  than the controller's; NOT_CONTROLLER for newer ones; INELIGIBLE_REPLICA for a replica
+  whose broker is stopping or lost (KIP-841); NEW_LEADER_ELECTED if the new ISR
+  completes a reassignment that moves the leader; UNKNOWN_TOPIC_ID.
 - An accepted proposal is durable, and the response has the new state.
 
 Version notes: v3 has the epochs of the brokers in the new ISR (KIP-903).

@@ -3,9 +3,9 @@
 Versions: 0-1.
 
 Behaviour: the controller begins each reassignment, or cancels it (null replicas); the
-change is durable before the response. INVALID_REPLICA_ASSIGNMENT is returned for an
-empty list of replicas, a duplicate, or a broker that is not alive,
-NO_REASSIGNMENT_IN_PROGRESS if there is none to cancel, and NOT_CONTROLLER for all
+change is durable before the response. Errors: INVALID_REPLICA_ASSIGNMENT for an empty
+list of replicas, a duplicate, or a broker that is not alive;
+NO_REASSIGNMENT_IN_PROGRESS if there is none to cancel; NOT_CONTROLLER for all
 partitions if another broker is controller.
 
 Version notes: v1 can forbid a change of the number of replicas (KIP-860), with

@@ -1,4 +1,4 @@
-"""ControlledShutdown (7): a broker asks the controller to move its leaderships away.
+"""ControlledShutdown (7): move the leaderships of a stopping broker to other brokers.
 
 Versions: 0-3. Version 0's request header has no client id.
 

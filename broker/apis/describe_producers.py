@@ -2,10 +2,10 @@
 
 Versions: 0-0.
 
-Behaviour: the response has the producers in the leader's log (KIP-664), each with its
+Behaviour: the response has the producers in the leader's log (KIP-664). Each has its
 epoch, last sequence number, last time stamp, the coordinator epoch of the last marker,
-and the first offset of its open transaction; -1 for missing values. Errors are
-NOT_LEADER_OR_FOLLOWER on another replica, UNKNOWN_TOPIC_OR_PARTITION, and
+and the first offset of its open transaction; missing values are -1. Errors:
+NOT_LEADER_OR_FOLLOWER on another replica; UNKNOWN_TOPIC_OR_PARTITION;
 INVALID_TOPIC_EXCEPTION for an invalid name. A request can be preempted after every 64
 producers.
 

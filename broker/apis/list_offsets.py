@@ -3,11 +3,11 @@
 Versions: 1-11 served, 0-11 advertised.
 
 Behaviour:
-- The result for a time stamp is the first record at or after it, or -1. Special values:
-  -1 the end for this reader (high watermark or last stable offset, for a follower the
-  log's end), -2 the start, -3 the record with the largest time stamp, -4 the local
-  start, -5 the tiered end, and -6 the first offset pending upload (-1, since there is
-  no tiered storage).
+- The result for a time stamp is the first record at or after it, or -1.
+- Special values: -1 is the end for this reader (the high watermark or last stable
+  offset, for a follower the log's end); -2 the start; -3 the record with the largest
+  time stamp; -4 the local start; -5 the tiered end; -6 the first offset pending upload.
+  The last two results are -1, since there is no tiered storage.
 - While a leader's high watermark is below its epoch's start, offsets beyond it are
   OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
 - Both rows of a duplicate partition are INVALID_REQUEST, and so are all rows of a

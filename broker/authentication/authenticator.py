@@ -109,8 +109,8 @@ class SaslAuthenticator:
     def admits(self, api_key: int, received_ns: int) -> bool:
         """Return whether a request may be served; otherwise the connection is closed.
 
-        A handshake on an authenticated connection begins authentication anew, if
-        sessions end. Otherwise its handler refuses it.
+        A handshake on an authenticated connection starts a re-authentication if the
+        session has an end. Otherwise its handler refuses it.
         """
         state = self.state
         if state is AuthState.COMPLETE:

@@ -4,8 +4,8 @@ Follows Kafka's ``ScramSaslServer``, with two checks that some or all of its rel
 lack. The nonce of the last message equals that of the first (CVE-2024-56128), and the
 channel binding repeats the header of the first message, as RFC 5802 requires.
 
-An unknown user receives a constant salt, derived from the name, and fails at the proof,
-at the same cost as a known user with a wrong password (RFC 5802, section 9). Kafka
+An unknown user receives a constant salt, derived from the name. The proof then fails at
+the same cost as for a wrong password of a known user (RFC 5802, section 9). Kafka
 rejects an unknown user at the first message.
 """
 

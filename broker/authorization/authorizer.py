@@ -29,7 +29,7 @@ NAME_CHARS_MAX: Final = 249
 
 
 class Client(Protocol):
-    """The party that asks for an operation: a connection."""
+    """The requesting client: a connection."""
 
     host: str
     principal: KafkaPrincipal

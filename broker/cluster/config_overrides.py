@@ -1,7 +1,7 @@
 """Configs of a resource that override the broker's, and the source of each value.
 
-A config of a topic or of a group is a broker key under another name, so it is parsed
-and documented as that key, and its default is the broker's value. Values are stored as
+A config of a topic or of a group is a broker key under another name. It is parsed and
+documented as that key, and its default is the broker's value. Values are stored as
 text, as written.
 """
 

@@ -338,7 +338,7 @@ class KafkaController:
 
     @property
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """The reassignments that are under way."""
+        """The reassignments in progress."""
         return {key: self.context.assignment(key) for key in self.context.reassigned}
 
     def auto_rebalance(self) -> Decisions[None]:

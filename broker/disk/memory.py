@@ -295,7 +295,7 @@ class MemoryStorage:
     def rename(self, old: str, new: str) -> None:
         """Rename atomically; a file replaces its target."""
         self._must_exist(old)
-        # The name of the call tells a replacement, which also removes a file.
+        # Calls that also remove a file have another name, for tests that select calls.
         replaces = new in self._names
         self.faults.count(f"replace {new}" if replaces else f"rename {old}")
         self._change(_Change(old, new, None))

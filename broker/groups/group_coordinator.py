@@ -1,7 +1,7 @@
 """The group coordinator of one broker: Kafka's ``GroupCoordinator``, a method per API.
 
-A method finds the group, checks the fields that do not depend on the group's state,
-calls the pure core, and passes the effects on to the log and to the parked requests.
+A method finds the group, and checks the fields that do not depend on the group's state.
+It then calls the pure core, and passes the effects to the log and the parked requests.
 Methods never wait: an answer that is not available yet is returned as `Waiting`.
 ``work`` runs a step of the due work (time-outs, expiry of offsets), and
 ``next_event_ns`` returns the time of the next step. ``loading`` loads and unloads

@@ -1,8 +1,8 @@
 """SyncGroup, Heartbeat, LeaveGroup, and the time-outs of members.
 
 Kafka: the remaining classic part of ``GroupMetadataManager``. Each method first checks
-the conditions of every state (the member is known, its instance is not fenced, its
-generation is current), then acts by the table of the state.
+the conditions of every state: the member is known, its instance is not fenced, its
+generation is current. The table of the state then determines the action.
 """
 
 from __future__ import annotations

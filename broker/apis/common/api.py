@@ -50,8 +50,9 @@ class ErrorAnswer:
     ``try_again`` is the code after which this API's clients retry.
 
     ``rows`` maps an array of the response to the arrays of the request whose rows it
-    mirrors, as far as the request's version has them, in versions up to ``rows_last``;
-    ``dirs.topics`` is an array in the rows of another array. Other arrays are empty.
+    mirrors, in versions up to ``rows_last``. Arrays that the request's version lacks
+    are ignored; ``dirs.topics`` is an array in the rows of another array. All other
+    arrays of the response are empty.
 
     ``is_answered`` returns whether the client of a request expects a response;
     otherwise an error closes the connection. ``complete`` adds fields that clients need

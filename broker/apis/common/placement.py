@@ -1,10 +1,10 @@
 """Placement of the replicas of new partitions: Kafka's ``AdminUtils``.
 
 First replicas are assigned to all brokers in turn, from a random start. The others of a
-partition follow at a distance that increases by one with each round, so that the
-followers of a broker's partitions are spread evenly over the other brokers. If all
-racks are known, a partition's replicas are in as many racks as possible. One unknown
-rack disables this (Kafka refuses then, except for its tools).
+partition follow at a distance that increases by one with each round. The followers of a
+broker's partitions are thus spread evenly over the other brokers. If all racks are
+known, a partition's replicas are in as many racks as possible. One unknown rack
+disables this (Kafka refuses then, except for its tools).
 """
 
 from __future__ import annotations

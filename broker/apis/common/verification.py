@@ -1,9 +1,9 @@
 """Guards for batches that may begin a transaction: Produce and TxnOffsetCommit.
 
 Kafka's ``maybeSendPartitionsToTransactionCoordinator``, the error codes of
-``AddPartitionsToTxnManager``, and the retries of ``handleProduceAppend``. Retries are
-needed because a producer of the second protocol begins its next transaction as soon as
-the previous one is decided, when markers may still be in flight.
+``AddPartitionsToTxnManager``, and the retries of ``handleProduceAppend``. A producer of
+the second protocol begins its next transaction as soon as the previous one is decided.
+Markers may then still be in flight, so additions are retried.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Kafka's ``Fetcher``, in its own task. A request lists all wanted partitions that a
 broker leads. It is sent once each of them has fewer prefetched bytes than
-``max.partition.fetch.bytes``. If the others were fetched alone while one is full, their
-long poll would delay the next fetch of the full one after it has been drained (Kafka 4
-waits, too: KAFKA-17182). A partition thus has less than twice that bound prefetched.
+``max.partition.fetch.bytes``. A request without the full ones would be a long poll,
+which would delay their next fetch after they have been drained (Kafka 4 waits, too:
+KAFKA-17182). A partition thus has less than twice that bound prefetched.
 Fetch sessions (KIP-227) are not used: every request lists all wanted partitions.
 """
 

@@ -2,13 +2,13 @@
 
 There are two tables. ``BEFORE`` holds the legal transitions between states (Kafka:
 ``ClassicGroupState.validPreviousStates``). ``STEPS`` holds the action for each event
-and state. Checks that apply in every state (the member is known, its instance is not
-fenced, the generation matches) come before the lookup, so rows are used for valid
-requests only. A missing pair is impossible; its lookup fails an assertion.
+and state. Checks that apply in every state come before the lookup: the member is known,
+its instance is not fenced, the generation matches. A missing pair is impossible; its
+lookup fails an assertion.
 
 A JoinGroup of a known member is one of three events, since Stable distinguishes the
-leader, a changed member and an unchanged follower (cooperative rebalancing depends on
-it: KIP-429).
+leader, a changed member and an unchanged follower. Cooperative rebalancing depends on
+this distinction (KIP-429).
 """
 
 from __future__ import annotations
