@@ -88,7 +88,7 @@ def is_of_one_broker(name: str) -> bool:
 
 
 def check_threads(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Raise `ThreadsRefused` if threads are more than halved or doubled, or all gone.
+    """Raise `ThreadsRefused` if a number of threads changes by more than 2x, or to 0.
 
     Kafka: ``DynamicThreadPool.validateReconfiguration``.
     """
@@ -107,7 +107,7 @@ def check_threads(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 class ThreadsRefused(ConfigError):
-    """A number of threads is too far from the present one, in Kafka's words."""
+    """A change of a number of threads beyond Kafka's bounds, with Kafka's message."""
 
     def __str__(self) -> str:
         failed = "Dynamic thread count update validation failed for"

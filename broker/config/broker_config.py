@@ -225,7 +225,7 @@ class BrokerConfig:
     def without_effect(self) -> tuple[str, ...]:
         """The keys that are set and have no effect, in the order written.
 
-        Of the keys set for a listener, only `OF_A_LISTENER` and, behind a mechanism,
+        Of the keys set for a listener, only `OF_A_LISTENER` and, with a mechanism,
         `OF_A_MECHANISM` have an effect.
         """
         return tuple(name for name in self.written if _is_without_effect(name))

@@ -214,7 +214,7 @@ class ClassicMembers:
             classic, self._shards.clock(), rebalances=is_changed
         )
 
-    # ---- the others -------------------------------------------------------------
+    # ---- SyncGroup, Heartbeat, LeaveGroup ---------------------------------------
 
     def sync(
         self, group: ConsumerGroup, request: SyncRequest, waiting: Waiting[SyncAnswer]
