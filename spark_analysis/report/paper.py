@@ -28,7 +28,6 @@ from spark_analysis.report.content.paper_tables import (
     reader_by_order,
     recordings_table,
     tables_of,
-    worse_measures,
 )
 from spark_analysis.report.content.schema import Results
 from spark_analysis.report.content.summary import Summary
@@ -211,7 +210,7 @@ def facts_of(found: Results) -> dict[str, Any]:
             f"{digits(it['offered_per_s'])} a second)"
             for it in found["classes"]
         ),
-        "sentences": [*summary.sentences, *worse_measures(found)],
+        "sentences": summary.sentences,
         "cautions": summary.cautions,
         "noise": summary.noise,
         "tables": [_written(table) for table in tables_of(found)],

@@ -273,20 +273,6 @@ def _measures_by_arm(found: Results, measures: Sequence[Incident]) -> Table:
     )
 
 
-def worse_measures(found: Results) -> Iterator[str]:
-    """Yield a sentence on the measures of an election that are worse."""
-    if "election" not in found:
-        return
-    world = Summary(found).world
-    worse: dict[str, list[str]] = {}
-    for row in found["election"]["measures"]:
-        if row["world"] == world and row["verdict"] == "worse":
-            worse.setdefault(row["label"], []).append(row["arm"])
-    yield sentence(
-        "worse_measures", baseline=found["baseline"], world=world, worse=worse
-    )
-
-
 def _heading(row: Incident) -> str:
     return f"{row['label']} [{row['unit']}]" if row["unit"] else row["label"]
 

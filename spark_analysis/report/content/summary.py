@@ -354,6 +354,10 @@ class Summary:
         decided = [row for row in rows if row["verdict"] in ("better", "worse")]
         decided.sort(key=lambda row: row["value"] or 0.0)
         base = next(row for row in rows if row["arm"] == self.found["baseline"])
+        worse: dict[str, list[str]] = {}
+        for row in measures:
+            if row["measure"] != name and row["verdict"] == "worse":
+                worse.setdefault(row["label"], []).append(row["arm"])
         return sentence(
             "election",
             label=measures[0]["label"],
@@ -370,6 +374,7 @@ class Summary:
                 for row in decided[:_NAMED_MAX]
             ],
             more=len(decided[_NAMED_MAX:]),
+            worse=worse,
         )
 
 

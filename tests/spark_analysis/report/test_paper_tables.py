@@ -10,7 +10,6 @@ from spark_analysis.report.content.paper_tables import (
     reader_by_order,
     recordings_table,
     tables_of,
-    worse_measures,
 )
 from spark_analysis.report.content.schema import Incident, Metric, Results, Row
 from spark_analysis.report.content.tables import Table
@@ -221,9 +220,6 @@ def test_an_election_has_a_column_per_measure_that_is_not_always_nought() -> Non
         ["wfq", "9.00*", "∞†"],
     ]
     assert "0 under every arm: lost by all [ms]." in table.caption
-    assert list(worse_measures(found)) == [
-        "Worse than under fifo (live): recover under wfq."
-    ]
 
 
 def test_arms_of_the_same_settings_share_a_row() -> None:

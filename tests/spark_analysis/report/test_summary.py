@@ -110,6 +110,8 @@ def test_an_election_has_a_sentence_for_each_world() -> None:
             _measured("live", "planes", 20.0, "better"),
             _measured("kafka", "fifo", 700.0, "baseline"),
             _measured("kafka", "planes", 600.0, "not significant"),
+            _measured("kafka", "planes", 90.0, "worse", "recovers"),
+            _measured("kafka", "wfq", 80.0, "worse", "recovers"),
         ],
         "agreement": [],
         "timelines": [],
@@ -118,16 +120,19 @@ def test_an_election_has_a_sentence_for_each_world() -> None:
     live, kafka = Summary(found).sentences
     assert live.startswith("steps down (live, mean in ms): 900 under fifo; 20.0")
     assert kafka == (
-        "steps down (kafka) does not differ significantly from fifo under any arm."
+        "steps down (kafka) does not differ significantly from fifo under any arm. "
+        "Worse: recovers under planes and wfq."
     )
 
 
-def _measured(world: str, arm: str, value: float, verdict: str) -> Incident:
+def _measured(
+    world: str, arm: str, value: float, verdict: str, measure: str = "steps down"
+) -> Incident:
     return {
         "world": world,
         "arm": arm,
-        "measure": "step_down_ms",
-        "label": "steps down",
+        "measure": measure,
+        "label": measure,
         "unit": "ms",
         "meaning": "",
         "value": value,
