@@ -1,6 +1,6 @@
-"""Speed beside a named peer: `make bench`.
+"""Speed relative to a named peer: `make bench`.
 
-Every figure is a ratio between us and a peer under the same load, taken in turn (ours,
-theirs, ours, theirs, ...) in one run on one machine, and quoted as the median over the
-rounds. An absolute number of a shared machine says little, and no test asserts one.
+Every figure is a ratio between this project and a peer under the same load. The two are
+measured alternately, in one run on one machine; the figure is the median over the
+rounds. Absolute numbers depend on a shared machine, and no test asserts one.
 """

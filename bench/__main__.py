@@ -46,7 +46,7 @@ _WIDE = 160
 
 
 def main(names: Sequence[str] = (), directory: Path = Path("runs")) -> None:
-    """Print one JSON line per comparison as it is made; then a file and a table."""
+    """Print one JSON line per comparison as it ends; then write a file and a table."""
     unknown = set(names).difference(SUITES)
     if unknown:
         sys.exit(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}")
@@ -63,7 +63,7 @@ def main(names: Sequence[str] = (), directory: Path = Path("runs")) -> None:
 
 
 def print_table(rows: Sequence[BenchRow]) -> None:
-    """Print one line per comparison; a ratio above 1 means that we are better."""
+    """Print one line per comparison; a ratio above 1 means that this side is better."""
     table = Table(title="Doorkeeper and others: medians of rounds taken in turn")
     for heading in ("comparison", "unit"):
         table.add_column(heading)
@@ -78,7 +78,7 @@ def print_table(rows: Sequence[BenchRow]) -> None:
         table.add_row(row.name, row.unit, ours, theirs, ratio, row.peer)
     terminal = Console()
     if not terminal.is_terminal:
-        # In a file nothing has to be wrapped.
+        # Text in a file need not be wrapped.
         terminal = Console(width=_WIDE)
     terminal.print(table)
 

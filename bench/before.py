@@ -1,8 +1,8 @@
-"""This tree's broker beside the one of an earlier commit: what did the changes cost?
+"""Cost of changes: this tree's broker against the one of an earlier commit.
 
-Both brokers live at the same time, pinned to the same CPU, and are asked in turn, so
-that a neighbour on the machine meets both. What is compared is work per second of the
-broker's own CPU. The client is this tree's for both.
+Both brokers run at the same time, pinned to one CPU, and are measured alternately, so
+other load on the machine affects both. The figure is work per second of the broker's
+own CPU time. Both have this tree's client.
 
 ``python -m bench.before COMMIT [ROUNDS]``
 """
@@ -34,7 +34,7 @@ _PARTITIONS = 40
 _SECONDS = 0.4
 _WARM_UP_SECONDS = 2.0
 _VOLUMES = {100: 200_000, 100_000: 1_000}
-# Of an interval for the median ratio of the rounds.
+# Level of the interval for the median ratio of the rounds.
 _CONFIDENCE = 0.95
 
 
@@ -62,7 +62,7 @@ def median_interval(
     """Return order statistics that enclose the median with at least ``confidence``.
 
     Distribution-free (binomial, as in Conover, Practical Nonparametric Statistics,
-    1999, section 3.2); infinite ends where there are too few values.
+    1999, section 3.2). The ends are infinite if there are too few values.
     """
     ordered, count = sorted(values), len(values)
     below, cut = 0.0, 0
@@ -76,7 +76,7 @@ def median_interval(
 
 @contextmanager
 def _checked_out(commit: str) -> Iterator[Path]:
-    """Check a commit out beside this tree, for the time being."""
+    """Check a commit out into a temporary worktree."""
     with directory() as made:
         tree = made / "tree"
         add = ["git", "worktree", "add", "--quiet", "--detach", str(tree), commit]
@@ -113,7 +113,7 @@ def _measures() -> Iterator[Measure]:
 
 
 def _ratio(measure: Measure, brokers: Sequence[Running], number: int) -> float:
-    """Ask both, every other time the earlier one first; per second of their CPU."""
+    """Return the ratio of work per CPU second; the first broker alternates."""
     ours, theirs = brokers
     order = (ours, theirs) if number % 2 else (theirs, ours)
     per_cpu_s = {id(broker): measure.take(broker)[1] for broker in order}

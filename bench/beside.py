@@ -1,9 +1,9 @@
-"""The whole broker beside others: speed, tails, start and memory, in one run.
+"""The whole broker against other brokers: speed, tails, start and memory, in one run.
 
-All brokers run at the same time, but only one is asked anything at a time; the rounds
-begin with another one each. A broker is *warmed up* before it is pinned and measured:
-a JVM compiles what has run often, and half a minute of load on two CPUs was what its
-rate took to settle. Ours and tansu need none and get a second.
+All brokers run at the same time, but only one is under load at any time; each round
+starts with another one. A broker is warmed up before it is pinned and measured. A JVM
+compiles frequently executed code: its rate settled after half a minute of load on two
+CPUs. Doorkeeper and tansu need no warm-up and get one second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.small_requests import TOPIC, closed_loop, p99_ms
 
 OURS, KAFKA = "doorkeeper", "kafka"
 _ROUNDS = 5
-# Of starts and of tails, which vary less or take longer.
+# Starts and tails, which vary less or take longer.
 _FEWER_ROUNDS = 3
 _CONNECTIONS = (1, 16, 256)
 _TAIL_CONNECTIONS = 16
@@ -31,10 +31,10 @@ _SECONDS = 1.5
 _TAIL_SECONDS = 3.0
 _IDLE_SECONDS = 1.0
 _WARM_UP_SECONDS: Mapping[str, float] = {KAFKA: 30.0}
-# Value bytes -> records per round.
+# Bytes of a value -> records per round.
 _VOLUMES = {100: 600_000, 1_000: 150_000}
 
-# Records are unpacked and walked before they are appended.
+# Brokers decompress records and check each one before they append a batch.
 _CODECS = ("gzip", "lz4", "zstd")
 
 _LESS_IS_BETTER = frozenset({"s", "ms", "MB"})
@@ -45,7 +45,7 @@ Samples = defaultdict[tuple[str, str], defaultdict[str, list[float]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Something that is asked of one broker, and gives one figure per unit."""
+    """A measurement of one broker that gives one figure per unit."""
 
     name: str
     units: Sequence[str]
@@ -53,15 +53,16 @@ class Measure:
     by_java: bool = False
 
     def asks(self, broker: Running, names: Collection[str]) -> bool:
-        """Return whether it is asked of ``broker``, which is one of ``names``.
+        """Return whether ``broker``, one of ``names``, takes part.
 
-        What needs Kafka's tools or codecs is asked of Kafka and us, where Kafka is.
+        A measurement with Kafka's tools or codecs compares Kafka and Doorkeeper only,
+        and requires Kafka.
         """
         return not self.by_java or (KAFKA in names and broker.name in (OURS, KAFKA))
 
 
 def rows() -> Iterator[BenchRow]:
-    """Compare with each peer that is here, in every respect."""
+    """Compare with each installed peer, by every measure."""
     starts: dict[str, Start] = {OURS: doorkeeper, **peers()}
     samples: Samples = defaultdict(lambda: defaultdict(list))
     for _ in range(_FEWER_ROUNDS):
@@ -90,7 +91,7 @@ def rows_beside(
     title: str,
     samples: Mapping[tuple[str, str], Mapping[str, Sequence[float]]],
 ) -> Iterator[BenchRow]:
-    """Iterate over the rows of one peer, called ``title``, from all samples."""
+    """Yield the rows of one peer from all samples; ``title`` is its printed name."""
     for (measured, unit), by_broker in samples.items():
         if by_broker.get(peer):
             yield paired(
@@ -104,7 +105,7 @@ def rows_beside(
 
 
 def _start_once(start: Start, samples: Samples) -> None:
-    """Start a broker, see how much memory it has when nobody asks it anything."""
+    """Measure a broker's start, and its memory while it is idle."""
     with start() as broker:
         samples["start to first answer", "s"][broker.name].append(broker.start_s)
         time.sleep(_IDLE_SECONDS)
@@ -131,7 +132,7 @@ def measure_round(
     measures: Sequence[Measure],
     samples: Samples,
 ) -> None:
-    """Take all measures of every broker, beginning with another one each time."""
+    """Take all measures of every broker, starting with another one each time."""
     first = number % len(running)
     order = [*running[first:], *running[:first]]
     names = [broker.name for broker in running]
@@ -183,7 +184,7 @@ def _measures() -> Iterator[Measure]:
 def volume_measures(volumes: Mapping[int, int], over: str = "") -> Iterator[Measure]:
     """Yield the rows of librdkafka's MB/s; ``volumes``: value bytes -> records.
 
-    `warm_up_volumes` makes their topics. ``over`` is a word on the connections.
+    `warm_up_volumes` creates their topics. ``over`` names the kind of connection.
     """
     for record_bytes, records in volumes.items():
         for verb, take in (("produced", clients.produce), ("fetched", clients.fetch)):
@@ -209,7 +210,7 @@ def warm_up_volumes(broker: Running, volumes: Mapping[int, int]) -> None:
 
 
 def _tails(ours: Running, peer: Running, samples: Samples) -> Samples:
-    """Compare p99s at half the rate that the slower of the two can serve."""
+    """Compare p99s at half the rate of the slower broker."""
     capacities = samples[
         f"PRODUCE of one record, acks=1, {_TAIL_CONNECTIONS} connections", "requests/s"
     ]

@@ -1,9 +1,9 @@
-"""The brokers under comparison: started alike, watched alike, pinned to one CPU alike.
+"""The compared brokers: started, measured and pinned to one CPU in the same way.
 
-A broker starts on every CPU of the machine, as its users would start it, and is pinned
-to the first one before it is measured; loads run on the last. So all have the same CPU
-to spend, and the kernel says what they spent of it. All keep their records where the
-kernel's page cache keeps them: none flushes before it answers.
+A broker starts on all CPUs, as for its users, and is pinned to the first one before it
+is measured; loads run on the last one. All brokers therefore have the same CPU, and the
+kernel reports the CPU time that each used. Records stay in the kernel's page cache: no
+broker flushes before it answers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KAFKA_VERSION = apache_kafka.VERSIONS[-1]
 # The kernel's CPUCLOCK_SCHED.
 _PROCESS_CPU_CLOCK = 2
 _START_TIMEOUT_S, _STOP_TIMEOUT_S = 120.0, 120.0
-# What Kafka's own start script gives to the JVM.
+# The JVM options of Kafka's own start script.
 _KAFKA_JVM = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
@@ -58,12 +58,12 @@ class Running:
 
     @property
     def bootstrap(self) -> str:
-        """The address to give to clients."""
+        """Bootstrap address for clients."""
         return f"{HOST}:{self.port}"
 
     @property
     def client_settings(self) -> dict[str, str | int | float | bool]:
-        """Settings by which librdkafka's clients connect."""
+        """Settings with which librdkafka's clients connect."""
         stores = self.stores
         security = {} if stores is None else certificates.client_settings(stores)
         return {"bootstrap.servers": self.bootstrap, **security}
@@ -73,10 +73,10 @@ class Running:
         return _connect(self.port, self.stores)
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of all its threads so far, those that ended too.
+        """Return the CPU seconds of all its threads so far, including ended ones.
 
-        From the scheduler's own count, as ``clock_getcpuclockid(3)`` has it:
-        ``/proc`` tells hundredths of a second, of which some loads take ten.
+        The source is the scheduler's clock (``clock_getcpuclockid(3)``). ``/proc`` has
+        a resolution of 10 ms, and some loads take only 100 ms.
         """
         return time.clock_gettime(~self.process.pid << 3 | _PROCESS_CPU_CLOCK)
 
@@ -86,7 +86,7 @@ class Running:
         return resident / 1e6
 
     def pin(self) -> None:
-        """Pin every thread that it has to the first CPU; later ones inherit it."""
+        """Pin all its threads to the first CPU; later threads inherit the affinity."""
         first = {min(self.process.cpu_affinity())}
         for thread in self.process.threads():
             os.sched_setaffinity(thread.id, first)
@@ -96,7 +96,7 @@ Start = Callable[[], AbstractContextManager[Running]]
 
 
 def peers() -> dict[str, Start]:
-    """Return how to start each peer that is on this machine, and name the others."""
+    """Return a starter for each installed peer, and report the others."""
     found: dict[str, Start] = {}
     try:
         apache_kafka.jars(KAFKA_VERSION)
@@ -140,8 +140,8 @@ def doorkeeper(
 ) -> Iterator[Running]:
     """Run `doorkeeper serve` on a data directory, by default a fresh one.
 
-    ``tree`` is the checkout whose broker it is. ``settings`` are further config keys.
-    Its listener has TLS if there are ``stores``, and is PLAINTEXT otherwise.
+    ``tree`` is the checkout that contains the broker. ``settings`` are further config
+    keys. The listener has TLS if there are ``stores``, and is PLAINTEXT otherwise.
     """
     port = free_port()
     with _kept_or_fresh(data) as data:
@@ -166,7 +166,7 @@ def _security(stores: Path | None) -> dict[str, str]:
 
 
 def _entry_point(tree: Path) -> str:
-    """Return the program that a checkout's `doorkeeper` is."""
+    """Return the program of a checkout's command `doorkeeper`."""
     project = tomllib.loads((tree / "pyproject.toml").read_text())
     module, _, function = project["project"]["scripts"]["doorkeeper"].partition(":")
     return f"from {module} import {function}; {function}()"
@@ -176,7 +176,8 @@ def _entry_point(tree: Path) -> str:
 def kafka(data: Path | None = None, *, stores: Path | None = None) -> Iterator[Running]:
     """Run Apache Kafka as one node (KRaft) with its own defaults; raise `NoKafka`.
 
-    On a data directory, by default a fresh one; with TLS if there are ``stores``.
+    The data directory is a fresh one by default. The listener has TLS if there are
+    ``stores``.
     """
     port, controller_port = free_port(), free_port()
     with _kept_or_fresh(data) as data:
@@ -239,7 +240,7 @@ def tansu() -> Iterator[Running]:
 
 @contextmanager
 def on_the_load_cpu() -> Iterator[None]:
-    """Run the body, and what it starts, on the last CPU, where no broker is."""
+    """Run the body and its child processes on the last CPU, which no broker uses."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
     try:
@@ -254,12 +255,12 @@ def _kept_or_fresh(data: Path | None) -> AbstractContextManager[Path]:
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """Make a directory for the time being."""
+    """Create a temporary directory."""
     made = tempfile.mkdtemp(prefix="doorkeeper-bench-")
     try:
         yield Path(made)
     finally:
-        # A broker that is stopping may still remove files of its own.
+        # A stopping broker may still remove files of its own.
         shutil.rmtree(made, ignore_errors=True)
 
 
@@ -298,7 +299,7 @@ def _run(
 def _await_answer(
     name: str, process: subprocess.Popen[bytes], port: int, stores: Path | None
 ) -> None:
-    """Wait until the broker answers ApiVersions v0: started is answered, not bound."""
+    """Wait until the broker answers ApiVersions v0; a bound port is not enough."""
     api_versions = bytes.fromhex("0000000a 0012 0000 00000001 0000")
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline_s:

@@ -1,6 +1,6 @@
 """A certificate for listeners with TLS, and the settings of both sides.
 
-It is self-signed: brokers present it, and brokers and clients trust it.
+Self-signed: brokers present the certificate, and brokers and clients trust it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VALID: Final = timedelta(days=2)
 
 
 def write_stores(directory: Path) -> None:
-    """Make a key and a certificate of the loopback's address, and write both stores."""
+    """Create a key and a certificate for the loopback address; write both stores."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name.from_rfc4514_string("CN=broker")
     now = datetime.now(UTC)

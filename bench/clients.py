@@ -1,7 +1,7 @@
-"""Bytes per second through the clients that people use: librdkafka, and Kafka's own.
+"""Bytes per second through librdkafka and through Kafka's own clients.
 
-Sizes are of the records' values. A client runs on the load's CPU and often is what
-limits the rate; what the broker spent tells then how far from its own limit it was.
+Sizes are those of the records' values. A client runs on the load's CPU and often limits
+the rate. The broker's CPU time then shows how far the broker is from its own limit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def create_topics(broker: Running, names: Sequence[str], partitions: int) -> Non
         created = admin.create_topics(new, operation_timeout=_LONG_S)
         for future in created.values():
             future.result(_LONG_S)
-    # Kafka's broker hears of them a little after its controller has answered.
+    # Kafka's broker learns of the topics shortly after its controller has answered.
     while not {*names} <= admin.list_topics(timeout=_LONG_S).topics.keys():
         time.sleep(0.1)
 
@@ -62,7 +62,7 @@ def fill(broker: Running, names: Sequence[str], partitions: int) -> None:
         if error is not None:
             refused.append(error)
 
-    # Silent, since it lives a little longer than the broker.
+    # No log lines: the producer outlives the broker for a moment.
     producer = Producer({**broker.client_settings, "linger.ms": 50, "log_level": 0})
     for name in names:
         for partition in range(partitions):
@@ -103,9 +103,9 @@ def commit(
 def produce(
     broker: Running, topic: str, record_bytes: int, records: int, codec: str = "none"
 ) -> tuple[float, float]:
-    """Send records by librdkafka, which gathers them into batches; acks=1.
+    """Send records with librdkafka, which batches them; acks=1.
 
-    Half of a value is random if a codec has to find that out, none of it without one.
+    With a codec, half of a value is random, so that compression has work to do.
 
     :returns: MB/s until all are acknowledged, and MB per second of the broker's CPU.
     """
@@ -120,7 +120,7 @@ def produce(
             "queue.buffering.max.kbytes": 1_000_000,
         }
     )
-    # The connection and the metadata are made before the clock starts.
+    # Connect and read the metadata before the clock starts.
     producer.list_topics(topic, timeout=_WAIT_S)
     rng = random.Random(_SEED)
     drawn = record_bytes // 2 if codec != "none" else 0
@@ -141,7 +141,7 @@ def produce(
 def fetch(
     broker: Running, topic: str, record_bytes: int, records: int
 ) -> tuple[float, float]:
-    """Read a topic from its beginning by librdkafka.
+    """Read a topic from its beginning with librdkafka.
 
     :returns: MB/s from the first record on, and MB per second of the broker's CPU.
     """
@@ -152,7 +152,7 @@ def fetch(
             **broker.client_settings,
             "group.id": "bench",
             "enable.auto.commit": False,
-            # Else it pauses for a second whenever it is ahead of its application.
+            # Otherwise it pauses for a second while it is ahead of its application.
             "queued.min.messages": 1_000_000,
             "fetch.queue.backoff.ms": 1,
         }
@@ -176,7 +176,7 @@ def fetch(
 def transact(
     broker: Running, topic: str, producers: int, transactions: int
 ) -> tuple[float, float]:
-    """Commit transactions of one record by each of several producers of librdkafka.
+    """Commit transactions of one record with each of several librdkafka producers.
 
     :returns: transactions per second, and per second of the broker's CPU.
     """
@@ -188,7 +188,7 @@ def transact(
                 **broker.client_settings,
                 "transactional.id": f"bench-{number}",
                 "linger.ms": 0,
-                # Each retry of a coordinator that loads would be a line.
+                # Each retry against a loading coordinator would print a line.
                 "log_level": 0,
             }
         )
@@ -216,7 +216,7 @@ def producer_perf(
 ) -> tuple[float, float]:
     """Run ``kafka-producer-perf-test`` with its defaults, but acks=1.
 
-    :returns: MB/s as it says, and MB per second of the broker's CPU.
+    :returns: MB/s as the tool reports, and MB per second of the broker's CPU.
     """
     began_cpu_s = broker.cpu_s()
     out = _java(
@@ -237,7 +237,7 @@ def consumer_perf(
 ) -> tuple[float, float]:
     """Run ``kafka-consumer-perf-test`` with its defaults.
 
-    :returns: MB/s as it says, without the time it takes to join its group, and MB per
+    :returns: MB/s as the tool reports, without the time to join its group, and MB per
         second of the broker's CPU.
     """
     began_cpu_s = broker.cpu_s()
@@ -247,7 +247,7 @@ def consumer_perf(
     )
     head, values = (line.split(", ") for line in islice(out, 2))
     if len(values) != len(head):
-        # Instead of figures it says why it has ended early.
+        # The tool prints the reason for an early end instead of figures.
         raise RuntimeError(f"kafka-consumer-perf-test with {broker.name}: {out}")
     row = dict(zip(head, values, strict=True))
     megabytes = float(row["data.consumed.in.MB"]) * _MIB

@@ -1,7 +1,7 @@
 """Clusters of three brokers under a ZooKeeper: ours, and Apache Kafka's.
 
-Both have Kafka's defaults but for what a cluster on one machine needs, and the same
-heap for each JVM. Only what brokers use of the CPU is counted, not ZooKeeper's part.
+Both have Kafka's defaults except for the settings that a cluster on one machine needs,
+and each JVM has the same heap. Only the brokers' CPU time is counted, not ZooKeeper's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from experiments.worlds.kafka.zookeeper_mode import VERSION, properties
 
 BROKERS: Final = 3
 SESSION_S: Final = 6
-# Sessions expire to within this; by default it is 3 s, and so as much chance.
+# Resolution of session expiry. The default of 3 s would add as much random delay.
 _TICK_MS: Final = 500
 _START_S, _WHOLE_S = 120.0, 120.0
 _LOOK_S: Final = 0.1
@@ -38,16 +38,16 @@ _SETTINGS: Final = {
     "default.replication.factor": str(BROKERS),
     "min.insync.replicas": "2",
     "auto.leader.rebalance.enable": "false",
-    # They are killed when all has been measured.
+    # The brokers are killed after the last measurement.
     "controlled.shutdown.enable": "false",
 }
 
-# Starts broker NUMBER at a directory, with its ports and keys.
+# Starts broker NUMBER in a directory, with its ports and keys.
 _StartBroker = Callable[[Path, nodes.Ports, Mapping[str, str], int], Child]
 
 
 class Cluster:
-    """Three brokers that run; ``start_broker`` is how each is started."""
+    """Three running brokers; ``start_broker`` starts one of them."""
 
     def __init__(
         self, name: str, at: Path, start_broker: _StartBroker, stack: ExitStack
@@ -92,12 +92,12 @@ class Cluster:
         self._children[number].__exit__(None, None, None)
 
     def restart(self, number: int) -> None:
-        """Start a broker that was killed, over its data."""
+        """Start a killed broker again, on its data."""
         self._children[number] = self._started(number)
         self._await_answer(number)
 
     def await_whole(self, admin: Any, topic: str | None = None) -> None:
-        """Wait until all brokers are there, and all replicas of a topic in sync."""
+        """Wait until all brokers are registered and a topic's replicas are in sync."""
         ends_s = time.monotonic() + _WHOLE_S
         while not _is_whole(admin, topic):
             if time.monotonic() > ends_s:
@@ -128,7 +128,7 @@ def _is_whole(admin: Any, topic: str | None) -> bool:
     try:
         told = admin.list_topics(timeout=5)
     except KafkaException:
-        # Whoever was asked is away.
+        # The broker that received the request is down.
         return False
     if len(told.brokers) < BROKERS or told.controller_id < 0:
         return False
@@ -141,12 +141,12 @@ def _is_whole(admin: Any, topic: str | None) -> bool:
 
 
 def doorkeepers() -> AbstractContextManager[Cluster]:
-    """Run three of ours."""
+    """Run three Doorkeeper brokers."""
     return _cluster("doorkeeper", _doorkeeper)
 
 
 def kafkas() -> AbstractContextManager[Cluster]:
-    """Run three of Apache Kafka 3.9's; raise `NoKafka`."""
+    """Run three Apache Kafka 3.9 brokers; raise `NoKafka`."""
     return _cluster("kafka", _kafka)
 
 
@@ -183,4 +183,4 @@ def _bound() -> Binding:
 
 
 def _nothing() -> None:
-    """Wait without a word."""
+    """Wait without a message."""

@@ -189,7 +189,7 @@ def _watched(broker: Running) -> Iterator[Console]:
 
 
 def _block_ms(broker: Running) -> float:
-    """Return the p99 of a block, after some time in which all settles."""
+    """Return the p99 of a block, after a settling time."""
     time.sleep(_SETTLE_S)
     frames = [produce_frame(), fetch_frame()]
     return p99_ms(broker, _RATE_PER_S, _CONNECTIONS, _BLOCK_S, kinds=frames)

@@ -1,7 +1,7 @@
-"""Cost of taking the CPU from a request: here, and from a thread by the kernel.
+"""Cost of taking the CPU from a request: a task here, a thread in the kernel.
 
-Both are parameters of the model and virtual worlds (``preemption_us``, ``switch_us``),
-and this is where their figures in the shipped configs come from.
+Both are parameters of the model and virtual worlds (``preemption_us``, ``switch_us``);
+the figures in the shipped configs come from this benchmark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _URGENT, _COMMON = 0, 1
 
 
 def rows() -> Iterator[BenchRow]:
-    """Compare a preemption with a switch of two processes on one CPU."""
+    """Compare a preemption with a context switch between two processes on one CPU."""
     yield in_turn(
         "cost of giving way, a preemption under priority",
         "us",
@@ -37,15 +37,15 @@ def rows() -> Iterator[BenchRow]:
 
 
 def _preemption_us() -> float:
-    """Time a request that gives way to others one by one, less to all of them at once.
+    """Time preemptions one by one, minus one preemption by all urgent requests at once.
 
-    The others are as many, so what remains is what giving way costs.
+    The number of urgent requests is the same, so the difference is the preemptions.
     """
     return (_chunk_us(apart=True) - _chunk_us(apart=False)) / (_CHUNK - 1)
 
 
 def _chunk_us(*, apart: bool) -> float:
-    """Return the median time in which a request lets a chunk of urgent ones go by."""
+    """Return the median time in which a chunk of urgent requests preempts a request."""
 
     async def main() -> float:
         core = PlaneCore(
@@ -70,7 +70,7 @@ def _chunk_us(*, apart: bool) -> float:
                 spent_ns.append(time.perf_counter_ns() - began_ns)
 
         def done(task: Task, _result: Any) -> None:
-            # Or nothing was measured.
+            # Fewer preemptions would mean that nothing was measured.
             assert task.preemptions >= _TIMES // (1 if apart else _CHUNK), task
             finished.set()
 
@@ -85,7 +85,7 @@ def _chunk_us(*, apart: bool) -> float:
 
 
 def _forget(_task: Task, _result: Any) -> None:
-    """Take an answer that nobody waits for."""
+    """Discard a result."""
 
 
 async def _nothing() -> None:
@@ -97,7 +97,7 @@ def _task(number: int, level: int, serve: Any, done: Any) -> Task:
 
 
 def _switch_us() -> float:
-    """Time a byte sent to and fro on one CPU, less the calls alone, per switch."""
+    """Time a byte exchanged on one CPU, minus the system calls alone, per switch."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
@@ -107,7 +107,7 @@ def _switch_us() -> float:
 
 
 def _to_and_fro_us() -> float:
-    """Send a byte to a child that sends it back."""
+    """Send a byte to a child process that returns it."""
     there, here = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -125,7 +125,7 @@ def _to_and_fro_us() -> float:
 
 
 def _calls_us() -> float:
-    """Make the same four calls in one process: nobody is switched to."""
+    """Make the same four system calls in one process, without a context switch."""
     read, write = os.pipe()
     try:
         return 2 * _median_us(partial(_exchange, write, read))

@@ -3,16 +3,16 @@
 A partition of ``__consumer_offsets`` is written to a log directory before the broker
 starts, with the broker's own log and record code: one batch for each commit of a
 consumer of several partitions. The broker loads it at its start, before it serves
-anyone. A controller then moves the leadership away and back. The broker unloads the
-partition and loads it again, next to a client that sends one Produce after another.
+clients. A controller then moves the leadership away and back. The broker unloads the
+partition and loads it again, while a client sends one Produce after another.
 
 Issue 30 bounds the p99 of that client by twice the p99 of an idle broker: a ratio of
 0.5. The idle broker is measured before and after the load.
 
-`MEGABYTES` is less than the 200 of the issue, since the row is to take less than two
-minutes. The amount sets the duration of the load, and no length of a step.
+`MEGABYTES` is less than the 200 of the issue, because the row should take less than two
+minutes. The size sets the duration of the load, not the length of its steps.
 
-Compaction is off, since it would shorten the log before it is loaded. An OffsetFetch
+Compaction is off, because it would shorten the log before the load. An OffsetFetch
 after every chunk of requests, idle or not, reports whether the load has ended. The
 chunk before the first OffsetFetch that succeeds is discarded.
 """
@@ -54,12 +54,12 @@ MEGABYTES: Final = 50
 _GROUPS, _PARTITIONS_PER_GROUP = 1_000, 10
 _PARTITION: Final = TopicPartition(GROUP_METADATA_TOPIC, 0)
 _SEGMENT_BYTES: Final = 104_857_600
-# The broker, and one that does not exist.
+# The broker under test, and a broker that does not exist.
 _HERE, _ELSEWHERE = 0, 1
-# Above the epochs that a broker by itself commands under.
+# Above the epochs that a single broker assigns itself.
 _EPOCH: Final = 1_000
 _CHUNK, _CHUNKS_MIN, _WARM_UP_CHUNKS = 100, 10, 5
-# Before the load, and after it.
+# Chunks before the load, and after it.
 _IDLE_CHUNKS: Final = 100
 _TIMEOUT_S: Final = 300.0
 _SETTINGS: Final = {
@@ -91,7 +91,7 @@ def rows() -> Iterator[BenchRow]:
 
 
 def _write_commits(data: Path) -> None:
-    """Write the partition as an orderly stop leaves it."""
+    """Write the partition as a clean shutdown leaves it."""
     now_ms = time.time_ns() // 1_000_000
     manager = LogManager(
         LogDirs([str(data)]),
@@ -157,7 +157,7 @@ def _p99(values: list[float]) -> float:
 
 
 class _Connection:
-    """A client that is a controller, too, and waits for each answer."""
+    """A client that also acts as the controller, and waits for each answer."""
 
     def __init__(self, broker: Running) -> None:
         self._socket = socket.create_connection(("127.0.0.1", broker.port), _TIMEOUT_S)

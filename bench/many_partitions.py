@@ -1,9 +1,9 @@
-"""Ten thousand partitions: creating, filling, naming and deleting them, stop and start.
+"""Ten thousand partitions: create, fill, list, delete, stop and start.
 
-Both brokers get the same requests of librdkafka, one broker after the other, on a data
-directory that outlives the stop. Each is given all CPUs, since this is what operators
-wait for. An answer to a deletion says that clients are told, in both; the files go
-later. Once around only: it takes a minute each.
+Both brokers receive the same requests of librdkafka, one broker after the other, on a
+data directory that outlives the stop. Each has all CPUs, because operators wait for the
+wall-clock time of these steps. Both brokers answer a deletion when clients no longer
+see the topic; they delete files later. There is one round, of a minute per broker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NAMES = {
 
 
 def rows() -> Iterator[BenchRow]:
-    """Compare with Apache Kafka, where it is."""
+    """Compare with Apache Kafka, if installed."""
     try:
         theirs = figures(brokers.kafka)
     except NoKafka as none:
@@ -69,7 +69,7 @@ def rows() -> Iterator[BenchRow]:
 
 
 def figures(start: StartOn) -> Figures:
-    """Run one broker through all of it, on a directory of its own."""
+    """Run all steps on one broker with a directory of its own."""
     with brokers.directory() as data:
         with start(data) as running:
             measured = _life(running)
@@ -93,7 +93,7 @@ def _life(running: brokers.Running) -> dict[str, float]:
             new = [NewTopic(name, PARTITIONS, 1)]
             _settle(admin.create_topics(new, operation_timeout=_TIMEOUT_S))
 
-        # Kafka's broker hears of them a little after its controller has answered.
+        # Kafka's broker learns of the topics shortly after its controller has answered.
         while named() < TOPICS * PARTITIONS:
             time.sleep(0.05)
 
@@ -117,7 +117,7 @@ def _life(running: brokers.Running) -> dict[str, float]:
 
 
 def _settings(running: brokers.Running) -> dict[str, str | int | float | bool]:
-    # Silent, since its clients live a little longer than the broker.
+    # No log lines: clients outlive the broker for a moment.
     return {"bootstrap.servers": running.bootstrap, "log_level": 0}
 
 

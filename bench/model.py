@@ -1,9 +1,9 @@
-"""Requests per second of the model world, beside SimPy and Ciw on the same workload.
+"""Requests per second of the model world, against SimPy and Ciw on the same workload.
 
 The workload is an M/M/1 queue with two classes (golden set A of the theory tests): rare
 short control, frequent long data, 80 % busy. Every simulator gets the same arrival
-instants and service times. Generating them is not timed; whatever a simulator must do
-to take them in is.
+instants and service times. Generating these is not timed; each simulator's own loading
+of them is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from schedulers import SchedulerConfig, make
 _JOBS = 40_000
 _ROUNDS = 5
 _MS = 1_000_000
-# As long as the longer mean service: time-sharing policies preempt, but not for sport.
+# The longer mean service time: time-sharing policies preempt long requests only.
 _QUANTUM_NS = 4 * _MS
 # Level, arrivals per millisecond, mean service in milliseconds.
 _CLASSES = ((0, 0.05, 1.0), (1, 0.1875, 4.0))
@@ -42,7 +42,7 @@ class _Job(NamedTuple):
 
 
 def rows() -> Iterator[BenchRow]:
-    """Compare each of our three policies with each peer."""
+    """Compare three policies of this project with each peer."""
     jobs = _workload()
     ours = {name: _serve_with(name) for name in ("fifo", "priority", "wfq")}
     peers: dict[str, Callable[[list[_Job]], None]] = {
@@ -96,7 +96,7 @@ def _serve_with(policy: str) -> Callable[[list[_Job]], None]:
         def done(task: ModelTask) -> None:
             served.append(task.remote_done_ns - task.received_ns)
 
-        # Positions, not keywords: a million calls are timed.
+        # Positional arguments are faster, and a million calls are timed.
         def tasks() -> Iterator[ModelTask]:
             for number, (at_ns, level, demand_ns, name) in enumerate(jobs):
                 task = ModelTask(number, at_ns, demand_ns, level, name, name, demand_ns)
@@ -165,14 +165,14 @@ def _simpy_source(
 
 
 def _ciw(jobs: list[_Job]) -> None:
-    """Serve the jobs by preemptive-resume priority, one customer class a level."""
+    """Serve the jobs by preemptive-resume priority, one customer class per level."""
     import ciw
 
     arrivals, services = {}, {}
     for level, _, _ in _CLASSES:
         mine = [job for job in jobs if job.level == level]
         gaps = [b.arrival_ns - a.arrival_ns for a, b in pairwise(mine)]
-        # A source that has run dry waits for ever.
+        # The infinite gap ends the arrivals.
         instants: list[float] = [mine[0].arrival_ns, *gaps, float("inf")]
         arrivals[f"Class {level}"] = [ciw.dists.Sequential(instants)]
         demands = [job.demand_ns for job in mine]

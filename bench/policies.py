@@ -1,8 +1,8 @@
 """Cost of a policy: push + pop at a steady queue length, against a bare heapq.
 
-A queue that grows a hundredfold makes ``log n`` 1.7 times as large. What more there is
-comes from memory, which the heapq beside it, full of the same jobs, has to pay too.
-The garbage collector waits meanwhile: it would count jobs, not operations.
+A queue a hundred times as long makes ``log n`` 1.7 times as large. Any further growth
+is due to memory, and the heapq of the same jobs has it as well. The garbage collector
+is off: its cost depends on the number of jobs, not on the operations.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def rows() -> Iterator[BenchRow]:
 
 
 def _growth(cost_ns: dict[int, list[float]]) -> list[float]:
-    """Return how many times the cost is, round by round, at the longest queue."""
+    """Return the growth of the cost to the longest queue, round by round."""
     _, middle, longest = QUEUE_LENGTHS
     return [b / a for a, b in zip(cost_ns[middle], cost_ns[longest], strict=True)]
 
 
 def _timed_ns(work: Callable[[], None]) -> float:
-    """Time an operation of many, undisturbed by the garbage collector."""
+    """Return the mean time of an operation, without garbage collection."""
     gc.collect()
     gc.disable()
     try:

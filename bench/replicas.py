@@ -1,9 +1,9 @@
-"""Three replicas and acks=all, beside Apache Kafka: bytes, tails, and a leader's death.
+"""Three replicas and acks=all, against Apache Kafka: bytes, tails, and leader failure.
 
-Both clusters live at the same time, but only one is asked anything at a time; rounds
-begin with another one each. Kafka is warmed up first, as `beside` does it. A fail-over
-is the time from a leader's kill -9 until a record that was sent later is acknowledged;
-most of it is the session of 6 s that ZooKeeper lets expire, for both alike.
+Both clusters run at the same time, but only one is under load at any time; each round
+starts with another one. Kafka is warmed up first, as in `beside`. The fail-over time
+runs from a leader's kill -9 until a record sent after it is acknowledged. Most of it is
+the ZooKeeper session of 6 s that has to expire, in both clusters.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Samples = defaultdict[tuple[str, str], defaultdict[str, list[float]]]
 
 
 def rows() -> Iterator[BenchRow]:
-    """Compare with Apache Kafka, where it is."""
+    """Compare with Apache Kafka, if installed."""
     samples: Samples = defaultdict(lambda: defaultdict(list))
     with ExitStack() as stack:
         try:
@@ -75,9 +75,9 @@ def rows() -> Iterator[BenchRow]:
 
 
 def _prepare(cluster: Cluster) -> int:
-    """Create topics and warm up; return who leads the topic of small requests."""
+    """Create topics and warm up; return the leader of the topic of small requests."""
     admin = _admin(cluster)
-    # A client that asks before there is a controller waits for its next metadata.
+    # Without a controller the client would wait for its next metadata refresh.
     cluster.await_whole(admin)
     for topic, partitions in ((TOPIC, 1), (_BYTES_TOPIC, BROKERS)):
         _create(cluster, admin, topic, partitions)
@@ -104,7 +104,7 @@ def _bytes(cluster: Cluster, samples: Samples) -> None:
 
 
 def produce(cluster: Cluster) -> tuple[float, float]:
-    """Send records by librdkafka to a partition led by each broker.
+    """Send records with librdkafka to a partition led by each broker.
 
     :returns: MB/s until all are acknowledged, and MB per second of the brokers' CPU.
     """
@@ -144,7 +144,7 @@ def _requests(cluster: Cluster, leader: int, samples: Samples) -> None:
 def _tails(
     clusters: list[Cluster], leaders: Mapping[str, int], samples: Samples
 ) -> None:
-    """Compare p99s at half the rate that the slower of the two can serve."""
+    """Compare p99s at half the rate of the slower cluster."""
     name = f"PRODUCE of one record, {_CONNECTIONS} connections"
     capacities = samples[name, "requests/s"]
     rate_per_s = min(median(each) for each in capacities.values()) / 2
@@ -159,9 +159,9 @@ def _tails(
 
 
 def failover_s(cluster: Cluster) -> float:
-    """Kill a leader; return how long no record was acknowledged that was sent later.
+    """Kill a leader; return the time until a record sent after that is acknowledged.
 
-    The cluster is whole again when this returns.
+    Returns when all replicas are in sync again.
     """
     from confluent_kafka import Producer
 
@@ -200,7 +200,7 @@ def failover_s(cluster: Cluster) -> float:
 
 
 def _leader(admin: Any) -> int:
-    """Return who leads the topic of small requests."""
+    """Return the leader of the topic of small requests."""
     told = admin.list_topics(TOPIC, timeout=_WAIT_S).topics[TOPIC]
     leader: int = told.partitions[0].leader
     return leader

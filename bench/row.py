@@ -1,4 +1,4 @@
-"""One comparison: the median over rounds of ours and of the peer's."""
+"""One comparison: medians over rounds of this project's figures and a peer's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRow:
-    """One line of ``runs/bench.json``; ``ratio`` > 1 always means we are better.
+    """One line of ``runs/bench.json``; a ``ratio`` > 1 means that ``ours`` is better.
 
     ``ratio_low`` and ``ratio_high`` are an interval of the ratio, where there is one.
     """
@@ -25,7 +25,7 @@ class BenchRow:
     ratio_high: float | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row as the contract has it, to four significant digits."""
+        """Return the row in the file's format, to four significant digits."""
         row = {key: value for key, value in asdict(self).items() if value is not None}
         for key in {"ours", "theirs", "ratio", "ratio_low", "ratio_high"} & row.keys():
             row[key] = float(f"{row[key]:.4g}")
@@ -42,7 +42,7 @@ def in_turn(
     rounds: int = 5,
     more_is_better: bool = False,
 ) -> BenchRow:
-    """Measure both in turn."""
+    """Measure both alternately."""
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return paired(
         name,
@@ -63,7 +63,7 @@ def paired(
     *,
     more_is_better: bool,
 ) -> BenchRow:
-    """Compare figures of the same rounds; the ratio is the median of theirs."""
+    """Compare figures of the same rounds; the ratio is the median of their ratios."""
     pairs = zip(ours, theirs, strict=True)
     ratios = [a / b if more_is_better else b / a for a, b in pairs]
     return BenchRow(

@@ -1,13 +1,13 @@
-"""TLS and transactions beside Apache Kafka, and the cost of authorization.
+"""TLS and transactions against Apache Kafka, and the cost of authorization.
 
-- Bytes and requests over TLS 1.3, beside Kafka with the same certificate.
-- Transactions of librdkafka's producers on plain listeners, beside Kafka.
+- Bytes and requests over TLS 1.3, against Kafka with the same certificate.
+- Transactions of librdkafka's producers on plain listeners, against Kafka.
 - CPU time per Produce request of a broker with an authorizer and `ENTRIES` access
-  control lists, beside one without. Both live at the same time, and each round gives
-  a difference. The bound of the difference is `BOUND_US`.
+  control lists, against a broker without one. Both run at the same time, and each round
+  gives a difference. The bound of the difference is `BOUND_US`.
 
-The client of the last part may write the topic by a prefix. Its decision is remembered
-after the first request, as that of any client which repeats itself.
+In the last part an entry with a prefix allows the client to write the topic. The broker
+caches the decision after the first request, as for every client.
 
 ``python -m bench security`` runs these rows alone, in about seven minutes.
 """
@@ -59,7 +59,7 @@ from experiments.worlds.kafka.apache_kafka import NoKafka
 
 ENTRIES: Final = 1_000
 BOUND_US: Final = 3.0
-# A cost below it is not distinguished from none.
+# A smaller cost is reported as this value.
 _RESOLUTION_US: Final = 0.01
 _ROUNDS, _PAIRS = 5, 31
 _CONNECTIONS: Final = 16
@@ -76,7 +76,7 @@ _GUARDED: Final = {
 
 
 def rows() -> Iterator[BenchRow]:
-    """Compare with Apache Kafka, where it is, and with a broker without authorizer."""
+    """Compare with Apache Kafka, if installed, and with a broker without authorizer."""
     yield from _authorization()
     try:
         with directory() as stores:
@@ -193,7 +193,7 @@ def _pairs_us(brokers: Sequence[Running]) -> tuple[list[float], list[float]]:
 
 
 def _create_entries(broker: Running) -> None:
-    """Create an entry by which the load may write, and those of others."""
+    """Create the entry that allows the load to write, and entries of other users."""
 
     def entry(name: str, pattern: PatternType, principal: str) -> AclCreation:
         return AclCreation(

@@ -1,7 +1,7 @@
-"""PRODUCE requests of one record: as fast as may be, or at a fixed rate.
+"""PRODUCE requests of one record, in a closed loop or at a fixed rate.
 
 The client is as thin as Python allows, one thread around one epoll object, so that the
-broker's CPU is what limits it. The answers' error codes are looked at.
+broker's CPU limits the rate. The error codes of the answers are checked.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from experiments.load.load_requests import HEAD_BYTES, encode
 from experiments.load.openloop import OpenLoop
 
 TOPIC = "bench"
-# Whom acks wait for: the leader, or all replicas in sync.
+# Values of acks: the leader only, or all replicas in sync.
 LEADER, ALL = 1, -1
 _PATIENCE_S = 5.0
 _DRAIN_NS = 5_000_000_000
 _SEED = 4453
-# On a connection, by a client that saturates the broker.
+# Outstanding requests per connection of a client that saturates the broker.
 _OUTSTANDING = 32
 
 
@@ -85,9 +85,9 @@ def saturated(
 ) -> tuple[float, float]:
     """Keep requests waiting on every connection, so that only the broker's CPU limits.
 
-    Half of what is outstanding is sent anew at a time, with one system call: where the
-    client takes its turns one by one (`closed_loop`), how often it falls asleep, and is
-    woken at the broker's cost, depends on the speed of both.
+    The client replaces half of the outstanding requests at a time, with one system
+    call. With one request at a time (`closed_loop`) the client sleeps and wakes, at the
+    broker's cost, as often as the speeds of both happen to allow.
 
     :returns: requests per second, and per second of the broker's CPU.
     """
@@ -134,8 +134,8 @@ def p99_ms(
 
     The requests are the frames of ``kinds`` in turn, by default those of Produce.
 
-    An open loop: requests come as a Poisson process of ``rate_per_s``, whatever the
-    answers do, so that no delay of the broker's is left out of account.
+    An open loop: requests form a Poisson process of ``rate_per_s``, independent of the
+    answers, so every delay of the broker counts.
     """
     rng = random.Random(_SEED)
     count = int(rate_per_s * seconds)
@@ -177,7 +177,7 @@ def p99_ms(
 def check_produced(answer: bytes) -> None:
     """Raise unless the answer is whole and without an error.
 
-    Behind the topic's name and the partition index stands the error code.
+    The error code follows the topic's name and the partition index.
     """
     error = answer[22 + len(TOPIC) : 24 + len(TOPIC)]
     if error != b"\0\0":

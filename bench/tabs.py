@@ -1,8 +1,9 @@
-"""Open tabs of a console: pages that a browser reads again every ten seconds.
+"""Open tabs of a console: pages that a browser reloads every ten seconds.
 
-``python -m bench.tabs ADDRESS PAGE...`` reads until it is stopped. In a process of its
-own it takes no time of the load's. A page that the cluster has not answered in time is
-read again in the next round, as by a browser; any other error ends it.
+``python -m bench.tabs ADDRESS PAGE...`` reloads them until it is stopped. As a separate
+process it takes no time from the load's client. A page that the cluster has not
+answered in time is read again in the next round, as by a browser; any other error ends
+the run.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from http import HTTPStatus
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-# As of the console's own link.
+# The interval of the console's own reload link.
 REFRESH_S = 10.0
 _TIMEOUT_S = 30.0
 _NOT_IN_TIME = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 
 
 def read_s(address: str, page: str) -> float:
-    """Return the time until a whole page is there; raise `OSError` if it is none."""
+    """Return the time to read a whole page; raise `OSError` if there is none."""
     began_s = time.perf_counter()
     with urlopen(f"{address}clusters/0/{page}", timeout=_TIMEOUT_S) as answer:
         answer.read()
@@ -29,7 +30,7 @@ def read_s(address: str, page: str) -> float:
 
 
 def watch(address: str, pages: Sequence[str]) -> None:
-    """Read all pages every `REFRESH_S`, without end."""
+    """Read all pages every `REFRESH_S`, until the process is stopped."""
     due_s = time.monotonic()
     while True:
         for page in pages:

@@ -1,9 +1,10 @@
-"""Requests per second of the virtual world, whole brokers, beside a queue in SimPy.
+"""Requests per second of the virtual world, against a queue in SimPy.
 
-The same instants and demands: in the virtual world they pass a whole broker (sockets in
-memory, Kafka's formats, logs, a row for each), or two with acks=all and replication;
-SimPy has them pass a single queue with one server. The ratio is what a whole broker
-costs over a model of its queue. A run counts from a trace to its rows on disk.
+Both get the same instants and demands. In the virtual world requests pass a whole
+broker (sockets in memory, Kafka's formats, logs, a row for each), or two with acks=all
+and replication. In SimPy they pass a single queue with one server. The ratio is the
+cost of a whole broker relative to a model of its queue. A run is timed from a trace to
+its rows on disk.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _ROUNDS: Final = 3
 
 
 def rows() -> Iterator[BenchRow]:
-    """Compare one broker, and two that replicate, with a queue on the same trace."""
+    """Compare one broker, and two that replicate, with SimPy on the same trace."""
     for name, count, acks in (
         ("virtual world, one broker, acks=1", _REQUESTS, 1),
         ("virtual world, two brokers, acks=all", _REQUESTS // 2, -1),
@@ -49,7 +50,7 @@ def rows() -> Iterator[BenchRow]:
 
 
 def _rate(drawn: Trace, simulate: Callable[[], None]) -> Callable[[], float]:
-    """Return what measures requests per second of wall time."""
+    """Return a function that measures requests per second of wall-clock time."""
 
     def measure() -> float:
         began_s = time.perf_counter()
