@@ -1,7 +1,7 @@
-"""A broker as a process: its settings, and what runs it.
+"""A broker as a process: its settings, and the function that runs it.
 
 ``serve(BrokerConfig.load(Path("server.properties"), {"num.io.threads": "2"}))`` serves
-until SIGTERM. A setting that cannot be used raises `ConfigError`, which names its key.
+until SIGTERM. An invalid setting raises `ConfigError`, which names its key.
 """
 
 from broker.config import BrokerConfig

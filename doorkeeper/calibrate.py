@@ -1,4 +1,4 @@
-"""``doorkeeper calibrate``: what each traffic entry's requests cost on this machine."""
+"""``doorkeeper calibrate``: cost of each traffic entry's requests on this machine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The command line: ``doorkeeper``, put together from one file per group of commands.
+"""The command line ``doorkeeper``, composed of one file per group of commands.
 
-Those files import click alone. A command imports its packages when it runs: a broker
+Those files import click only. A command imports its packages when it runs: a broker
 must answer its first request within a second, and pyspark, pyarrow and matplotlib take
 longer than that to import.
 """

@@ -1,4 +1,4 @@
-"""The names of the Trio client that a program needs; docs/trio-client.md shows how."""
+"""The public names of the Trio client; docs/trio-client.md explains them."""
 
 from broker.client.admin import KafkaAdmin, open_admin
 from broker.client.consumer.consumer import KafkaConsumer, open_consumer

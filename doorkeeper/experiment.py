@@ -151,7 +151,7 @@ def plan(
 def _share(text: str) -> float:
     """Return the number that a percentage means.
 
-    :raises click.BadParameter: if it is none above 0.
+    :raises click.BadParameter: unless it is above 0.
     """
     try:
         share = float(text.removesuffix("%")) / 100
@@ -164,7 +164,7 @@ def _share(text: str) -> float:
 
 
 def _cluster(master: str) -> Callable[[], AbstractContextManager[Any]]:
-    """Return what opens a Spark session whose workers have the code of trials."""
+    """Return a factory of Spark sessions whose workers have the code of trials."""
     from experiments.records.environment import CODE_PACKAGES
     from spark_analysis.recordings.spark_session import spark_session
 

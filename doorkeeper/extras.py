@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final
 
-# Each of them includes the one before.
+# Each includes the one before.
 _EXTRAS: Final = ("lab", "analysis", "paper")
 # The extra that a command needs; the others run with the base install.
 _OF_COMMAND: Final = MappingProxyType(
@@ -27,9 +27,9 @@ _REQUIREMENT: Final = re.compile(
 
 
 def missing_extra(command: str | None, module: str | None) -> str | None:
-    """Return the extra that lets ``command`` run, when it misses ``module``.
+    """Return the extra that lets ``command`` run without ``module`` missing.
 
-    None if no extra installs that module: then it is not one of this package's.
+    None if no extra installs the module: the import error is then this package's fault.
     """
     wanted = (module or "").partition(".")[0]
     needed = _OF_COMMAND.get(command or "")
@@ -47,8 +47,8 @@ def missing_module(extra: str) -> str | None:
 
 
 def _modules(extra: str) -> set[str]:
-    """Return the modules of the packages that an extra declares itself."""
-    # Imported here, as it takes a fortieth of a start.
+    """Return the modules of the packages that an extra itself declares."""
+    # Imported here: the import takes a fortieth of a start.
     from importlib.metadata import PackageNotFoundError, requires
 
     try:

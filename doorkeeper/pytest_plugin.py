@@ -1,8 +1,8 @@
-"""pytest fixtures: a Kafka broker or cluster for each test that asks for one.
+"""pytest fixtures: a Kafka broker or cluster for each test that requests one.
 
-Arguments of `doorkeeper.testing.broker` and ``cluster`` are given by a marker:
-``@pytest.mark.kafka_broker(scheduler="fifo")``. The broker is imported by the first
-test that needs it.
+A marker gives arguments of `doorkeeper.testing.broker` and ``cluster``:
+``@pytest.mark.kafka_broker(scheduler="fifo")``. The first test that needs a broker
+imports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``doorkeeper schedulers``: the policies there are, and whether one keeps the laws."""
+"""``doorkeeper schedulers``: list the policies, or check one against the laws."""
 
 from __future__ import annotations
 

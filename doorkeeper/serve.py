@@ -29,7 +29,7 @@ def serve(
     Prints one line per listener when it is ready. A second signal ends it at once, with
     status 1: the next start then recovers the logs.
     """
-    # Imports leave hardly any garbage; looking for it takes a fifth of their time.
+    # Imports leave hardly any garbage, and collecting it takes a fifth of their time.
     gc.disable()
     from broker.config import DOORKEEPER_CONSOLE_PORT
     from doorkeeper import broker

@@ -1,4 +1,4 @@
-"""Shared by several commands: arguments, reports of a fault, the console."""
+"""Parts of several commands: arguments, error reports, the console."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from doorkeeper.extras import missing_extra, missing_module
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Faults that a user can mend: a full disk, a file in the way, a name that is too long.
+# Faults that a user can correct: a full disk, a file in the way, an overlong name.
 _OF_FILES: Final = frozenset(
     {
         *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOENT),
@@ -31,7 +31,7 @@ _OF_FILES: Final = frozenset(
 
 
 class _Output(click.Path):
-    """A path to write to; refused before any work if nothing can be written there."""
+    """A path for output; refused before any work if it cannot be written."""
 
     def __init__(self, *, directory: bool) -> None:
         super().__init__(dir_okay=directory, file_okay=not directory, path_type=Path)
@@ -39,7 +39,7 @@ class _Output(click.Path):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        """Return the path if it is free, or of the right kind, and lies in a folder."""
+        """Return the path if it is free or of the right kind, and its folder exists."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         try:
             there = next(each for each in (path, *path.parents) if each.exists())
@@ -55,7 +55,7 @@ FILE = _Output(directory=False)
 RUN_DIR = click.Path(exists=True, file_okay=False, path_type=Path)
 CONFIG_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 CONFIG = click.argument("config", type=CONFIG_FILE)
-# Of a broker, or of all brokers of a cluster.
+# The scheduler of a broker, or of all brokers of a cluster.
 SCHEDULER = click.option(
     "--scheduler", metavar="NAME", help="A preset or module:factory."
 )
@@ -64,7 +64,7 @@ _PIPED_WIDTH = 120
 
 
 def overrides(settings: tuple[str, ...], scheduler: str | None) -> dict[str, str]:
-    """Split ``key=value`` settings; the last one of a key counts."""
+    """Split ``key=value`` settings; the last value of a key is used."""
     found: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -79,15 +79,15 @@ def overrides(settings: tuple[str, ...], scheduler: str | None) -> dict[str, str
 
 
 class Commands(click.Group):
-    """The whole command line: every fault of a user ends in one sentence.
+    """The whole command line. Every user's fault ends in one sentence.
 
-    Commands name the faults of their own files by `refusing` and `failing`. Faults that
-    may come up anywhere are named here: of the file system, of a user's policy, of an
+    Commands list their own faults with `refusing` and `failing`. This class handles
+    faults that can occur in any command: of the file system, of a user's policy, of an
     extra that is not installed, and of a terminal that cannot print a character.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; any exception that is not named here is ours."""
+        """Run a command; any other exception is a fault of this package."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
@@ -117,7 +117,7 @@ class Commands(click.Group):
 
 
 def expect_extra(extra: str, user: str) -> None:
-    """End the command in a sentence if an extra that ``user`` needs is missing."""
+    """End the command with a message if an extra that ``user`` needs is missing."""
     missing = missing_module(extra)
     if missing is not None:
         words = f"{user} needs {missing}: pip install 'doorkeeper[{extra}]'"
@@ -125,13 +125,13 @@ def expect_extra(extra: str, user: str) -> None:
 
 
 def in_words(error: OSError) -> str:
-    """Return a fault of the file system, the file first where it is known."""
+    """Return a message for a fault of the file system, with the file if known."""
     words = error if error.filename is None else f"{error.filename}: {error.strerror}"
     return f"{words}{_limit_on_files(error)}"
 
 
 def _limit_on_files(error: Exception) -> str:
-    """Return the limit that a fault has met, which its words name; empty if none."""
+    """Return the exceeded limit on open files that an error names; empty if none."""
     words = str(error)
     if os.strerror(errno.EMFILE) in words:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -143,9 +143,9 @@ def _limit_on_files(error: Exception) -> str:
 
 @contextlib.contextmanager
 def refusing(*faults: type[Exception]) -> Iterator[None]:
-    """End the command with status 2 and the words of an operator's fault.
+    """End the command with status 2 and the message of an operator's fault.
 
-    Any other exception is ours and keeps its traceback.
+    Any other exception is a fault of this package and keeps its traceback.
     """
     try:
         yield
@@ -155,7 +155,7 @@ def refusing(*faults: type[Exception]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def failing(*faults: type[Exception]) -> Iterator[None]:
-    """End the command with status 1 and the words of what went wrong around it."""
+    """End the command with status 1 and the message of a fault in its environment."""
     try:
         yield
     except faults as error:
@@ -163,7 +163,7 @@ def failing(*faults: type[Exception]) -> Iterator[None]:
 
 
 def console() -> Console:
-    """Return what tables are printed to; in a pipe or a file they are wide."""
+    """Return the console for tables; wide if output goes to a pipe or a file."""
     from rich.console import Console
 
     found = Console()

@@ -1,7 +1,7 @@
 """Commands to a running ``cluster up``, over a socket in its data directory.
 
-A request is one line, ``stop 1``; the answer is one line, ``ok`` or the reason why not,
-after the command has been carried out.
+A request is one line, such as ``stop 1``. The answer follows when the command has been
+carried out, and is one line: ``ok`` or the reason of a failure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ControlSocket:
     def serve(self, wait_s: float, carry_out: Callable[[str, int], None]) -> None:
         """Carry out one command if one comes in time.
 
-        ``carry_out`` is given the action and the broker's number, and raises
+        ``carry_out`` gets the action and the broker's number, and raises
         `ControlError`.
         """
         self._listening.settimeout(wait_s)
@@ -43,7 +43,7 @@ class ControlSocket:
             connection, _ = self._listening.accept()
         except TimeoutError:
             return
-        # The other side may have gone away.
+        # The other side may have closed its end.
         with connection, contextlib.suppress(OSError):
             connection.settimeout(_REQUEST_S)
             action, _, number = connection.recv(_REQUEST_BYTES).decode().partition(" ")
@@ -92,7 +92,7 @@ def ask_cluster(directory: Path, action: str, number: int) -> None:
 
 @contextlib.contextmanager
 def _address(directory: Path) -> Iterator[str]:
-    """Return the socket's address: by a descriptor, as paths may have 107 bytes."""
+    """Return the socket's address by a descriptor: paths may have only 107 bytes."""
     at = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{at}/{_SOCKET}"

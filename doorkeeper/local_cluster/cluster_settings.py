@@ -1,4 +1,4 @@
-"""The settings that the brokers of a cluster on one machine share."""
+"""The settings shared by the brokers of a cluster on one machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.requests.topology import has_control_plane
 from broker.zookeeper import connect_string
 
 DATA, CONTROL = "PLAINTEXT", "CONTROLLER"
-# Settings of a single broker; they cannot be set for all.
+# Settings of a single broker, which cannot be set for all.
 _OWN: Final = (
     *("broker.id", "node.id", "listeners", "log.dirs", "log.dir", "zookeeper.connect"),
 )
@@ -18,14 +18,14 @@ _REPLICAS_MAX: Final = 3
 
 
 class ClusterError(Exception):
-    """A cluster cannot be as it was asked for."""
+    """The requested cluster cannot exist."""
 
 
 def shared_settings(brokers: int, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return ``settings`` with what makes their brokers a cluster.
+    """Return ``settings`` plus those that make the brokers a cluster.
 
-    :raises ClusterError: if a setting belongs to each broker alone.
-    :raises ConfigError: if one is nothing that a broker takes.
+    :raises ClusterError: if a setting belongs to a single broker.
+    :raises ConfigError: if a broker rejects a setting.
     """
     for key in _OWN:
         if key in settings:
@@ -68,8 +68,8 @@ def _replicated(brokers: int) -> dict[str, str]:
 def _control_plane(config: BrokerConfig) -> dict[str, str]:
     """Return the listener by which a controller finds control planes, if there are any.
 
-    A broker that adds one by itself cannot know that all others have one, too, and
-    its controller would go to the data planes.
+    A broker that adds one automatically cannot know that all others have one too, so
+    its controller would connect to the data planes.
     """
     if not has_control_plane(config):
         return {}

@@ -1,4 +1,4 @@
-"""The processes of ``doorkeeper cluster up``: started, watched, stopped."""
+"""Supervisor of the processes of ``doorkeeper cluster up``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CONSOLE: Final = -1
 
 
 class _Stopped(Exception):
-    """A signal asked for the end."""
+    """A signal requested the end."""
 
 
 def run(
@@ -62,12 +62,12 @@ def run(
 ) -> None:
     """Run a cluster until SIGTERM or SIGINT.
 
-    ``zookeeper`` is `JAVA`, or the connect string of a server that runs already. By
-    default the server in memory is started.
+    ``zookeeper`` is `JAVA`, or the connect string of a running server. By default the
+    server in memory is started.
 
-    :raises ClusterError: if a setting belongs to each broker alone, or ``zookeeper`` is
-        neither.
-    :raises ConfigError: if one is nothing that a broker takes.
+    :raises ClusterError: if a setting belongs to a single broker, or ``zookeeper`` is
+        invalid.
+    :raises ConfigError: if a broker rejects a setting.
     :raises RunFailed: if a process could not start or did not stop, or ZooKeeper ended.
     """
     shared = shared_settings(brokers, settings)
@@ -95,7 +95,7 @@ def run(
 
 
 def _taken_out(settings: dict[str, str], key: Key[int | None]) -> int | None:
-    """Return the value of a key, which the settings no longer have."""
+    """Remove a key from the settings, and return its value."""
     written = settings.pop(key.name, None)
     return None if written is None else key.read(written)
 
@@ -112,7 +112,7 @@ def _directory(given: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Note signals that ask for the end, instead of ending wherever one is."""
+    """Collect signals that request the end, instead of stopping at any instruction."""
     asked: list[int] = []
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {it: signal.signal(it, lambda it, _: asked.append(it)) for it in numbers}
@@ -136,7 +136,7 @@ class _Cluster:
         self._brokers: list[Child] = []
         self._metrics_ports: Sequence[int] = ()
         self._console: Child | None = None
-        # None if it runs elsewhere, and how it ends on SIGTERM.
+        # None if it runs elsewhere; and its exit status after SIGTERM.
         self._zookeeper: Child | None = None
         self._zookeeper_status = 0
         # Numbers of watched processes whose end has been noted.
@@ -155,7 +155,7 @@ class _Cluster:
         A console follows if it is to have a port; it reads the brokers' metrics.
         """
         metrics_port = _taken_out(settings, DOORKEEPER_METRICS_PORT)
-        # Together, so that all differ.
+        # All at once, so that all differ.
         free = free_ports(2 * count)
         if metrics_port:
             self._metrics_ports = range(metrics_port, metrics_port + count)
@@ -183,7 +183,7 @@ class _Cluster:
             click.echo(self._console.line(_START_S, *self._beside(), *self._brokers))
 
     def _start_zookeeper(self, *, java: bool) -> str:
-        """Start a server, and return its address when it answers."""
+        """Start a server; return its address when it answers."""
         (port,) = free_ports(1)
         start = start_zookeeper if java else start_own_zookeeper
         self._zookeeper_status = TERMINATED if java else 0
@@ -195,7 +195,7 @@ class _Cluster:
         return f"{HOST}:{port}"
 
     def _beside(self) -> tuple[Child, ...]:
-        """Return the process without which the brokers cannot go on, if it is ours."""
+        """Return the processes that all brokers need: ZooKeeper, if it is a child."""
         return () if self._zookeeper is None else (self._zookeeper,)
 
     def _start_broker(self, number: int) -> Child:
@@ -224,16 +224,16 @@ class _Cluster:
                 raise broker.failure(f"knows no cluster of {count} brokers")
 
     def _look(self) -> None:
-        """See after the processes, then wait for a while."""
+        """Check that the processes are alive, then pause."""
         self._tick()
         for child in (*self._beside(), *self._brokers):
             child.expect_alive()
         time.sleep(_LOOK_S)
 
     def watch(self, control: ControlSocket) -> None:
-        """Watch the processes and carry out commands until a signal asks for the end.
+        """Watch the processes and carry out commands until a signal requests the end.
 
-        :raises RunFailed: if ZooKeeper ends before.
+        :raises RunFailed: if ZooKeeper ends earlier.
         """
         while True:
             self._tick()
@@ -247,7 +247,7 @@ class _Cluster:
             control.serve(_LOOK_S, self._carry_out)
 
     def _watched(self) -> Mapping[int, Child]:
-        """Return the processes without which the others go on."""
+        """Return the processes whose end does not end the cluster."""
         console = {} if self._console is None else {_CONSOLE: self._console}
         return {**console, **dict(enumerate(self._brokers))}
 
@@ -278,9 +278,9 @@ class _Cluster:
             raise ControlError(fault)
 
     def stop(self) -> None:
-        """Stop the console and the brokers that run, then ZooKeeper.
+        """Stop the console and the running brokers, then ZooKeeper.
 
-        :raises RunFailed: if one of them did not stop in good order.
+        :raises RunFailed: if one of them did not stop cleanly.
         """
         running = [child for child in self._watched().values() if not child.ended]
         for child in running:

@@ -41,11 +41,11 @@ def expect_free_port(port: int) -> None:
 
 
 def serve_with_console(config: BrokerConfig, port: int) -> None:
-    """Serve until a signal; from the time that the broker listens, with a console.
+    """Serve until a signal, with a console from the time that the broker listens.
 
     The broker serves its metrics, for the console's page of requests.
 
-    :raises ConfigError: if a key does not allow it to start.
+    :raises ConfigError: if a key prevents the start.
     """
     name = _listener_name(config, port)
     expect_free_port(port)
@@ -62,7 +62,7 @@ def serve_with_console(config: BrokerConfig, port: int) -> None:
 
 
 def _listener_name(config: BrokerConfig, port: int) -> str:
-    """Return the listener by which the console reads; raises `ConfigError`."""
+    """Return the listener that the console reads from; raises `ConfigError`."""
     for it in config.listeners:
         if it.security_protocol == "PLAINTEXT" and it != config.control_plane_listener:
             return it.name
@@ -81,14 +81,14 @@ def _address(listener: Listener) -> str:
 
 @contextmanager
 def _console(command: Sequence[str]) -> Iterator[None]:
-    """Run a console, whose lines are this process's; it dies with this process."""
+    """Run a console as a child that dies with this process and inherits its output."""
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     binding = Binding(parent=os.getpid(), cpus=None, nice=nice)
     bound = [sys.executable, "-m", "experiments.processes.child", binding.text()]
     with subprocess.Popen(
         [*bound, *command],
         stdin=subprocess.DEVNULL,
-        # Apart from the terminal's Ctrl-C: it ends after the broker.
+        # Ctrl-C reaches the broker only; the console ends after it.
         start_new_session=True,
     ) as process:
         try:

@@ -8,17 +8,17 @@ import trio
 
 
 class AdvancingClock(trio.abc.Clock):
-    """Real time plus what has been added; Trio's clock and the broker's in one.
+    """Real time plus an offset that grows; Trio's clock and the broker's in one.
 
-    `advance` is called in the thread of the Trio run: its next look at its deadlines
-    finds those that have come due.
+    `advance` is called in the thread of the Trio run, which then finds the deadlines
+    that have come due.
     """
 
     def __init__(self) -> None:
         self._added_ns = 0
 
     def advance(self, seconds: float) -> None:
-        """Add ``seconds`` at once."""
+        """Move the clock forward by ``seconds``."""
         self._added_ns += round(seconds * 1e9)
 
     def now_ns(self) -> int:
@@ -32,7 +32,7 @@ class AdvancingClock(trio.abc.Clock):
     # ---- what Trio calls --------------------------------------------------------
 
     def start_clock(self) -> None:
-        """Begin a run: this clock always goes."""
+        """Begin a run; this clock always runs."""
 
     def current_time(self) -> float:
         """Return the time in seconds."""

@@ -1,4 +1,4 @@
-"""Brokers and clusters of a test, started and stopped by a ``with``."""
+"""Brokers and clusters of a test, started and stopped by a ``with`` block."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from doorkeeper.testing.request_faults import FaultRule
 
 
 class Filter(TypedDict, total=False):
-    """The requests that meet a fault: all that match what is given.
+    """Selects the requests that a fault affects: those that match every given key.
 
-    ``times`` is the number of requests that meet it.
+    ``times`` is the number of affected requests.
     """
 
     topic: str
@@ -31,7 +31,7 @@ class Filter(TypedDict, total=False):
 
 
 class Fault:
-    """A fault that requests of one broker meet; a ``with`` removes it at its end."""
+    """A fault for requests of one broker; the end of a ``with`` block removes it."""
 
     def __init__(self, link: Link, broker: int, number: int) -> None:
         self._link = link
@@ -86,10 +86,10 @@ class _Topics:
     ) -> list[ConsumerRecord]:
         """Return the records that consumers can read, by partition and offset.
 
-        With ``at_least`` it waits until there are so many, on the calling thread.
+        With ``at_least`` the calling thread waits until there are as many.
 
         :raises KafkaError: if there is no such topic or partition.
-        :raises TimeoutError: if there are fewer when ``timeout`` seconds are over.
+        :raises TimeoutError: if there are fewer after ``timeout`` seconds.
         """
         return self._link.call(BrokerHost.records, topic, partition, at_least, timeout)
 
@@ -122,10 +122,10 @@ class Broker(_Topics):
     def fail(
         self, api: ApiKey | None, error: ErrorCode, **met_by: Unpack[Filter]
     ) -> Fault:
-        """Answer requests with an error code, unhandled.
+        """Answer requests with an error code, without handling them.
 
-        The error is that of each topic and partition that the request names. ``api``
-        None is any API.
+        Each topic and partition that the request names gets the error. ``api`` None
+        means any API.
         """
         return self._add(FaultRule(action="fail", api=api, error=error, **met_by))
 
@@ -144,7 +144,8 @@ class Broker(_Topics):
     ) -> Fault:
         """Close the connection instead of answering.
 
-        ``handled`` lets the broker handle the request first: only its answer is lost.
+        With ``handled`` the broker handles the request first, and only the answer is
+        lost.
         """
         return self._add(
             FaultRule(action="disconnect", api=api, handled=handled, **met_by)
@@ -159,7 +160,8 @@ class Broker(_Topics):
     ) -> Fault:
         """Never answer; the connection stays open and serves nothing more.
 
-        ``handled`` lets the broker handle the request first: only its answer is lost.
+        With ``handled`` the broker handles the request first, and only the answer is
+        lost.
         """
         return self._add(FaultRule(action="drop", api=api, handled=handled, **met_by))
 
@@ -170,17 +172,17 @@ class Broker(_Topics):
     # ---- time, start and end --------------------------------------------------------
 
     def advance(self, seconds: float) -> None:
-        """Move the broker's clock forward, and return when what came due is done.
+        """Move the broker's clock forward; return after the due work is done.
 
-        Sessions of group members end, retention deletes, delays are over. The clients'
-        clocks stay.
+        Sessions of group members expire, retention deletes, delays end. The clients'
+        clocks do not change.
 
         :raises ValueError: for a broker of a cluster, which has the machine's clock.
         """
         self._link.call(BrokerHost.advance, seconds)
 
     def stop(self) -> None:
-        """Stop the broker in good order; its data stays."""
+        """Stop the broker cleanly; its data remains."""
         self._link.call(BrokerHost.stop, self._number)
 
     def kill(self) -> None:
@@ -200,7 +202,7 @@ class Broker(_Topics):
 
 
 class Cluster(_Topics):
-    """Running brokers of one cluster; topics are those of all of them."""
+    """Running brokers of one cluster, which share its topics."""
 
     def __init__(self, link: Link, brokers: Sequence[Broker]) -> None:
         super().__init__(link)
@@ -208,7 +210,7 @@ class Cluster(_Topics):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for clients, with commas."""
+        """The addresses for clients, separated by commas."""
         return ",".join(it.bootstrap_servers for it in self.brokers)
 
     def leader(self, topic: str, partition: int = 0) -> Broker:
@@ -235,7 +237,7 @@ def broker(
     keys. The data is in memory, unless ``data`` is a directory. Port 0 is any free one.
     The broker runs in a thread, or with ``process`` in a process of its own.
 
-    :raises ConfigError: if a key is unknown, or does not take its value.
+    :raises ConfigError: if a key is unknown, or its value invalid.
     """
     settings = HostSettings(keys=_keys(scheduler, config), data=_path(data), port=port)
     with _linked(settings, process) as link:
@@ -256,8 +258,8 @@ def cluster(
 
     The arguments are those of `broker`; ``config`` is for every broker.
 
-    :raises ConfigError: if a key is unknown, or does not take its value.
-    :raises ClusterError: if a key belongs to each broker alone.
+    :raises ConfigError: if a key is unknown, or its value invalid.
+    :raises ClusterError: if a key belongs to a single broker.
     """
     keys = _keys(scheduler, config)
     settings = HostSettings(keys=keys, brokers=brokers, data=_path(data))
@@ -281,7 +283,7 @@ def _keys(scheduler: str | None, config: Mapping[str, object] | None) -> dict[st
 
 
 def _as_strings(config: Mapping[str, object] | None) -> dict[str, str]:
-    """Return settings as a properties file has them; True is ``true``."""
+    """Return settings as in a properties file; True is ``true``."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in (config or {}).items()

@@ -1,7 +1,7 @@
 """``python -m doorkeeper.testing.host_process``: the other end of a `ProcessLink`.
 
-Pickled settings, then pickled calls come in by standard input, pickled results go out
-by standard output; the end of the input ends the brokers.
+Standard input carries pickled settings, then pickled calls; standard output carries
+pickled results. The end of the input ends the brokers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def main() -> None:
     """Serve calls until the input ends."""
     calls = sys.stdin.buffer
     results = os.fdopen(os.dup(1), "wb")
-    # Anything printed belongs to a person.
+    # Text printed by the broker goes to standard error, away from the results.
     os.dup2(2, 1)
 
     def put(is_result: bool, found: object) -> None:

@@ -1,4 +1,4 @@
-"""The Trio run of a test's brokers, and all that a test may ask of it.
+"""The Trio run of a test's brokers, and the calls that a test can make.
 
 One broker, or several with a ZooKeeper in memory; the brokers of a cluster reach each
 other over TCP. Every public coroutine of `BrokerHost` is called from another thread or
@@ -51,7 +51,7 @@ _ZOOKEEPER_HOST, _ZOOKEEPER_PORT = "zookeeper", 2181
 _ZOOKEEPER_TICK_MS: Final = 500
 _LOOK_S: Final = 0.002
 _READ_BYTES: Final = 1 << 20
-# A broker that is not ready, or does not settle, by then has failed.
+# Limit for a broker to become ready or to settle.
 _PATIENCE_S: Final = 30.0
 _CREATE_TOPICS_VERSION: Final = 5
 # Defaults for tests: few threads and partitions, and no wait for group members.
@@ -98,8 +98,8 @@ class BrokerHost:
     ) -> None:
         """Start all brokers, and serve until `close`.
 
-        :raises ConfigError: if a setting does not allow them to start.
-        :raises ClusterError: if a setting belongs to each broker alone.
+        :raises ConfigError: if a setting prevents the start.
+        :raises ClusterError: if a setting belongs to a single broker.
         """
         load_schemas()
         settings = self._settings
@@ -124,7 +124,7 @@ class BrokerHost:
     # ---- asked from outside ---------------------------------------------------------
 
     async def close(self) -> None:
-        """Stop all brokers in good order, and end the run."""
+        """Stop all brokers cleanly, and end the run."""
         async with trio.open_nursery() as stopping:
             for node in self._nodes:
                 stopping.start_soon(node.stop)
@@ -136,7 +136,7 @@ class BrokerHost:
         return [node.port for node in self._nodes]
 
     async def advance(self, seconds: float) -> None:
-        """Move the clock, and return when all that came due has been done."""
+        """Move the clock; return after the due work is done."""
         if self._settings.brokers is not None:
             raise ValueError(
                 "advance: the brokers of a cluster have the machine's clock"
@@ -180,7 +180,7 @@ class BrokerHost:
         """Return a topic's records, partition by partition, in the order of the log.
 
         :raises KafkaError: if there is no such topic or partition.
-        :raises TimeoutError: if there are fewer than ``at_least`` when time is up.
+        :raises TimeoutError: if there are fewer than ``at_least`` after the time limit.
         """
         ends_s = time.monotonic() + timeout_s
         while True:
@@ -220,7 +220,7 @@ class BrokerHost:
         self._nodes[number].faults.remove(fault)
 
     async def hits(self, number: int, fault: int) -> int:
-        """Return how many requests have met a fault."""
+        """Return how many requests a fault has affected."""
         await trio.lowlevel.checkpoint()
         return self._nodes[number].faults.hits(fault)
 
@@ -241,14 +241,14 @@ class BrokerHost:
         )
 
     async def start(self, number: int) -> None:
-        """Start a broker that is stopped, on its old port."""
+        """Start a stopped broker, on its old port."""
         node = self._nodes[number]
         if not node.is_running:
             await self._nursery.start(node.live)
             await self._settled(self._all_know_all, "every broker to know all others")
 
     async def stop(self, number: int) -> None:
-        """Stop a broker in good order."""
+        """Stop a broker cleanly."""
         await self._nodes[number].stop()
 
     async def kill(self, number: int) -> None:
@@ -304,7 +304,7 @@ class BrokerHost:
     async def _settled(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until ``condition`` holds.
 
-        :raises TimeoutError: if it does not in time.
+        :raises TimeoutError: if it does not hold in time.
         """
         ends_s = time.monotonic() + _PATIENCE_S
         while not condition():
@@ -333,7 +333,7 @@ class BrokerHost:
         return all(at_ns is None or at_ns > now_ns for at_ns in due_ns)
 
     def _is_led(self, topic: str, partitions: int) -> bool:
-        """Whether all brokers know leaders, and these know that they lead."""
+        """Whether all brokers know the leaders, and the leaders know their role."""
         for node in self._running():
             known = node.broker.metadata_cache.topic(topic)
             if known is None or len(known.partitions) < partitions:

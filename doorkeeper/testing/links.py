@@ -1,4 +1,4 @@
-"""The way from a test to its brokers: a thread of its process, or another process."""
+"""The connection from a test to its brokers: another thread, or another process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Link(Protocol):
         """
 
     def close(self) -> None:
-        """Stop the host in good order.
+        """Stop the host cleanly.
 
         Raises `RuntimeError` if it has failed.
         """
@@ -65,7 +65,7 @@ class ThreadLink:
             except Exception as error:
                 result.set_exception(error)
             finally:
-                # Nothing, unless the run ends before the method does.
+                # No effect unless the run ends before the method does.
                 result.cancel()
 
         try:
@@ -90,7 +90,7 @@ class ThreadLink:
             result.cancel()
 
     def _ended(self) -> RuntimeError:
-        """Return the error of a call that comes too late."""
+        """Return the error of a call after the host's end."""
         if self._failure is None:
             return RuntimeError("the test's broker has been closed")
         return RuntimeError(f"the test's broker has failed: {self._failure!r}")
@@ -123,7 +123,7 @@ class ProcessLink:
             [sys.executable, "-m", "doorkeeper.testing.host_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # Ctrl-C is the test's; the process ends when its input does.
+            # Ctrl-C reaches the test only; the process ends with its input.
             start_new_session=True,
         )
         assert self._process.stdin is not None
@@ -166,7 +166,7 @@ class ProcessLink:
 
 
 def _only(error: BaseException) -> BaseException:
-    """Return the one exception that groups are wrapped around, if it is one."""
+    """Unwrap groups of a single exception."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         (error,) = error.exceptions
     return error

@@ -1,4 +1,4 @@
-"""TCP for a broker whose files are in memory: they have no descriptor to send from."""
+"""TCP for a broker with files in memory, which have no descriptor for sendfile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.protocol.buffer import FileRegion
 
 
 class CopyingSelector(EpollSelector):
-    """Real sockets, to which regions of files are copied."""
+    """Real sockets; regions of files are copied to them."""
 
     def send_file(
         self, connection: Connection, region: FileRegion, skip: int, size: int
@@ -18,7 +18,7 @@ class CopyingSelector(EpollSelector):
 
 
 class CopyingNetwork(TcpNetwork):
-    """Real listeners, with selectors that copy."""
+    """Real listeners, with copying selectors."""
 
     def selector(self) -> CopyingSelector:
         """Return a new selector."""

@@ -1,4 +1,4 @@
-"""One broker inside a test's process: its sockets are real, its disk may be memory."""
+"""One broker in a test's process, with real sockets and a disk that may be memory."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from doorkeeper.testing.request_faults import FaultTable
 
 HOST = "127.0.0.1"
 _DEVICE_THREADS: Final = 2
-# The oldest are forgotten.
+# Requests kept; older ones are dropped.
 REQUESTS_KEPT: Final = 10_000
 
 
 class BrokerNode:
-    """A broker over its starts and ends; its disk, its port and its faults remain."""
+    """A broker that can be started again; its disk, its port and its faults remain."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class BrokerNode:
         self._storage = MemoryStorage() if data is None else RealStorage()
         self._clock = clock
         self._connect = connect
-        # Opens connections of the test's own to the clients' listener.
+        # Opens the test's own connections to the clients' listener.
         self.own_connect: Connect = connect_tcp
         self._wake_later = wake_later
         self._server: BrokerServer | None = None
@@ -94,7 +94,7 @@ class BrokerNode:
     ) -> None:
         """Serve until `stop` or `kill`.
 
-        :raises ConfigError: if a setting does not allow it to start.
+        :raises ConfigError: if a setting prevents the start.
         """
         self._scope, self._ended = trio.CancelScope(), trio.Event()
         try:
@@ -111,13 +111,13 @@ class BrokerNode:
             self._ended.set()
 
     async def stop(self) -> None:
-        """Stop in good order; nothing if it is stopped."""
+        """Stop cleanly; no effect on a stopped broker."""
         if self._server is not None:
             self._server.stop()
             await self._ended.wait()
 
     async def kill(self) -> None:
-        """End as a crash does: what is in memory but not written is lost.
+        """End as a crash does: data in memory that is not written is lost.
 
         :raises ValueError: if the data is on disk.
         """
@@ -161,7 +161,7 @@ class BrokerNode:
 
 
 def _own_connect(config: BrokerConfig) -> Connect:
-    """Return what reaches the broker of this process: its certificate, its users."""
+    """Return a connector to this process's broker, with TLS and a login if needed."""
     data = next(each for each in config.listeners if each.name == DATA)
     connect: Connect = connect_tcp
     if data.uses_tls:
@@ -173,9 +173,9 @@ def _own_connect(config: BrokerConfig) -> Connect:
 
 
 def _own_login(config: BrokerConfig) -> Login:
-    """Return the login of a user that the configuration names.
+    """Return the login of a configured user.
 
-    :raises ConfigError: if it names none.
+    :raises ConfigError: if there is none.
     """
     for mechanism in config.on_listener(DATA, SASL_ENABLED_MECHANISMS):
         module = config.of_mechanism(DATA, mechanism, SASL_JAAS_CONFIG)

@@ -1,4 +1,4 @@
-"""A broker's handlers behind a list of what they receive and a table of faults."""
+"""A broker's handlers, with a record of received requests and a table of faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from doorkeeper.testing.received import ReceivedRequest, topics_named
 from doorkeeper.testing.request_faults import FaultRule, FaultTable
 from planes.slices import Wake
 
-# The client id of what the test broker's own methods send.
+# The client id of requests that the test broker's own methods send.
 OWN_CLIENT_ID: Final = "doorkeeper-testing"
 
 WakeLater = Callable[[float, Wake], None]
@@ -34,7 +34,7 @@ WakeLater = Callable[[float, Wake], None]
 def _in_rows(
     request: Request, body: MetadataRequest, answer: MetadataResponse, broker: Broker
 ) -> None:
-    """Give the error to the topics alone: librdkafka retries that of an answer."""
+    """Give the error to the topics only: librdkafka retries one of the whole answer."""
     METADATA.error_answer.complete(request, body, answer, broker)
     if body.topics:
         answer.error_code = ErrorCode.none
@@ -48,8 +48,8 @@ _METADATA: Final = replace(
 class ObservedApis(WrappedApis):
     """The application of a test broker.
 
-    Requests are appended to ``received``. ``wake_later`` calls a function after so many
-    seconds.
+    Requests are appended to ``received``. ``wake_later`` calls a function after a
+    number of seconds.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ObservedApis(WrappedApis):
         found = dict.fromkeys(it for it in named if it is not None)
         if request.api_key == ApiKey.FETCH:
             in_session = self._fetched.setdefault(request.peer.connection_id, {})
-            # Versions without sessions have the epoch of no session.
+            # An epoch of 0 or below starts a new session, or is a fetch without one.
             if cast(FetchRequest, body).session_epoch <= 0:
                 in_session.clear()
             in_session.update(found)

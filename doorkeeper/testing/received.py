@@ -13,16 +13,16 @@ from broker.protocol.wire.codec import decode
 
 M = TypeVar("M", bound=RequestMessage[Any])
 
-# Arrays of structs that name topics; those called topic... do, too.
+# Arrays of structs that name topics, in addition to arrays called topic...
 _AROUND_TOPICS = ("groups", "forgotten_topics_data")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request, as it came over the wire.
+    """One request, as received on the wire.
 
-    ``topics`` are those that it names, by name. A FETCH of a session has the topics of
-    its session.
+    ``topics`` are the names of its topics. A FETCH of a session has all topics of the
+    session.
     """
 
     api: ApiKey
@@ -39,7 +39,7 @@ class ReceivedRequest:
         return decoded
 
     def body_as(self, message: type[M]) -> M:
-        """Return the same, for a type checker: ``body_as(ProduceRequest).acks``.
+        """Return the body with a static type: ``body_as(ProduceRequest).acks``.
 
         The classes are in `broker.protocol.messages`.
         """

@@ -1,4 +1,4 @@
-"""Faults that a test orders, and the choice of the requests that meet them."""
+"""Faults that a test requests, and the choice of the affected requests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Action: TypeAlias = Literal["fail", "delay", "disconnect", "drop"]
 class FaultRule:
     """Effect on matching requests; None in a filter matches every request.
 
-    ``times`` bounds the requests that meet it. ``handled`` lets the broker handle the
-    request before its answer is lost.
+    ``times`` bounds the number of affected requests. With ``handled`` the broker
+    handles the request before its answer is lost.
     """
 
     action: Action
@@ -30,7 +30,7 @@ class FaultRule:
     handled: bool = False
 
     def matches(self, api: ApiKey, client_id: str, topics: tuple[str, ...]) -> bool:
-        """Whether a request meets this fault."""
+        """Whether this fault affects a request."""
         return (
             self.api in (None, api)
             and self.client_id in (None, client_id)
@@ -54,23 +54,23 @@ class FaultTable:
         return number
 
     def remove(self, number: int | None = None) -> None:
-        """Remove a fault, or all of them; its hits stay known."""
+        """Remove a fault, or all of them; their hit counts remain."""
         if number is None:
             self._rules.clear()
         else:
             self._rules.pop(number, None)
 
     def hits(self, number: int) -> int:
-        """Return how many requests have met a fault."""
+        """Return how many requests a fault has affected."""
         return self._hits[number]
 
     def met_by(
         self, api: ApiKey, client_id: str, topics: tuple[str, ...]
     ) -> list[FaultRule]:
-        """Return the faults that a request meets, and count them as met.
+        """Return the faults that affect a request, and count their hits.
 
-        Delays add up; the first other fault ends the request, and later ones are
-        not met.
+        Delays add up. The first other fault ends the request, so later ones do not
+        affect it.
         """
         met = []
         for number, rule in list(self._rules.items()):

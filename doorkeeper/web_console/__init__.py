@@ -1,6 +1,6 @@
-"""The web console: pages that show any Kafka cluster; docs/console.md shows how.
+"""The web console: pages about any Kafka cluster; docs/console.md describes it.
 
-Pages are made on the server, and read-only unless changes are allowed. A page asks the
-cluster's brokers by the Trio client, within one time limit, and shows a part that a
-broker did not answer as such.
+Pages are rendered on the server, and read-only unless changes are allowed. A page
+queries the cluster's brokers with the Trio client, within one time limit. A part
+without an answer from its broker is marked.
 """

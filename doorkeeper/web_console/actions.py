@@ -1,4 +1,4 @@
-"""The changes that the console offers; those of topics, configs, offsets, leaders."""
+"""All changes of the console; those of topics, configs, offsets and leaders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _topic(view: ClusterView, name: str) -> MetadataResponseTopic:
 
 
 def _pattern(topic: str) -> str:
-    """Return a topic for commands that take a regular expression."""
+    """Return a topic's name for commands that take a regular expression."""
     return topic.replace(".", r"\.")
 
 
@@ -172,7 +172,7 @@ async def _reset_offsets(view: ClusterView, form: Form) -> Change:
     unknown = [it for it in chosen if it not in first or it not in end]
     if unknown:
         raise Refused(f"{unknown[0].topic}-{unknown[0].partition} does not answer")
-    # As Kafka's tool does: an offset outside of the log becomes its nearest end.
+    # As in Kafka's tool, an offset outside of the log becomes its nearest end.
     offsets = {
         it: min(max(wanted.get(it, end[it]), first[it]), end[it]) for it in chosen
     }
@@ -219,7 +219,7 @@ async def _wanted(
     chosen: list[TopicPartition],
     committed: Mapping[TopicPartition, int],
 ) -> tuple[tuple[str, ...], dict[TopicPartition, int]]:
-    """Return an option of Kafka's tool, and offsets; those not found are the end."""
+    """Return an option of Kafka's tool, and the offsets of partitions that have one."""
     to = form.text("to")
     if to in ("earliest", "latest"):
         timestamp = EARLIEST if to == "earliest" else LATEST

@@ -29,9 +29,9 @@ from doorkeeper.web_console.sessions import Sessions
 
 logger = getLogger(__name__)
 
-# Time for all that a page asks its cluster.
+# Time limit for all queries of a page.
 LIMIT_S: Final = 10.0
-# Pages that ask clusters at the same time; further ones wait, within their limit.
+# Pages that query clusters at the same time; further ones wait, within their limit.
 _AT_ONCE: Final = 8
 _REFRESH_S: Final = 10
 _FORM_BYTES_MAX: Final = 2 << 20
@@ -205,7 +205,7 @@ class Console:
             form = Form(action.fields, given)
             values = form.values
             if is_asked or "preview" in given:
-                # No change is prepared from answers that are kept.
+                # A change is prepared from fresh answers.
                 view.forget()
                 with trio.fail_after(LIMIT_S):
                     async with self._turns:

@@ -1,8 +1,8 @@
-"""Metrics of a broker of ours, read from its endpoint.
+"""Metrics of a Doorkeeper broker, read from its endpoint.
 
-The endpoint listens on the broker's own loopback (`doorkeeper.metrics.port`), so only a
-console on the same machine reads it. There the port may as well be that of another
-broker, or of another program: `doorkeeper_broker_info` names the broker.
+The endpoint listens on the broker's loopback (`doorkeeper.metrics.port`), so only a
+console on the same machine can read it. The port may belong to another broker or
+another program there, so `doorkeeper_broker_info` identifies the broker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SAMPLE: Final = re.compile(
 _PAIR: Final = re.compile(r'(\w+)="([^"\\]*(?:\\.[^"\\]*)*)"', re.ASCII | re.DOTALL)
 _ESCAPE: Final = re.compile(r'\\([\\n"])')
 _ESCAPED: Final[Mapping[str, str]] = MappingProxyType({"n": "\n"})
-# Lines that are taken between two checkpoints.
+# Lines parsed between two checkpoints.
 _LINES: Final = 1_000
 
 
@@ -89,9 +89,9 @@ async def read_metrics(
     cluster_id: str | None,
     broker_id: int,
 ) -> Samples:
-    """Ask the endpoint on this machine for the ``wanted`` names; raises `NoMetrics`.
+    """Read the ``wanted`` names from an endpoint on this machine; raises `NoMetrics`.
 
-    It has to be the endpoint of the broker that is named.
+    The endpoint must be that of the named broker.
     """
     place = f"{HOST}:{port}"
     body = (await _answer(connect, port, place)).decode(errors="replace")

@@ -1,7 +1,7 @@
 """The form of a change: its fields, their values, and the change that they make.
 
-Every change has the same three steps. A form is filled in; its values make a `Change`,
-which shows Kafka's command lines and is confirmed; then its calls are made.
+Every change has three steps. The user fills in a form. Its values make a `Change`,
+which shows Kafka's commands and is confirmed. Then its calls are made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class Field(NamedTuple):
-    """A field of a form. A hidden one is computed and goes back when confirmed."""
+    """A field of a form. A hidden one is computed, and returned on confirmation."""
 
     name: str
     label: str
@@ -96,22 +96,22 @@ class Form:
         return found
 
     def refused(self, name: str, why: str) -> Refused:
-        """Return the error of a field."""
+        """Return an error about a field."""
         return Refused(f"{self._labels[name]} {why}")
 
 
 class Outcome(NamedTuple):
-    """Results of a change, a line each."""
+    """Results of a change, one line each."""
 
     done: Sequence[str]
     failed: Sequence[str] = ()
 
 
 class Change(NamedTuple):
-    """A change that has been described and not yet made.
+    """A change that has been described but not made.
 
-    ``commands`` are shell commands that do the same, over ``files``; ``table`` is a
-    head and its rows; ``computed`` are values of hidden fields.
+    ``commands`` are equivalent shell commands, with the contents of ``files``.
+    ``table`` is a head and its rows; ``computed`` are values of hidden fields.
     """
 
     commands: Sequence[str]
@@ -133,7 +133,7 @@ class Action(NamedTuple):
 
 
 def command(view: ClusterView, program: str, *arguments: str) -> str:
-    """Return a command of Kafka's for a POSIX shell."""
+    """Return a command of Kafka's tools for a POSIX shell."""
     return shlex.join([f"{program}.sh", "--bootstrap-server", view.name, *arguments])
 
 
@@ -141,7 +141,7 @@ def outcome_of(
     rows: Mapping[TopicPartition, tuple[ErrorCode, str | None]],
     *harmless: ErrorCode,
 ) -> Outcome:
-    """Return the outcome of a call with an error of its own for each partition."""
+    """Return the outcome of a call that has an error per partition."""
     failed = [
         f"{it.topic}-{it.partition}: {message or code.name}"
         for it, (code, message) in sorted(rows.items())

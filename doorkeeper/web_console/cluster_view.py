@@ -1,11 +1,11 @@
-"""One cluster as the pages show it: answers of its brokers, combined.
+"""Answers of one cluster's brokers, combined for the pages.
 
-Answers about the whole cluster are kept for a while and asked for by one page at a
-time. The load on the cluster therefore depends neither on the number of open pages nor
-on how often they are read. Nor does it depend on the size of the cluster: an answer of
-many rows is kept for longer, and the lag of many groups is sampled in small steps with
-rests between them. A page states the age of its answers. One topic or group is always
-read anew.
+Answers about the whole cluster are cached, and one page at a time refreshes them. The
+load on the cluster therefore does not depend on the number of open pages or their
+reload rate. It does not depend on the size of the cluster either: an answer of many
+rows is cached for longer, and the lag of many groups is sampled in small steps with
+pauses between them. A page states the age of its answers. A single topic or group is
+never cached.
 """
 
 from __future__ import annotations
@@ -44,16 +44,15 @@ from doorkeeper.web_console.record_rates import PARTITIONS_MAX, Reading, RecordR
 from doorkeeper.web_console.request_watch import BrokerRequests, RequestWatch
 
 _T = TypeVar("_T")
-# Ages at which answers are asked for anew. Brokers read every log's size for theirs.
+# Ages at which answers are refreshed. For disks, brokers read the size of every log.
 _KEPT_S: Final = 2.0
 _DISKS_KEPT_S: Final = 10.0
-# Time added by each row of an answer, and rest after each row that was sampled: large
-# answers take no larger share of a broker's time. No answer is kept for longer than
-# `_KEPT_MAX_S`, though.
+# Time added by each row of an answer, and pause after each sampled row, so that large
+# answers take no larger share of a broker's time. `_KEPT_MAX_S` bounds the age.
 _ROW_S: Final = 0.005
 _KEPT_MAX_S: Final = 60.0
 _GROUPS_PER_STEP: Final = 5
-# A broker that does not preempt serves others between requests.
+# Small requests: a broker that does not preempt serves others between them.
 _GROUPS_PER_REQUEST, _PARTITIONS_PER_REQUEST = 1, 50
 # Longer names do not fit into a request.
 _NAME_BYTES_MAX: Final = 32_767
@@ -65,7 +64,7 @@ _NO_TOPIC: Final = (
 
 
 class Kept(Generic[_T]):
-    """An answer that is asked for anew when it is older than ``age_s``.
+    """A cached answer that is refreshed when it is older than ``age_s``.
 
     Each of its ``rows`` adds to that age.
     """
@@ -83,7 +82,7 @@ class Kept(Generic[_T]):
         self._lock = trio.Lock()
 
     def forget(self) -> None:
-        """Ask anew next time."""
+        """Refresh the answer at the next call."""
         self._found = None
 
     async def get(self) -> _T:
@@ -95,7 +94,7 @@ class Kept(Generic[_T]):
             return self._found[1]
 
     def age_s(self) -> float:
-        """Return the time since the answer was asked for, 0 without an answer."""
+        """Return the time since the request of the answer, 0 without an answer."""
         return 0.0 if self._found is None else trio.current_time() - self._found[0]
 
     def _kept_s(self, found: _T) -> float:
@@ -129,7 +128,7 @@ def summary(topic: MetadataResponseTopic) -> TopicSummary:
 
 
 class LogDir(NamedTuple):
-    """A broker's log directory; sizes of the volume are -1 if they are not known."""
+    """A broker's log directory; unknown sizes of the volume are -1."""
 
     broker_id: int
     path: str
@@ -142,7 +141,7 @@ class LogDir(NamedTuple):
 
 @dataclass(kw_only=True)
 class Disks:
-    """Log directories and sizes of replicas; ``failed`` are brokers without answer."""
+    """Log directories and sizes of replicas; ``failed`` brokers did not answer."""
 
     directories: list[LogDir] = field(default_factory=list)
     # Bytes by topic, partition and broker.
@@ -161,21 +160,21 @@ class Disks:
 
 
 class Group(NamedTuple):
-    """A group's row: the broker that coordinates it, and what that broker lists."""
+    """A group's row: its coordinator, and the coordinator's listing."""
 
     coordinator_id: int
     listed: ListedGroup
 
 
 class Groups(NamedTuple):
-    """All groups by name; ``failed`` are brokers without answer."""
+    """All groups by name; ``failed`` are brokers without an answer."""
 
     by_name: Mapping[str, Group]
     failed: Mapping[int, KafkaError]
 
 
 class Lags(NamedTuple):
-    """Lags by group; ``rows`` is the number of rows that brokers were asked for."""
+    """Lags by group; ``rows`` is the number of rows requested from brokers."""
 
     by_group: Mapping[str, int | None]
     rows: int
@@ -184,7 +183,7 @@ class Lags(NamedTuple):
 class ClusterView:
     """Reads one cluster. Every method raises `KafkaError`.
 
-    ``connect`` is the way to metrics of brokers on this machine.
+    ``connect`` opens connections to the metrics of brokers on this machine.
     """
 
     def __init__(
@@ -229,7 +228,7 @@ class ClusterView:
         return await self._groups.get()
 
     async def requests(self, broker_id: int) -> BrokerRequests:
-        """Return the requests of a broker that is alive."""
+        """Return the requests of a live broker."""
         cluster = await self.cluster()
         alive = {it.id for it in cluster.brokers}
         self._requests = {
@@ -255,7 +254,7 @@ class ClusterView:
         }
 
     def forget(self) -> None:
-        """Read everything anew, before and after a change."""
+        """Drop all cached answers, before and after a change."""
         for it in (self._cluster, self._topics, self._disks, self._groups):
             it.forget()
         for requests in self._requests.values():
@@ -267,9 +266,9 @@ class ClusterView:
         timestamp: int,
         topics: Iterable[MetadataResponseTopic] | None = None,
     ) -> dict[TopicPartition, int]:
-        """Return offsets by timestamp; partitions without answer are left out.
+        """Return offsets by timestamp; partitions without an answer are left out.
 
-        ``topics`` are those of the partitions, if they were read anew.
+        ``topics`` are the partitions' topics, if they were just read.
         """
         wanted = sorted(partitions)
         if topics is None:
@@ -279,7 +278,7 @@ class ClusterView:
         found: dict[TopicPartition, int] = {}
 
         async def ask(leader_id: int) -> bool:
-            """Ask for some partitions after the other; return whether all are led."""
+            """Query partitions piecewise; return whether the broker leads them all."""
             errors: set[ErrorCode] = set()
             for asked in _pieces(of_leader[leader_id], _PARTITIONS_PER_REQUEST):
                 rows = await self.admin.list_offsets(leader_id, asked, timestamp)
@@ -303,7 +302,7 @@ class ClusterView:
         return _known(await self.admin.committed(coordinator_id, group))
 
     async def lags(self, groups: Mapping[str, Group]) -> Lags:
-        """Return the lag of groups, those without answer left out."""
+        """Return the lag of groups; those without an answer are left out."""
         by_broker: dict[int, list[str]] = {}
         for name, group in groups.items():
             by_broker.setdefault(group.coordinator_id, []).append(name)
@@ -327,7 +326,7 @@ class ClusterView:
         )
 
     async def keep_history(self) -> None:
-        """Record rates, lags and the space of disks, until cancelled.
+        """Record rates, lags and disk space, until cancelled.
 
         A sample that the cluster does not answer within a period is missing.
         """
@@ -347,7 +346,7 @@ class ClusterView:
             await trio.sleep_until(began_s + PERIOD_S)
 
     async def _sample(self, groups: Mapping[str, Group]) -> float:
-        """Record the lag of some groups; return the time to rest."""
+        """Record the lag of some groups; return the length of the pause."""
         began_s = trio.current_time()
         with trio.move_on_after(PERIOD_S):
             lags = await self.lags(groups)
@@ -363,7 +362,7 @@ class ClusterView:
             await trio.sleep_until(began_s + PERIOD_S)
 
     async def _ends(self) -> dict[TopicPartition, Reading]:
-        """Read end offsets, with rests."""
+        """Read end offsets, with pauses."""
         topics = await self.topics()
         partitions = [
             TopicPartition(name, it.partition_index)
@@ -453,7 +452,7 @@ def _pieces(rows: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 def total_lag(
     committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> int | None:
-    """Return the lag over the partitions whose ends are known; None without any."""
+    """Return the lag over the partitions with known ends; None without any."""
     lags = [ends[it] - at for it, at in committed.items() if it in ends]
     return sum(lags) if lags else None
 
@@ -461,7 +460,7 @@ def total_lag(
 async def each_of(
     brokers: Iterable[int], ask: Callable[[int], Awaitable[_T]]
 ) -> tuple[dict[int, _T], dict[int, KafkaError]]:
-    """Ask brokers at the same time; return answers and errors by broker."""
+    """Query brokers concurrently; return answers and errors by broker."""
     answers: dict[int, _T] = {}
     failed: dict[int, KafkaError] = {}
 

@@ -1,8 +1,9 @@
-"""Space of log directories over time, in memory, and the days until none is left.
+"""Space of log directories over time, in memory, and the days until a volume is full.
 
-The used bytes of a volume are fitted by a line, by least squares over the samples of
-at most `RETENTION_S`. The days are the free bytes over its slope. Retention deletes
-whole segments, so a shorter span than `SPAN_MIN_S` may show only a tooth of the saw.
+The used bytes of a volume are fitted by a line, by least squares over the samples of at
+most `RETENTION_S`. The days are the free bytes divided by its slope. Retention deletes
+whole segments, so used bytes follow a sawtooth; a span shorter than `SPAN_MIN_S` may
+show only one tooth.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _DAY_S: Final = 86_400.0
 
 
 class Directory(Protocol):
-    """A log directory of a broker; sizes that are not known are negative."""
+    """A log directory of a broker; unknown sizes are negative."""
 
     @property
     def broker_id(self) -> int:
@@ -55,7 +56,7 @@ class DiskHistory:
         self._samples: dict[tuple[int, str], deque[Usage]] = {}
 
     def record(self, now_s: float, directories: Iterable[Directory]) -> None:
-        """Keep a sample of each directory whose sizes are known; forget old ones."""
+        """Keep a sample of each directory with known sizes; drop old ones."""
         for key, kept in [*self._samples.items()]:
             while kept and kept[0].at_s < now_s - RETENTION_S:
                 kept.popleft()
@@ -78,7 +79,7 @@ class DiskHistory:
 
 
 def days_left(samples: list[Usage]) -> float | None:
-    """Return the days from the newest sample on.
+    """Return the days from the newest sample until the volume is full.
 
     >>> days_left([Usage(0, 0, 96), Usage(1_800, 1, 95), Usage(3_600, 2, 94)])
     1.9583333333333333
@@ -87,7 +88,7 @@ def days_left(samples: list[Usage]) -> float | None:
     """
     if not samples or samples[-1].at_s - samples[0].at_s < SPAN_MIN_S:
         return None
-    # Bytes as they are would lose digits in the sums of squares.
+    # Relative to the first sample: sums of squares of raw bytes would lose digits.
     first = samples[0]
     slope, _ = linear_regression(
         [it.at_s - first.at_s for it in samples],

@@ -1,7 +1,7 @@
 """The members of a group and their partitions, under either of Kafka's protocols.
 
-A coordinator describes the groups of KIP-848 by an API of their own, and lists their
-type as ``consumer``. Members of a classic group encode their assignments themselves.
+A coordinator describes groups of KIP-848 through a separate API, and lists their type
+as ``consumer``. Members of a classic group encode their assignments themselves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Membership(NamedTuple):
 
 
 async def membership(admin: KafkaAdmin, name: str, group: Group) -> Membership:
-    """Ask a group's coordinator; raises `KafkaError`."""
+    """Query a group's coordinator; raises `KafkaError`."""
     if (group.listed.group_type or "").lower() == _CONSUMER:
         (new,) = await admin.describe_consumer_groups(group.coordinator_id, [name])
         _check(new.error_code, new.error_message)

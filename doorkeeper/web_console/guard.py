@@ -1,10 +1,10 @@
 """Checks and headers of every answer, as an ASGI middleware.
 
-A page of any web site can let a browser ask 127.0.0.1, under a name of its own that it
-has moved there (DNS rebinding). The browser then sends that name as Host, and the
-answer is refused. A page can also send a form here: its browser then names the page's
-Origin, and only a form of the console's own is accepted. The headers forbid scripts,
-frames, other sites' use, and copies.
+A page of any web site can make a browser send requests to 127.0.0.1, under a host name
+that the site has pointed there (DNS rebinding). The browser sends that name as Host,
+and such requests are refused. A page can also submit a form to the console. The browser
+then sends the page's Origin, and only the console's own is accepted. The headers forbid
+scripts, frames, use by other sites, and copies.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _HEADERS: Final = (
 class Guard:
     """Answers requests for ``hosts`` only, and adds the headers to every answer.
 
-    None: for any host, which needs a login. A browser keeps the cookie of a session
-    for the name that it logged in under, so another name shows nothing.
+    None allows any host and requires a login. A browser keeps a session's cookie for
+    the host name of the login, so another name shows nothing.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:

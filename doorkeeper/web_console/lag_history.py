@@ -1,7 +1,7 @@
 """Lag of groups over time, in memory, and its line in a chart.
 
-A sample of every group is kept for `RETENTION_S`, and for `GROUPS_MAX` groups at most.
-A sample takes 16 bytes, so all of them take 3 MB at most.
+Samples are kept for `RETENTION_S`, for at most `GROUPS_MAX` groups. A sample takes 16
+bytes, so all samples take at most 3 MB.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PERIOD_S: Final = 30.0
 RETENTION_S: Final = 10_800.0
 GROUPS_MAX: Final = 500
 WIDTH, HEIGHT = 600.0, 80.0
-# Of a sample in eight bytes. Brokers may report any offsets, and lags are sums of them.
+# Largest lag in eight bytes. Brokers may report any offsets, and lags are sums of them.
 _LAG_MAX: Final = 2**63 - 1
 
 
@@ -34,14 +34,14 @@ class _Samples(NamedTuple):
 
 
 class LagHistory:
-    """The newest samples of each group; ``period_s`` is the time between two."""
+    """The newest samples of each group; ``period_s`` is the sampling interval."""
 
     def __init__(self) -> None:
         self.period_s = PERIOD_S
         self._samples: dict[str, _Samples] = {}
 
     def record(self, now_s: float, lags: Mapping[str, int | None]) -> None:
-        """Keep a sample of each group whose lag is known, and forget old samples."""
+        """Keep a sample of each group with a known lag; drop old samples."""
         for name, kept in [*self._samples.items()]:
             old = bisect_left(kept.at_s, now_s - RETENTION_S)
             del kept.at_s[:old], kept.lags[:old]
@@ -61,7 +61,7 @@ class LagHistory:
 
 
 class Chart(NamedTuple):
-    """Lines of a chart of `WIDTH` by `HEIGHT`, as points of SVG; its ends and scale."""
+    """Lines of a chart of `WIDTH` by `HEIGHT`, as points of SVG; its scale and span."""
 
     lines: list[str]
     most: int
@@ -93,7 +93,7 @@ def chart(
 
 
 def _runs(samples: Iterable[Sample], gap_s: float) -> list[list[Sample]]:
-    """Return samples without gaps between them, together."""
+    """Return runs of samples without gaps."""
     found: list[list[Sample]] = []
     for it in samples:
         if found and it.at_s - found[-1][-1].at_s <= gap_s:

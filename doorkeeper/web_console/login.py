@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 LENGTH_MIN: Final = 8
-# Failed attempts in a period, of one address and of all.
+# Allowed failures in a period, of one address and of all addresses.
 PERIOD_S: Final = 60.0
 OF_AN_ADDRESS: Final = 5
 OF_ALL: Final = 50
@@ -21,7 +21,7 @@ _COST, _BLOCK, _PARALLEL = 1 << 14, 8, 1
 
 
 class TooManyAttempts(Exception):
-    """Attempts have failed too often; the next one is answered later."""
+    """Too many attempts have failed; the user must wait."""
 
 
 class Password:

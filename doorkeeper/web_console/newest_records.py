@@ -12,14 +12,14 @@ from broker.protocol.messages.metadata import MetadataResponseTopic
 from broker.protocol.topic_partition import TopicPartition
 from doorkeeper.web_console.cluster_view import ClusterView, each_of
 
-# Partitions that are read together, and requests for one of them.
+# Partitions that are read concurrently, and requests per partition.
 PARTITIONS_MAX: Final = 16
 _ROUNDS_MAX: Final = 8
 _FETCH_BYTES: Final = 1 << 20
 
 
 class Newest(NamedTuple):
-    """Records, newest first, and the partitions that could not be read to their end."""
+    """Records, newest first, and the partitions that were not read to their end."""
 
     records: list[ConsumerRecord]
     failed: dict[int, str]

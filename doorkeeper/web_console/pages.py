@@ -1,7 +1,7 @@
-"""Pages of a cluster: what each asks the cluster, as values for its template.
+"""Content of a cluster's pages, as values for their templates.
 
-A page gets the query of its address. A name or number there that the cluster does not
-have is `NoSuchPage`. Lists are cut into pages of `ROWS`.
+A page gets the query of its address. An unknown name or number in it raises
+`NoSuchPage`. Lists are cut into pages of `ROWS`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _T = TypeVar("_T")
 Query: TypeAlias = Mapping[str, str]
 Content: TypeAlias = Mapping[str, Any]
 ROWS: Final = 100
-# Groups of a page whose lag is asked for.
+# Groups per page whose lag is queried.
 _GROUP_ROWS: Final = 25
-# Brokers of a page whose metrics are read.
+# Brokers per page whose metrics are read.
 _BROKER_ROWS: Final = 25
 _RECORDS: Final = 50
 _HEADERS_SHOWN: Final = 20
@@ -60,7 +60,7 @@ SOURCES: Final[Mapping[int, str]] = MappingProxyType(
 
 
 class NoSuchPage(Exception):
-    """The address names something that is not there."""
+    """The address names something that does not exist."""
 
 
 class Page(NamedTuple, Generic[_T]):
@@ -73,7 +73,7 @@ class Page(NamedTuple, Generic[_T]):
 
 
 def page_of(rows: Sequence[_T], query: Query, size: int = ROWS) -> Page[_T]:
-    """Return the rows of the page that the query names, the nearest that there is."""
+    """Return the page that the query names, or the nearest existing one."""
     pages = max(1, -(-len(rows) // size))
     number = min(max(1, _number(query, "page", 1)), pages)
     return Page(rows[(number - 1) * size : number * size], number, pages, len(rows))
@@ -139,7 +139,7 @@ async def broker_page(view: ClusterView, query: Query) -> Content:
 
 
 async def _configs(view: ClusterView, kind: int, name: str, query: Query) -> Content:
-    """Return configs, those that were set first; or the reason why there are none."""
+    """Return configs, explicitly set ones first; or the reason why there are none."""
     try:
         found = await view.admin.describe_configs(kind, name)
     except KafkaError as error:
@@ -156,7 +156,7 @@ async def _configs(view: ClusterView, kind: int, name: str, query: Query) -> Con
 
 
 async def topics_page(view: ClusterView, query: Query) -> Content:
-    """All topics, by name, size or rate, or those in trouble; the hot partitions."""
+    """All topics by name, size or rate, or those with problems; the hot partitions."""
     disks = await view.disks()
     wanted, only = query.get("like", ""), query.get("only", "")
     rows = [
@@ -258,7 +258,7 @@ async def records_page(view: ClusterView, query: Query) -> Content:
 
 
 async def groups_page(view: ClusterView, query: Query) -> Content:
-    """All groups with their states, and the lag of those of this page."""
+    """All groups with their states, and the lag of those on this page."""
     groups = await view.groups()
     wanted = query.get("like", "")
     names = [it for it in groups.by_name if wanted in it]
@@ -275,7 +275,7 @@ async def groups_page(view: ClusterView, query: Query) -> Content:
 
 
 class LagRow(NamedTuple):
-    """A partition of a group; an offset is None if it is not known."""
+    """A partition of a group; an unknown offset is None."""
 
     partition: TopicPartition
     committed: int | None
@@ -360,7 +360,7 @@ async def requests_page(view: ClusterView, query: Query) -> Content:
 
 
 class MoveRow(NamedTuple):
-    """A partition that moves; ``share`` is copied already, None if not known."""
+    """A moving partition; ``share`` has been copied, None if unknown."""
 
     partition: TopicPartition
     replicas: Sequence[int]
@@ -370,7 +370,7 @@ class MoveRow(NamedTuple):
 
 
 async def reassignments_page(view: ClusterView, query: Query) -> Content:
-    """Partitions that move, and throttles."""
+    """Moving partitions, and throttles."""
     moving = await view.admin.list_reassignments()
     disks = await view.disks()
     rates, failed = await throttles(view)
@@ -395,7 +395,7 @@ async def reassignments_page(view: ClusterView, query: Query) -> Content:
 
 
 def reason(error: KafkaError) -> str:
-    """Return an error for a reader."""
+    """Return an error as text for the user."""
     if error.code is ErrorCode.unsupported_version:
         return "not served by this broker"
     return str(error)

@@ -1,7 +1,7 @@
-"""Moves of replicas: planned, throttled, begun, cancelled, as Kafka's tool does.
+"""Moves of replicas: planned, throttled, started, cancelled, as in Kafka's tool.
 
-A throttle (KIP-73) is a rate of each broker, and a list of replicas of each topic. It
-stays until it is ended, also when the moves are over.
+A throttle (KIP-73) is a rate per broker and a list of replicas per topic. It remains
+after the moves until it is removed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Moves = Mapping[TopicPartition, Sequence[int]]
 
 async def _reassign(view: ClusterView, form: Form) -> Change:
     throttle = form.count("throttle")
-    # Metadata lists the replicas of before and after, until a move is over.
+    # Until a move is over, metadata lists the old and the new replicas.
     if await view.admin.list_reassignments():
         raise Refused("another reassignment is in progress")
     placed = await _placed(view, form.words("topics"))
@@ -91,7 +91,7 @@ async def _reassign(view: ClusterView, form: Form) -> Change:
 async def _placed(
     view: ClusterView, names: Sequence[str]
 ) -> dict[TopicPartition, Placed]:
-    """Return the partitions of topics, or of all, with their largest replicas."""
+    """Return the partitions of topics, or of all, with their largest replica's size."""
     topics, sizes = await view.topics(), (await view.disks()).sizes
     if unknown := [it for it in names if it not in topics]:
         raise Refused(f"there is no topic {unknown[0]}")
@@ -158,7 +158,7 @@ async def _throttle(
     moves: Moves,
     rate: int,
 ) -> None:
-    """Bound the moves; the leaders' replicas are all of before, the followers' new."""
+    """Throttle the moves: all old replicas of leaders, the new ones of followers."""
 
     def listed(topic: str, replicas: Mapping[TopicPartition, Iterable[int]]) -> str:
         pairs = sorted(
@@ -206,7 +206,7 @@ async def _cancel(view: ClusterView, form: Form) -> Change:
 async def throttles(
     view: ClusterView,
 ) -> tuple[dict[int, dict[str, str]], dict[int, KafkaError]]:
-    """Return the rates that are set, by broker; and brokers without answer."""
+    """Return the configured rates by broker, and brokers without an answer."""
 
     async def ask(broker: int) -> dict[str, str]:
         rows = await view.admin.describe_configs(BROKER, str(broker), RATES)

@@ -38,7 +38,7 @@ class RecordRates:
         self._of_topics: Mapping[str, float] = {}
 
     def record(self, readings: Mapping[TopicPartition, Reading]) -> None:
-        """Take readings; the end of a topic that was created anew may be lower."""
+        """Store readings; the end of a recreated topic may be lower."""
         before, self._readings = self._readings, readings
         rates: dict[TopicPartition, float] = {}
         topics: dict[str, float] = {}
@@ -53,15 +53,15 @@ class RecordRates:
         self._of_partitions, self._of_topics = rates, topics
 
     def of_partition(self, partition: TopicPartition) -> float | None:
-        """Return the records per second of a partition, None if they are not known."""
+        """Return the records per second of a partition, None if unknown."""
         return self._of_partitions.get(partition)
 
     def of_topic(self, name: str) -> float | None:
-        """Return the records per second of a topic, None if they are not known."""
+        """Return the records per second of a topic, None if unknown."""
         return self._of_topics.get(name)
 
     def hottest(self, count: int) -> list[HotPartition]:
-        """Return the busiest partitions that got records, the busiest first."""
+        """Return the busiest partitions with records, busiest first."""
         total = sum(self._of_partitions.values())
         found = heapq.nsmallest(
             count,

@@ -17,7 +17,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
 
 
 class Shown(NamedTuple):
-    """Text for a field: its form, and the number of bytes that are left out."""
+    """Text of a field: its form, and the number of omitted bytes."""
 
     text: str
     form: str
@@ -27,7 +27,7 @@ class Shown(NamedTuple):
 def shown(data: bytes | None, form: Form = "auto") -> Shown:
     r"""Return a key or value as text.
 
-    Bytes that are not of the wished form are shown in hexadecimal.
+    Bytes that do not have the wanted form are shown in hexadecimal.
 
     >>> shown(b'{"a":[1,2]}').text
     '{\n  "a": [\n    1,\n    2\n  ]\n}'
@@ -49,7 +49,7 @@ def shown(data: bytes | None, form: Form = "auto") -> Shown:
 
 
 def _text(data: bytes, *, is_cut: bool) -> str | None:
-    """Return UTF-8 text, None for anything else; a cut may be inside a character."""
+    """Return UTF-8 text, None for other bytes; a cut may split a character."""
     for end in range(len(data), len(data) - (4 if is_cut else 1), -1):
         try:
             text = data[: max(end, 0)].decode()
@@ -60,7 +60,7 @@ def _text(data: bytes, *, is_cut: bool) -> str | None:
 
 
 def _pretty(text: str) -> str | None:
-    """Return an object or array of JSON with line breaks, its tokens unchanged."""
+    """Return a JSON object or array with line breaks, its tokens unchanged."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:

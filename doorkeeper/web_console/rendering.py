@@ -1,4 +1,4 @@
-"""Templates, filled in: every text from a cluster is escaped, visible and bounded."""
+"""Rendering of templates: text from a cluster is escaped, made visible and bounded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from doorkeeper.web_console.record_text import SHOWN_BYTES
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
-# Control characters but for line breaks and tabs; and those that reorder text, join it
-# or have no width, by which a name could pass for another one.
+# Control characters except line breaks and tabs; and characters that reorder text, join
+# it or have no width, with which one name can imitate another.
 _INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufeff\ud800-\udfff\ufff9-\ufffb]"
@@ -30,7 +30,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Exact(str):
-    """Text that is escaped and not otherwise changed: it leads or goes back."""
+    """Text that is escaped only: a link, or a value that a form sends back."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ def visible(value: Any) -> Any:
 
 
 def size(number: int) -> str:
-    """Return a number of bytes; those that are not known are negative.
+    """Return a number of bytes; an unknown one is negative.
 
     >>> [size(it) for it in (-1, 0, 1536, 5 * 2**40)]
     ['unknown', '0 B', '1.5 KiB', '5.0 TiB']
@@ -64,7 +64,7 @@ def size(number: int) -> str:
 
 
 def instant(timestamp_ms: int) -> str:
-    """Return a time in UTC; one that no calendar has stays a number.
+    """Return a time in UTC, or the number if no calendar date exists.
 
     >>> instant(1_500_000_000_123)
     '2017-07-14 02:40:00.123'
@@ -77,7 +77,7 @@ def instant(timestamp_ms: int) -> str:
 
 
 def rate(per_s: float | None) -> str:
-    """Return a rate for a reader.
+    """Return a rate as text.
 
     >>> [rate(it) for it in (None, 0, 2.04, 1234.5)]
     ['unknown', '0.0', '2.0', '1234']
@@ -88,7 +88,7 @@ def rate(per_s: float | None) -> str:
 
 
 def days(number: float | None) -> str:
-    """Return a time in days for a reader.
+    """Return a number of days as text.
 
     >>> [days(it) for it in (None, 0.26, 41.6, 5_000, math.inf)]
     ['unknown', '0.3', '42', 'over 999', 'not filling']
@@ -101,7 +101,7 @@ def days(number: float | None) -> str:
 
 
 def link(path: str, query: Mapping[str, object] = MappingProxyType({})) -> Exact:
-    """Return a link with encoded names; those that are None are left out.
+    """Return a link with encoded names; names that are None are left out.
 
     Names are part of the query: a browser would shorten ``..`` in a path.
 

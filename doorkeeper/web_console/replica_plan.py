@@ -1,13 +1,13 @@
 """Plans that spread replicas over brokers, by their number or by their bytes.
 
 A replica moves from the most loaded broker to the least loaded one for which the gap
-between the two becomes smaller, the replica nearest to half of the gap first. Each move
-lowers the sum of the squared loads, so there is an end. With a load of one per replica
-two brokers differ by one replica at most, and no plan moves fewer replicas: a broker
-with two more than another holds a partition that the other does not.
+between the two becomes smaller. The replica nearest to half of the gap moves first.
+Each move lowers the sum of the squared loads, so the algorithm terminates. With a load
+of one per replica, brokers differ by at most one replica, and no plan moves fewer
+replicas: a broker with two more than another holds a partition that the other does not.
 
-Two replicas of a partition never share a broker, and its replicas do not come to fewer
-racks than they have. Other tasks run between two moves.
+Two replicas of a partition never share a broker, and a move never reduces the number of
+racks of a partition. Other tasks run between two moves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Placed(NamedTuple):
 
 
 class TooFewBrokers(Exception):
-    """A partition has more replicas than there are brokers for them."""
+    """A partition has more replicas than there are brokers."""
 
 
 async def spread(
@@ -38,8 +38,8 @@ async def spread(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the new replicas of the partitions that move.
 
-    ``racks`` are the brokers that may hold replicas. By number, leaders are spread
-    next, by the order of replicas alone. Raises `TooFewBrokers`.
+    ``racks`` are the brokers that may hold replicas. By number, leaders are balanced
+    next, by the order of replicas only. Raises `TooFewBrokers`.
 
     >>> a, b = TopicPartition("t", 0), TopicPartition("t", 1)
     >>> trio.run(spread, [Placed(a, (1,)), Placed(b, (1,))], {1: None, 2: None})
@@ -72,7 +72,7 @@ class _Plan:
         self.replicas = [[*it.replicas] for it in placed]
         self._by_bytes = by_bytes
         self._load: Counter[int] = Counter(dict.fromkeys(racks, 0))
-        # Numbers of partitions, in an order that is the same each time.
+        # Numbers of partitions, in a deterministic order.
         self._held: dict[int, dict[int, None]] = {it: {} for it in racks}
         for number, brokers in enumerate(self.replicas):
             for broker in brokers:
@@ -81,7 +81,7 @@ class _Plan:
                     self._held[broker][number] = None
 
     def leave_other_brokers(self) -> None:
-        """Move replicas of brokers that may hold none."""
+        """Move replicas away from brokers that may not hold any."""
         for number, brokers in enumerate(self.replicas):
             for source in [it for it in brokers if it not in self._racks]:
                 targets = [it for it in self._racks if it not in brokers]
@@ -146,7 +146,7 @@ class _Plan:
         return self._load[broker], broker
 
     async def spread_leaders(self) -> None:
-        """Make another replica lead where its broker leads two partitions fewer."""
+        """Change the leader if another replica's broker leads at least two fewer."""
         leaders = Counter(it[0] for it in self.replicas if it)
         is_even = False
         while not is_even:

@@ -1,8 +1,8 @@
 """Requests of one broker: its scheduler, and figures between readings of its metrics.
 
-The metrics are sums since the broker's start. Two readings make rates and means of the
-time between them. Readings are made when a page is shown, so an unwatched broker has
-no load from the console; those of the last `WINDOW_S` are kept.
+The metrics are sums since the broker's start. Rates and means of an interval are
+computed from two readings. Readings are made when a page is shown, so an unwatched
+broker has no load from the console. Readings of the last `WINDOW_S` are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from doorkeeper.web_console.lag_history import Chart, chart
 from doorkeeper.web_console.lag_history import Sample as Length
 
 WINDOW_S: Final = 60.0
-# Time for which the length of the queue is kept.
+# Time span of the chart of the queue length.
 _CHART_S: Final = 900.0
 # Classes and planes of a broker that are shown.
 _ROWS_MAX: Final = 100
@@ -97,7 +97,7 @@ class Sums(NamedTuple):
 
 
 class PlaneRow(NamedTuple):
-    """Requests of a plane at this moment, and those that a full queue has refused."""
+    """Current requests of a plane, and the number refused by a full queue."""
 
     name: str
     queued: float = 0
@@ -108,10 +108,10 @@ class PlaneRow(NamedTuple):
 
 
 class ClassRow(NamedTuple):
-    """Requests of a class in a plane over an interval: their rate, and means of each.
+    """Requests of a class in a plane over an interval: rate, and means per request.
 
     Without a request there are no means, and without an earlier reading no rate. The
-    number of requests and the quantiles are those since the broker's start.
+    number of requests and the quantiles count from the broker's start.
     """
 
     plane: str
@@ -135,9 +135,9 @@ class HeldRow(NamedTuple):
 class BrokerRequests(NamedTuple):
     """One broker as the page shows it.
 
-    ``scheduler`` is None if it is not one of ours. ``problem`` is the reason if there
-    are no metrics. ``span_s`` is the length of the interval, None for the time since
-    the broker's start.
+    ``scheduler`` is None for a broker of another kind. ``problem`` is the reason if
+    there are no metrics. ``span_s`` is the length of the interval, None for the time
+    since the broker's start.
     """
 
     scheduler: str | None
@@ -163,7 +163,7 @@ class Reading(NamedTuple):
 
 
 class RequestWatch:
-    """Reads one broker; remembers its readings."""
+    """Reads one broker, and keeps its readings."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class RequestWatch:
         self._lengths: deque[Length] = deque()
 
     async def read(self) -> BrokerRequests:
-        """Read configs, then metrics; raises `KafkaError` without the former."""
+        """Read configs, then metrics; raises `KafkaError` for missing configs."""
         configs = await self._admin.describe_configs(BROKER, str(self._broker_id))
         values = {it.name: it.value for it in configs}
         scheduler = values.get(_SCHEDULER)
@@ -221,9 +221,9 @@ class RequestWatch:
         return found._replace(chart=chart(self._lengths, now_s))
 
     def _before(self, newest: Reading) -> Reading | None:
-        """Keep a reading; return the oldest of the window, None if it is the first.
+        """Keep a reading; return the oldest in the window, None if there is no other.
 
-        A broker that was started anew counts from zero again.
+        A restarted broker counts from zero, so earlier readings are dropped.
         """
         kept = self._readings
         while kept and kept[0].at_s < newest.at_s - WINDOW_S:
@@ -263,7 +263,7 @@ def sums_of(samples: Samples) -> dict[tuple[str, str], Sums]:
 def class_rows(
     base: Reading | None, newest: Reading, samples: Samples
 ) -> list[ClassRow]:
-    """Return a row of each class, over the time since ``base``, or since the start."""
+    """Return a row per class, for the time since ``base``, or since the start."""
     waits = _p99(samples.get(_WAIT_QUANTILES, ()))
     services = _p99(samples.get(_SERVICE_QUANTILES, ()))
     span_s = 0.0 if base is None else newest.at_s - base.at_s

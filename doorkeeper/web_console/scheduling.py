@@ -1,4 +1,4 @@
-"""The change of a running scheduler: weights of flows, and the bound of ageing."""
+"""The change of a running scheduler: weights of flows, and the ageing time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from doorkeeper.web_console.change import (
 from doorkeeper.web_console.cluster_view import ClusterView, each_of
 from doorkeeper.web_console.request_watch import BrokerRequests
 
-# Fields of the form by key, and the policies for which the key counts at once.
+# Fields of the form by key, and the policies for which the key takes effect at once.
 _KEYS: Final = (
     (DOORKEEPER_WFQ_WEIGHTS, "weights", ("wfq",)),
     (DOORKEEPER_PRIORITY_AGEING_MS, "ageing", ("priority", "np-priority")),

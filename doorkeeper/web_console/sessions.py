@@ -1,11 +1,11 @@
 """Sessions of browsers, and the tokens of forms that belong to them.
 
-A session is a random name in a cookie. A form carries its token, an HMAC of that name,
-so another site, which cannot read pages, can send no form (CSRF). SameSite keeps the
-cookie from other sites' requests besides, and `guard` compares the Origin.
+A session is a random name in a cookie. A form carries its token, an HMAC of that name.
+Another site cannot read pages, so it cannot submit a form (CSRF). In addition, SameSite
+keeps the cookie out of other sites' requests, and `guard` compares the Origin.
 
-With a login a session is open once the password was given with it, under a new name:
-a name that another has put into the browser opens nothing.
+With a login a session opens when the password is given, under a new name. A name that
+an attacker has put into the browser therefore opens nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sessions:
         return found if _ID.fullmatch(found) else secrets.token_urlsafe(32)
 
     def is_open(self, request: Request) -> bool:
-        """Return whether a request may see pages."""
+        """Return whether a request may read pages."""
         if not self.has_login:
             return True
         session, now_s = self.of(request), trio.current_time()
@@ -52,7 +52,7 @@ class Sessions:
         return True
 
     def open(self) -> str:
-        """Open a session, in place of the oldest one if there are many."""
+        """Open a session; the oldest one is closed if there are too many."""
         session = secrets.token_urlsafe(32)
         self._open[session] = trio.current_time()
         if len(self._open) > _OPEN_MAX:
@@ -68,12 +68,12 @@ class Sessions:
         return hmac.new(self._secret, session.encode(), hashlib.sha256).hexdigest()
 
     def owns(self, request: Request, token: str) -> bool:
-        """Return whether a form with ``token`` is of the request's session."""
+        """Return whether ``token`` belongs to the request's session."""
         expected = self.token(self.of(request))
         return hmac.compare_digest(expected.encode(), token.encode())
 
     def keep(self, request: Request, response: Response, session: str) -> None:
-        """Set the cookie, which the browser sends with its next requests."""
+        """Set the cookie that identifies the session in later requests."""
         response.set_cookie(
             _cookie(request),
             session,
@@ -84,5 +84,5 @@ class Sessions:
 
 
 def _cookie(request: Request) -> str:
-    """Return the cookie's name: browsers share cookies among a host's ports."""
+    """Return the cookie's name; it has the port, because cookies are per host."""
     return f"doorkeeper-console-{request.url.port or 0}"

@@ -29,7 +29,7 @@ PASSWORD_VARIABLE: Final = "DOORKEEPER_CONSOLE_PASSWORD"
 _BACKLOG: Final = 100
 _GRACE_S: Final = 3.0
 _HEAD_BYTES_MAX: Final = 256 << 10
-# Of the clients: a broker that is away is given up within the limit of a page.
+# Settings of the clients: an unreachable broker fails within the limit of a page.
 _CLIENT_SETTINGS: Final[Mapping[str, object]] = {
     "client.id": "doorkeeper-console",
     "request.timeout.ms": 3_000,
@@ -41,7 +41,7 @@ _CLIENT_SETTINGS: Final[Mapping[str, object]] = {
 def listening_address(host: str, *, has_login: bool) -> str:
     """Return the address of a host; raises `ConfigError` for names.
 
-    Addresses beyond loopback need a login.
+    Addresses other than loopback require a login.
     """
     if host == "localhost":
         return "127.0.0.1"
@@ -56,7 +56,7 @@ def listening_address(host: str, *, has_login: bool) -> str:
 
 
 def read_password(file: Path | None, environ: Mapping[str, str]) -> Password | None:
-    """Return the password of a file's first line, or of the environment.
+    """Return the password in a file's first line, or in the environment.
 
     None without either. Raises `ConfigError` if it is too short, and `OSError`.
     """
@@ -68,7 +68,7 @@ def read_password(file: Path | None, environ: Mapping[str, str]) -> Password | N
     else:
         name = PASSWORD_VARIABLE
     if len(given) < LENGTH_MIN:
-        # Not the value: it is a secret.
+        # The message must not contain the secret.
         raise ConfigError(name, "(hidden)", f"at least {LENGTH_MIN} characters")
     return Password(given)
 
@@ -125,7 +125,7 @@ async def _run(
             views.append(ClusterView(bootstrap, admin))
         histories = [it.keep_history for it in views]
         await stack.enter_async_context(background(*histories))
-        # ASGI's types have two authors.
+        # Starlette and Hypercorn each define their own ASGI types.
         console = Console(views, allow_changes=allow_changes, password=password)
         is_loopback = ipaddress.ip_address(host).is_loopback
         app: Any = console.app(LOOPBACK_NAMES | {shown} if is_loopback else None)
@@ -144,12 +144,12 @@ async def serve_app(
     listener: socket.socket,
     stopped: Callable[[], Awaitable[None]],
 ) -> None:
-    """Answer the browsers that connect to ``listener`` until ``stopped`` returns."""
+    """Serve the browsers that connect to ``listener`` until ``stopped`` returns."""
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]
     config.include_server_header = False
     config.loglevel = "ERROR"
     config.graceful_timeout = _GRACE_S
-    # A form's preview is a GET, and its fields may be lists of topics.
+    # The preview of a form is a GET, and its fields may be lists of topics.
     config.h11_max_incomplete_size = _HEAD_BYTES_MAX
     await serve(app, config, shutdown_trigger=stopped, mode="asgi")
