@@ -1,1 +1,1 @@
-"""Simulated clusters: their histories, the laws that hold of them, and bad days."""
+"""Simulated clusters: their histories, the laws of these, and simulated bad days."""

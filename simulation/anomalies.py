@@ -1,4 +1,4 @@
-"""Anomalies, and the words in which checkers describe what they found."""
+"""Anomalies, and the text with which checkers describe them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Anomaly(NamedTuple):
-    """Something that must not be: its kind, and what was seen."""
+    """A violated rule: its kind, and the observation."""
 
     kind: str
     what: str
@@ -26,7 +26,7 @@ Check = Callable[[History], Iterator[Anomaly]]
 
 
 def grouped(values: Iterable[T], key: Callable[[T], K]) -> Iterator[tuple[K, list[T]]]:
-    """Iterate over (key, values with it), in the order of first appearance."""
+    """Yield (key, values with that key), in the order of first appearance."""
     groups: dict[K, list[T]] = {}
     for value in values:
         groups.setdefault(key(value), []).append(value)
@@ -39,7 +39,7 @@ def name_of(partition: TopicPartition) -> str:
 
 
 def describe_send(send: Send) -> str:
-    """Return a record with what its producer knows of it."""
+    """Return a record with its producer's knowledge of it."""
     place = "" if send.offset == UNKNOWN_OFFSET else f" at {send.offset}"
     acks = "all" if send.acks == -1 else send.acks
     return (
@@ -49,7 +49,7 @@ def describe_send(send: Send) -> str:
 
 
 def describe_read(read: Read) -> str:
-    """Return a record with where a consumer was given it."""
+    """Return a record with the place where a consumer read it."""
     return (
         f"{read.value!r} at {read.offset} of {name_of(read.partition)} to "
         f"{read.consumer} ({read.at_ns / 1e9:.3f} s)"
@@ -57,7 +57,7 @@ def describe_read(read: Read) -> str:
 
 
 def describe_replica(look: Replica) -> str:
-    """Return a replica as a look found it."""
+    """Return the state of a replica in an observation."""
     return (
         f"{name_of(look.partition)} at broker {look.broker}, "
         f"incarnation {look.incarnation}: "

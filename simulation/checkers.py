@@ -1,12 +1,12 @@
 """Rules that every history must satisfy; each rule finds its own anomalies.
 
-After Jepsen's checker of Kafka (``tests.kafka`` of jepsen-io/kafka), whose names are
-kept where the anomaly is the same, and Kafka's own promises on replication. A rule is
-a function of a `History` that yields an `Anomaly` for each case. Rules of transactions
-are in `simulation.transaction_checkers`.
+Most rules are those of Jepsen's checker of Kafka (``tests.kafka`` of jepsen-io/kafka),
+whose names are kept where the anomaly is the same. Others are Kafka's own promises on
+replication. A rule is a function of a `History` that yields an `Anomaly` for each case.
+Rules of transactions are in `simulation.transaction_checkers`.
 
-A record is *promised* if it was acknowledged to a producer with acks=all. A loss of
-those that the leader alone acknowledged is no anomaly.
+A record is *promised* if it was acknowledged to a producer with acks=all. The loss of a
+record that only the leader acknowledged is no anomaly.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def check(history: History) -> list[Anomaly]:
     return [anomaly for rule in rules for anomaly in rule(history)]
 
 
-# ---- what was written --------------------------------------------------------------
+# ---- writes ------------------------------------------------------------------------
 
 
 def lost_writes(history: History) -> Iterator[Anomaly]:
-    """Find promised records that the final log does not have.
+    """Find promised records that are missing in the final log.
 
-    ``lost-write`` stands below a record that is there, ``unseen`` beyond all.
+    ``lost-write``: a record after it exists. ``unseen``: it is beyond all records.
     """
     finals, values = _finals(history), _final_values(history)
     for send in history.sends:
@@ -68,7 +68,7 @@ def lost_writes(history: History) -> Iterator[Anomaly]:
 
 
 def duplicates(history: History) -> Iterator[Anomaly]:
-    """Find records of idempotent producers that stand at two offsets."""
+    """Find records of idempotent producers that have two offsets."""
     idempotent = {send.value for send in history.sends if send.idempotent}
     for (partition, value), offsets in _offsets_of_values(history).items():
         if len(offsets) > 1 and value in idempotent:
@@ -77,9 +77,10 @@ def duplicates(history: History) -> Iterator[Anomaly]:
 
 
 def misplaced_values(history: History) -> Iterator[Anomaly]:
-    """Find records that stand where their producer never sent them.
+    """Find records in places to which no producer sent them.
 
-    ``invented``: in no partition did anybody send it; ``strayed``: in another one.
+    ``invented``: no producer sent it to any partition. ``strayed``: it was sent to
+    another partition.
     """
     sent = {send.value: send.partition for send in history.sends}
     for partition, value in _offsets_of_values(history):
@@ -91,7 +92,7 @@ def misplaced_values(history: History) -> Iterator[Anomaly]:
 
 
 def refused_writes_read(history: History) -> Iterator[Anomaly]:
-    """Find records whose producer was told that they are not written (G1a)."""
+    """Find records in the log that were reported to their producer as failed (G1a)."""
     failed = {send.value: send for send in history.sends if send.outcome == "fail"}
     for partition, value in _offsets_of_values(history):
         if value in failed:
@@ -101,9 +102,9 @@ def refused_writes_read(history: History) -> Iterator[Anomaly]:
 
 
 def send_order(history: History) -> Iterator[Anomaly]:
-    """Find records of an idempotent producer that changed places in a partition.
+    """Find reordered records of an idempotent producer in a partition.
 
-    ``nonmonotonic-send``: by the offsets that it was told. ``reordered``: by the log.
+    ``nonmonotonic-send``: by the offsets reported to it. ``reordered``: by the log.
     """
     idempotent = (send for send in history.sends if send.idempotent)
     places = {
@@ -127,11 +128,11 @@ def send_order(history: History) -> Iterator[Anomaly]:
                 yield Anomaly("reordered", what)
 
 
-# ---- what was read -----------------------------------------------------------------
+# ---- reads -------------------------------------------------------------------------
 
 
 def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
-    """Find offsets at which two values were seen, or acknowledged with acks=all."""
+    """Find offsets with two values, read or acknowledged with acks=all."""
     seen: dict[tuple[TopicPartition, int], set[bytes]] = defaultdict(set)
     for partition, offset, value in _sightings(history):
         seen[partition, offset].add(value)
@@ -142,7 +143,7 @@ def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
 
 
 def dirty_reads(history: History) -> Iterator[Anomaly]:
-    """Find records that a consumer was given and that the final log does not have."""
+    """Find records that a consumer read and that are missing in the final log."""
     finals, values = _finals(history), _final_values(history)
     for read in history.reads:
         final = finals.get(read.partition)
@@ -153,11 +154,11 @@ def dirty_reads(history: History) -> Iterator[Anomaly]:
 
 
 def poll_order(history: History) -> Iterator[Anomaly]:
-    """Find steps back and gaps in what a consumer was given of a partition.
+    """Find steps back and gaps in a consumer's records of a partition.
 
     Within one poll they are ``int-nonmonotonic-poll`` and ``int-poll-skip``, between
-    polls of a session without ``int-``. Offsets that nobody ever saw are no gap; for
-    a reader of committed records those that no such reader saw.
+    polls of a session without ``int-``. Offsets without a known record are no gap. A
+    reader of committed records must not skip offsets that another such reader has read.
     """
     known: dict[TopicPartition, set[int]] = defaultdict(set)
     for partition, offset, _ in _sightings(history):
@@ -180,12 +181,12 @@ def poll_order(history: History) -> Iterator[Anomaly]:
 
 
 def lost_commits(history: History) -> Iterator[Anomaly]:
-    """Find answers to who asked for an offset that are no commit still in force.
+    """Find answers about committed offsets that no commit in force explains.
 
-    A commit is in force from its call until another one has been acknowledged that was
-    called after its own end. Before the first acknowledged one, there may be none. An
-    attempt that was given up may come in force at any later time: commits have no
-    number by which a coordinator could tell that it is late, Kafka's neither.
+    A commit is in force from its call until the acknowledgement of another commit that
+    was called after its end. Before the first acknowledgement there may be none. An
+    attempt that was given up may take effect at any later time: commits have no
+    sequence number by which a coordinator could detect a late one, as in Kafka.
     """
     by_name = dict(grouped(history.commits, attrgetter("group", "partition")))
     for answer in history.committed:
@@ -207,7 +208,7 @@ def _in_force(
         for each in commits
         if each.outcome == "ok" and each.answered_ns < invoked_ns
     ]
-    # What had ended before this began has been replaced.
+    # A later acknowledged commit has replaced those that ended before its call.
     last_ns = max(ended, default=-1)
     if not ended:
         yield NO_OFFSET
@@ -235,10 +236,10 @@ def leaders(history: History) -> Iterator[Anomaly]:
 
 
 def steps_back(history: History) -> Iterator[Anomaly]:
-    """Find values that went back in one incarnation of a broker, and must not.
+    """Find values that decreased in one incarnation of a broker, and must not.
 
-    Leader epochs, high watermarks and log starts anywhere, and the log's end of who
-    leads throughout one epoch.
+    These are leader epochs, high watermarks and log starts of any replica, and the log
+    end of a leader within one epoch.
     """
     key = attrgetter("broker", "incarnation", "partition")
     for _, looks in grouped(history.replicas, key):
@@ -266,14 +267,14 @@ _ONLY_FORWARD: Final = {
 
 
 def watermarks(history: History) -> Iterator[Anomaly]:
-    """Find high watermarks outside of their logs, or that moved with too few in sync.
+    """Find high watermarks outside of their logs, or moved with too small an ISR.
 
-    The latter is what consumers may read although acks=all would have been refused.
+    In the second case consumers read records although acks=all would be refused.
     """
     for look in history.replicas:
         if not look.log_start_offset <= look.high_watermark <= look.log_end_offset:
             yield Anomaly("high-watermark-outside", describe_replica(look))
-    # One ISR of one leader.
+    # Observations of one leader with one ISR.
     led = [look for look in history.replicas if look.is_leader]
     isrs = attrgetter(
         *("broker", "incarnation", "partition", "leader_epoch", "partition_epoch")
@@ -302,7 +303,7 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
-# ---- what several rules look at ----------------------------------------------------
+# ---- shared parts ------------------------------------------------------------------
 
 
 def _is_promised(send: Send) -> bool:
@@ -321,7 +322,7 @@ def _final_values(history: History) -> dict[TopicPartition, set[bytes]]:
 
 
 def _sightings(history: History) -> Iterator[tuple[TopicPartition, int, bytes]]:
-    """Iterate over (partition, offset, value): what stands where, for good."""
+    """Yield (partition, offset, value) of promised, read and final records."""
     for send in history.sends:
         if _is_promised(send) and send.offset != UNKNOWN_OFFSET:
             yield send.partition, send.offset, send.value
@@ -333,7 +334,7 @@ def _sightings(history: History) -> Iterator[tuple[TopicPartition, int, bytes]]:
 
 
 def _committed_offsets(history: History) -> dict[TopicPartition, set[int]]:
-    """Return the offsets that readers of committed records were given."""
+    """Return the offsets that readers of committed records have read."""
     found: dict[TopicPartition, set[int]] = defaultdict(set)
     for read in history.reads:
         if read.committed_only:
@@ -346,7 +347,7 @@ def _committed_offsets(history: History) -> dict[TopicPartition, set[int]]:
 def _offsets_of_values(
     history: History,
 ) -> dict[tuple[TopicPartition, bytes], set[int]]:
-    """Return where each value was read, by consumers or at the end."""
+    """Return the places of each value, as consumers and the final logs show them."""
     found: dict[tuple[TopicPartition, bytes], set[int]] = defaultdict(set)
     for read in history.reads:
         found[read.partition, read.value].add(read.offset)

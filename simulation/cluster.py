@@ -1,9 +1,8 @@
 """A cluster in one Trio run: real brokers on hosts of one network, each with its disk.
 
-A broker is killed and started again on the disk that it left; each start begins an
-incarnation of the broker.
-Wall clocks differ from broker to broker; the clock of deadlines is one, as is the CPU,
-so that computing anywhere takes time everywhere. Who controls the brokers is handed in.
+A killed broker starts again on its disk; each start begins a new incarnation. Wall
+clocks differ between brokers. The clock of deadlines is shared, and so is the CPU:
+computation of any broker takes time for all. The controller is an argument.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Parts of every broker of a simulated cluster, whichever its controller."""
+    """Parts of every simulated broker, independent of its controller."""
 
     storage: Storage
     now_ns: Callable[[], int]
@@ -58,7 +57,7 @@ class Parts:
 
 
 class Standing(Protocol):
-    """Decision about one partition; a leader below 0 is none."""
+    """Decision about one partition; a negative leader means none."""
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -79,10 +78,10 @@ class Control(Protocol):
     host: str
 
     def settings(self, broker: int) -> Mapping[str, str]:
-        """Return what a broker's configuration says of its controller."""
+        """Return the settings with which a broker reaches its controller."""
 
     def make(self, broker: int, config: BrokerConfig, parts: Parts) -> Broker:
-        """Return a broker that starts now."""
+        """Return a new broker of the cluster."""
 
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -93,7 +92,7 @@ class Control(Protocol):
         """Return the brokers that are considered alive."""
 
     def standings(self) -> Mapping[TopicPartition, Standing]:
-        """Return what has been decided for each partition."""
+        """Return the decision about each partition."""
 
     async def create(
         self,
@@ -101,13 +100,13 @@ class Control(Protocol):
         assignment: Sequence[tuple[int, ...]],
         configs: Mapping[str, str],
     ) -> None:
-        """Create a topic on brokers that are alive."""
+        """Create a topic on live brokers."""
 
     async def prefer(self, key: TopicPartition) -> None:
         """Elect a partition's preferred replica, if possible."""
 
     async def fail_over(self, until_s: float) -> None:
-        """Replace the controller, or stop its decisions until a moment."""
+        """Replace the controller, or stop its decisions until an instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +114,11 @@ class WallClock:
     """Deviation of a broker's wall clock from the true time."""
 
     ahead_ms: int = 0
-    # Parts in a million that it is too fast.
+    # Error of its rate in parts per million; positive if fast.
     drift_ppm: int = 0
 
     def now_ms(self, clock: VirtualClock) -> int:
-        """Return the time that this clock shows."""
+        """Return the time of this clock."""
         true_ms = int(clock.now_ms())
         return (
             START_MS + true_ms + self.ahead_ms + true_ms * self.drift_ppm // 1_000_000
@@ -127,9 +126,9 @@ class WallClock:
 
 
 class SimulatedBroker:
-    """One broker and all of its incarnations, which ``incarnation`` counts.
+    """One broker over all its incarnations, which ``incarnation`` counts.
 
-    ``has_stopped``: the last incarnation ended by itself, as of a disk that failed.
+    With ``has_stopped`` the last incarnation stopped by itself, as for a failed disk.
     """
 
     def __init__(self, number: int, host: Host, disk: SimulatedDisk) -> None:
@@ -150,13 +149,13 @@ class SimulatedBroker:
 
     @property
     def broker(self) -> Broker:
-        """Broker that runs now."""
+        """The running broker."""
         assert self.apis is not None
         return self.apis.broker
 
 
 class Cluster:
-    """Brokers 0, 1, ... and their network; `run` must run for all else."""
+    """Brokers 0, 1, ... and their network; all methods require a running `run`."""
 
     def __init__(
         self,
@@ -185,20 +184,20 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses to give to clients."""
+        """Bootstrap addresses for clients."""
         return ",".join(
             f"{each.host.name}:{port_of(each.id, CLIENTS)}" for each in self.brokers
         )
 
     @property
     def up(self) -> list[SimulatedBroker]:
-        """The brokers that run."""
+        """The running brokers."""
         return [each for each in self.brokers if each.is_up]
 
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Carry bytes and serve until cancelled; no broker is started yet."""
+        """Carry bytes and serve until cancelled; this starts no broker."""
         async with trio.open_nursery() as self._nursery:
             await self._nursery.start(self.network.run)
             await self._nursery.start(self.control.run)
@@ -208,9 +207,9 @@ class Cluster:
     # ---- starts and ends ------------------------------------------------------------
 
     async def start(self, number: int) -> None:
-        """Start a broker that is down, on the disk that it has.
+        """Start a stopped broker on its disk.
 
-        Returns when it serves, or has been killed before it did.
+        Returns when it serves, or was killed before that.
         """
         each = self.brokers[number]
         assert not each.is_up, number
@@ -221,14 +220,14 @@ class Cluster:
         await self._nursery.start(self._live, each)
 
     async def kill(self, number: int, *, power_fails: bool = False) -> None:
-        """Kill a broker at this very instant; wait until nothing is left of it."""
+        """Kill a broker immediately, and wait until its tasks have ended."""
         each = self.brokers[number]
         self._take_down(each, power_fails=power_fails)
         each.scope.cancel()
         await each.ended.wait()
 
     def _take_down(self, each: SimulatedBroker, *, power_fails: bool) -> None:
-        """Hide all further actions of a dying broker from everybody else."""
+        """Disconnect a dying broker, so that its further actions have no effect."""
         each.apis = None
         self.network.take_down(each.host.name, power_fails=power_fails)
         each.disk.outlive(power_fails=power_fails)
@@ -251,17 +250,17 @@ class Cluster:
                 each.has_stopped = True
             each.ended.set()
         if not has_started:
-            # It was killed, or its disk failed, as it began to serve.
+            # A kill or a failed disk ended it before it served.
             task_status.started()
 
     async def _started(self, each: SimulatedBroker) -> tuple[BrokerServer, KafkaApis]:
-        """Start a broker as whoever watches over it does: again, if it could not."""
+        """Start a broker as a supervisor does: repeat a failed start."""
         gives_up_s = trio.current_time() + _START_S
         while True:
             try:
                 return await self._server(each)
             except ConfigError:
-                # Its ZooKeeper is away, or its disk fails.
+                # ZooKeeper is unreachable, or the disk fails.
                 if trio.current_time() > gives_up_s:
                     raise
             await trio.sleep(_RESTART_S)

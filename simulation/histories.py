@@ -1,11 +1,10 @@
-"""Events of a cluster's history, as its clients and observers saw them.
+"""Events of a cluster's history, as its clients and observers recorded them.
 
-Plain values, in the order in which they were noted: what a record's producer was told
-of it, what consumers were given and what they committed, what brokers were seen to
-hold. A history of a live cluster and one of virtual time are the same to a checker.
-Times are nanoseconds of the run's one clock.
+Plain values in order of recording: the outcome of each record for its producer, the
+records and commits of consumers, and observed replicas. Checkers treat histories of
+live clusters and of virtual time alike. Times are nanoseconds of the run's one clock.
 
-Values of records are unique in a history: a value says which `Send` it came from.
+Values of records are unique in a history, so a value identifies its `Send`.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Literal, TypeAlias
 
 from broker.protocol.topic_partition import TopicPartition
 
-# What a client knows of an operation: done, not done and never to be, or neither.
+# Outcome of an operation for its client: done, never done, or unknown.
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
-# A transaction whose commit was never called for is aborted, whatever ends it.
+# A transaction without a commit call is aborted, whatever ends it.
 TransactionOutcome: TypeAlias = Literal["committed", "aborted", "unknown"]
 # A partition and an offset.
 Place: TypeAlias = tuple[TopicPartition, int]
@@ -28,11 +27,11 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A record: ``number`` is its place among all that ``producer`` has sent.
+    """A record: ``number`` is its position among all that ``producer`` has sent.
 
-    ``acks`` is the protocol's, -1 for all. ``answered_ns`` is when the outcome was
-    known, or was given up. ``transaction`` is the name of its `Transaction`, if it has
-    one; ``source`` is the place of the record that it was made from.
+    ``acks`` is the protocol's, -1 for all. ``answered_ns`` is the time of the outcome,
+    or of giving up. ``transaction`` is the name of its `Transaction`, if there is one;
+    ``source`` is the place of the record from which it was copied.
     """
 
     producer: str
@@ -51,7 +50,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialization:
-    """InitProducerId of a transactional id: from its answer on others are fenced."""
+    """InitProducerId of a transactional id; its answer fences earlier producers."""
 
     transactional_id: str
     producer: str
@@ -63,7 +62,7 @@ class Initialization:
 class Transaction:
     """A transaction of ``producer``; ``name`` is unique.
 
-    ``ends_ns`` is when its commit was first called for, or its abort if none was.
+    ``ends_ns`` is the time of its first commit call, or of its abort without one.
     With ``group`` it committed offsets of that group.
     """
 
@@ -78,11 +77,11 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A record that a consumer was given; ``poll`` counts the polls of ``consumer``.
+    """A record that a consumer read; ``poll`` counts the polls of ``consumer``.
 
-    ``session`` counts how often the consumer began to read the partition anew: after a
-    rebalance, a seek, or a restart, positions need not go on from the last one.
-    ``committed_only`` is ``isolation.level=read_committed``.
+    ``session`` counts the starts of reading the partition. After a rebalance, a seek
+    or a restart, positions need not continue from the last one. ``committed_only`` is
+    ``isolation.level=read_committed``.
     """
 
     consumer: str
@@ -99,8 +98,8 @@ class Read:
 class Commit:
     """An offset that was committed for a group.
 
-    ``repeated`` says that an attempt was given up unanswered and another one made: the
-    first may be carried out, too, and whenever it arrives.
+    ``repeated``: an attempt was given up without an answer and repeated. The first
+    attempt may take effect too, at any later time.
     """
 
     group: str
@@ -116,8 +115,8 @@ class Commit:
 class Committed:
     """Answer about a group's committed offset; -1: there is none.
 
-    Asked while the cluster was whole: a coordinator that has been replaced and has not
-    heard of it answers with what it knows, Kafka's as ours.
+    Queried while the cluster was whole. A replaced coordinator that does not know it
+    answers with its old state, in Kafka too.
     """
 
     group: str
@@ -129,10 +128,11 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One look at a replica; ``incarnation`` counts the starts of its broker.
+    """One observation of a replica; ``incarnation`` counts the starts of its broker.
 
-    ``partition_epoch`` counts the changes of its ISR; ``min_isr`` is how many acks=all
-    asks for, and how many there are at most. ``last_stable_offset`` is a leader's.
+    ``partition_epoch`` counts the changes of its ISR. ``min_isr`` is the ISR size that
+    acks=all requires, limited by the number of replicas. ``last_stable_offset`` is a
+    leader's.
     """
 
     broker: int
@@ -152,7 +152,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalLog:
-    """All records of a partition, read when everything had come to rest.
+    """All records of a partition, read after load and faults.
 
     ``records`` are (offset, value) in the order of offsets, from the start of the log.
     """
@@ -164,7 +164,7 @@ class FinalLog:
 
 @dataclass(slots=True)
 class History:
-    """Everything that was noted of one run."""
+    """All recorded events of one run."""
 
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
@@ -178,14 +178,14 @@ class History:
     transactions: list[Transaction] = field(default_factory=list)
 
     def digest(self) -> str:
-        """Return a hash of every field of every value, the same for the same run."""
+        """Return a hash of every field of every value, equal for equal runs."""
         found = hashlib.sha256()
         for line in self.lines():
             found.update(line.encode())
         return found.hexdigest()
 
     def lines(self) -> Iterator[str]:
-        """Iterate over the values as text, one per line."""
+        """Yield the values as text, one per line."""
         for each in fields(self):
             for value in getattr(self, each.name):
                 yield f"{value!r}\n"

@@ -1,11 +1,11 @@
 """Rules of transactions; each finds its own anomalies.
 
-A transaction is *visible* if a reader of committed records finds one of its records in
-the final log. Visible are all records of a committed transaction, none of an aborted
-one, and all or none of one whose outcome its producer does not know.
+A transaction is *visible* if one of its records is in the final log of a reader of
+committed records. All records of a committed transaction must be visible, none of an
+aborted one, and all or none of one with an unknown outcome.
 
-A reader of several partitions may find a transaction in one of them earlier than in
-another, as in Kafka: transactions are whole in the end, not at each moment.
+A reader of several partitions may see a transaction in one of them earlier than in
+another, as in Kafka. Transactions are atomic at the end, not at each instant.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def aborted_reads(history: History) -> Iterator[Anomaly]:
 
 
 def precommitted_reads(history: History) -> Iterator[Anomaly]:
-    """Find records read as committed before their commit was called for."""
+    """Find records read as committed before their commit was called."""
     for read, transaction in _transactional_reads(history):
         if transaction.outcome != "aborted" and read.at_ns < transaction.ends_ns:
             what = f"{describe_read(read)}: {_ended(transaction)}"
@@ -57,7 +57,7 @@ def precommitted_reads(history: History) -> Iterator[Anomaly]:
 
 
 def partial_transactions(history: History) -> Iterator[Anomaly]:
-    """Find transactions of which a part is missing, or all though they committed.
+    """Find committed or visible transactions of which records are missing.
 
     ``torn-transaction``: other records are visible. ``lost-transaction``: none is.
     """
@@ -73,7 +73,7 @@ def partial_transactions(history: History) -> Iterator[Anomaly]:
 
 
 def zombies(history: History) -> Iterator[Anomaly]:
-    """Find transactions that a producer committed after another had its id."""
+    """Find transactions that a producer committed after another had taken its id."""
     values = _committed_values(history)
     by_id = dict(grouped(history.initializations, attrgetter("transactional_id")))
     for transaction, sends in _sends_by_transaction(history):
@@ -100,9 +100,9 @@ def zombies(history: History) -> Iterator[Anomaly]:
 def exactly_once(history: History) -> Iterator[Anomaly]:
     """Find records whose results and offsets disagree (read, process, write).
 
-    ``processed-twice``: two visible results of one record. ``skipped-input``: none,
-    though the group's final offset is beyond. ``offset-behind``: one, though the
-    group's final offset is not beyond, so that the record is processed again.
+    ``processed-twice``: one record has two visible results. ``skipped-input``: it has
+    none, but the group's final offset is beyond it. ``offset-behind``: it has one, but
+    the group's final offset is not beyond it, so it would be processed again.
     """
     if not history.committed_finals:
         return
@@ -148,9 +148,9 @@ def stable_offsets(history: History) -> Iterator[Anomaly]:
 
 
 def open_transactions_passed(history: History) -> Iterator[Anomaly]:
-    """Find last stable offsets beyond a record of a transaction that is open.
+    """Find last stable offsets beyond a record of an open transaction.
 
-    Of committed ones, since nobody but their producer has ended those.
+    Only committed transactions count: their producer alone has ended them.
     """
     looks: dict[TopicPartition, list[Replica]] = defaultdict(list)
     for look in history.replicas:
@@ -183,11 +183,11 @@ TRANSACTION_CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
-# ---- what several rules look at ----------------------------------------------------
+# ---- shared parts ------------------------------------------------------------------
 
 
 def _transactional_reads(history: History) -> Iterator[tuple[Read, Transaction]]:
-    """Iterate over records read as committed, each with its transaction."""
+    """Yield records read as committed, each with its transaction."""
     transactions = {each.name: each for each in history.transactions}
     named = {send.value: send.transaction for send in history.sends}
     for read in history.reads:
@@ -199,7 +199,7 @@ def _transactional_reads(history: History) -> Iterator[tuple[Read, Transaction]]
 def _sends_by_transaction(
     history: History,
 ) -> Iterator[tuple[Transaction, list[Send]]]:
-    """Iterate over transactions and the records that their producers accepted."""
+    """Yield transactions with the records that their producers accepted."""
     accepted = (it for it in history.sends if it.transaction and it.outcome != "fail")
     sends = dict(grouped(accepted, attrgetter("transaction")))
     for transaction in history.transactions:

@@ -1,1 +1,1 @@
-"""Clients of a simulated cluster, which note whatever they are told."""
+"""Clients of a simulated cluster, which record every answer."""

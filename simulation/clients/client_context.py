@@ -12,7 +12,7 @@ from simulation.virtual_time.network_faults import Host
 
 @dataclass(frozen=True, slots=True)
 class ClientContext:
-    """The same for every client of one run, but for the host."""
+    """The same for every client of one run, except for the host."""
 
     host: Host
     bootstrap: str
@@ -24,5 +24,5 @@ class ClientContext:
         return self.clock.now_ns()
 
     def now_ms(self) -> int:
-        """Return what records are stamped with."""
+        """Return the time for record timestamps."""
         return START_MS + int(self.clock.now_ms())

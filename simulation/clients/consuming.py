@@ -1,4 +1,4 @@
-"""Consumers of a simulated cluster: members of a group, lone readers, an auditor."""
+"""Consumers of a simulated cluster: group members, standalone readers, an auditor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONSUMER_SETTINGS: Final = {
 _CLASSIC: Final = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
 _MAX_POLL: Final = {"max_poll_interval_ms": 8_000}
 POLL_S: Final = 0.5
-# What took as long had an attempt without an answer.
+# An operation of this length may have had an attempt without an answer.
 GIVEN_UP_NS: Final = _REQUEST_TIMEOUT_MS * 1_000_000
 
 
@@ -37,7 +37,7 @@ def member_settings(protocol: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(slots=True)
 class RecordingConsumer:
-    """Notes what a consumer is given and commits; ``name`` is unique.
+    """Records a consumer's reads and commits; ``name`` is unique.
 
     ``committed_only`` is its isolation level.
     """
@@ -49,7 +49,7 @@ class RecordingConsumer:
     protocol: Mapping[str, Any] = field(default_factory=dict)
     _polls: int = 0
     _sessions: dict[TopicPartition, int] = field(default_factory=dict)
-    # Where each partition goes on.
+    # Next offset of each partition.
     positions: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def be_member(self, group: str, topic: str) -> None:
@@ -81,14 +81,14 @@ class RecordingConsumer:
 
     @staticmethod
     async def _position(consumer: KafkaConsumer, partition: TopicPartition) -> int:
-        """Return where a consumer goes on, behind markers too; -1: not known."""
+        """Return a consumer's position, which may be after markers; -1 if unknown."""
         try:
             return await consumer.position(partition)
         except KafkaError:
             return -1
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that positions are found anew."""
+        """Record that reading starts at new positions."""
         for partition in partitions:
             self._sessions[partition] = self._sessions.get(partition, -1) + 1
             self.positions.pop(partition, None)
@@ -108,7 +108,7 @@ class RecordingConsumer:
         try:
             records = await consumer.poll(timeout_s=POLL_S)
         except KafkaError:
-            # The next poll says whether it can go on.
+            # The next poll fails too if the consumer cannot continue.
             return
         self._polls += 1
         for record in records:
@@ -162,7 +162,7 @@ class RecordingConsumer:
                 )
 
     async def audit(self, group: str, partitions: Sequence[TopicPartition]) -> bool:
-        """Ask once what a group has committed; False if nobody says."""
+        """Query a group's committed offsets once; False without an answer."""
         async with self._consumer(group_id=group) as consumer:
             invoked_ns = self.context.now_ns()
             try:
@@ -183,7 +183,7 @@ class RecordingConsumer:
 
 
 class _Sessions(SilentListener):
-    """Has a consumer note that it begins with partitions anew."""
+    """Starts a new session for partitions that are assigned to a consumer."""
 
     def __init__(self, consumer: RecordingConsumer) -> None:
         self._consumer = consumer
@@ -191,16 +191,16 @@ class _Sessions(SilentListener):
     async def on_partitions_assigned(
         self, partitions: frozenset[TopicPartition]
     ) -> None:
-        """Begin with partitions that are new to us."""
+        """Start a session for newly assigned partitions."""
         self._consumer.begin(sorted(partitions))
 
     async def on_partitions_revoked(
         self, partitions: frozenset[TopicPartition]
     ) -> None:
-        """Give up these partitions; other members commit for them from now on."""
+        """Forget these partitions; other members commit for them from now on."""
         for partition in partitions:
             self._consumer.positions.pop(partition, None)
 
     async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Give up these partitions."""
+        """Forget these partitions."""
         await self.on_partitions_revoked(partitions)

@@ -1,4 +1,4 @@
-"""Producers of a simulated cluster: our Trio client, and notes of what it is told."""
+"""Producers of a simulated cluster: the Trio client, and records of its answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRODUCER_SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerPlan:
-    """Plan of one producer: each record ``pause_ms`` after the last, on average."""
+    """Plan of one producer: records follow each other after ``pause_ms`` on average."""
 
     acks: int
     idempotent: bool
@@ -33,9 +33,9 @@ class ProducerPlan:
 
 @dataclass(slots=True)
 class RecordingProducer:
-    """A producer that notes every record with what became of it.
+    """A producer that records every send with its outcome.
 
-    ``name`` is unique. What is under way when it is cancelled has an unknown outcome.
+    ``name`` is unique. Sends in flight at cancellation have an unknown outcome.
     """
 
     context: ClientContext
@@ -46,7 +46,7 @@ class RecordingProducer:
     rng: random.Random
 
     async def run(self, until_s: float) -> None:
-        """Send until a moment of Trio's clock, and wait for all answers."""
+        """Send until an instant of Trio's clock, and wait for all answers."""
         plan = self.plan
         settings: dict[str, Any] = {**PRODUCER_SETTINGS, "linger_ms": plan.linger_ms}
         notes = SendNotes(self.context, self.name, plan.acks, plan.idempotent)

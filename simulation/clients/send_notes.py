@@ -1,4 +1,4 @@
-"""Notes of one producer's records: each is noted once its outcome is known."""
+"""Log of one producer's records, written when the outcome of each is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulation.histories import Outcome, Place, Send
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A record whose outcome is not known yet."""
+    """A record with a pending outcome."""
 
     number: int
     partition: TopicPartition
@@ -28,7 +28,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class SendNotes:
-    """Sends the records of ``producer``, whose name is unique, and notes them."""
+    """Sends the records of ``producer``, whose name is unique, and logs them."""
 
     context: ClientContext
     producer: str
@@ -46,7 +46,7 @@ class SendNotes:
         transaction: str = "",
         source: Place | None = None,
     ) -> bool:
-        """Send a record with a value of its own; False if the client refuses it."""
+        """Send a record with a unique value; False if the client refuses it."""
         self._number += 1
         sent = _Sent(
             self._number,
@@ -61,14 +61,14 @@ class SendNotes:
         try:
             receipt = await client.send(topic, sent.value, partition=index)
         except KafkaError:
-            # The client has not even taken it.
+            # The client did not accept the record.
             self._settle(sent, "fail")
             return False
         nursery.start_soon(self._wait, sent, receipt)
         return True
 
     def give_up(self) -> None:
-        """Note that nothing is known of what is under way."""
+        """Log the pending records with an unknown outcome."""
         for sent in self._open.values():
             self._note(sent, "unknown")
 

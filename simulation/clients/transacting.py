@@ -1,12 +1,12 @@
-"""Producers of transactions in a simulated cluster, and notes of what they are told.
+"""Producers of transactions in a simulated cluster, and records of their outcomes.
 
-A *writer* writes records of its own. A *copier* reads a topic as a member of a group,
-and commits what it makes of the records together with their offsets.
+A *writer* writes new records. A *copier* reads a topic as a member of a group, and
+commits the copies together with the offsets of their sources.
 
-A producer ends where a transaction may be late: under ``transaction.version`` 0 and 1
-an EndTxn or TxnOffsetCommit whose answer was given up can arrive within the next
-transaction of the same epoch (the reason for KIP-890). The next producer of the id has
-another epoch.
+A producer ends if a request of its transaction may still be in flight. Under
+``transaction.version`` 0 and 1 a late EndTxn or TxnOffsetCommit can arrive within the
+next transaction of the same epoch (the reason for KIP-890). The next producer of the id
+has another epoch.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from simulation.histories import (
 
 _ALL: Final = -1
 _COMMIT_ATTEMPTS: Final = 3
-# Records of an abandoned transaction, and of one of a copier in a hurry at most.
+# Number of records of an abandoned transaction; and of a hurried copier's at most.
 _SOME: Final = 6
 _MANY: Final = 50
-# Share of pauses, and their length, of a sender.
+# Share of records after which a sender pauses, and the mean pause.
 _PAUSES: Final = 0.3
 _PAUSE_S: Final = 0.2
 
@@ -55,9 +55,9 @@ _PAUSE_S: Final = 0.2
 class TransactorPlan:
     """Plan of the producers of one transactional id.
 
-    ``aborts`` is the share of transactions that they abort on purpose; ``returns``:
-    the id has another producer when one was killed; ``pauses``: the share of records
-    after which they rest.
+    ``aborts`` is the share of transactions aborted on purpose. With ``returns`` a
+    killed producer of the id is replaced. ``pauses`` is the share of records followed
+    by a pause.
     """
 
     transactional_id: str
@@ -69,13 +69,13 @@ class TransactorPlan:
     pauses: float = _PAUSES
 
     def hurried(self) -> TransactorPlan:
-        """Return the plan of one that is to have done soon."""
+        """Return the plan of a producer that should finish soon."""
         return replace(self, aborts=0.0, records=_MANY, pauses=0.0)
 
 
 @dataclass(slots=True)
 class _Opened:
-    """A transaction that has no outcome yet."""
+    """A transaction without an outcome."""
 
     name: str
     positions: Mapping[TopicPartition, int]
@@ -87,9 +87,9 @@ class _Opened:
 
 @dataclass(slots=True)
 class RecordingTransactor:
-    """A producer of transactions that notes each with what became of it.
+    """A producer of transactions that records each with its outcome.
 
-    ``name`` is unique. ``has_epochs``: every transaction has an epoch of its own.
+    ``name`` is unique. With ``has_epochs`` every transaction has its own epoch.
     """
 
     context: ClientContext
@@ -106,7 +106,7 @@ class RecordingTransactor:
         self._notes = SendNotes(self.context, self.name, _ALL, idempotent=True)
 
     async def write(self, until_s: float) -> None:
-        """Write transactions until a moment, or until the producer has to end."""
+        """Write transactions until an instant, or until the producer has to end."""
 
         async def work(producer: KafkaProducer, nursery: trio.Nursery) -> None:
             goes_on = True
@@ -126,7 +126,7 @@ class RecordingTransactor:
         await self._produce(work)
 
     async def abandon(self) -> None:
-        """Open a transaction in some partitions, and leave it for a time-out to end."""
+        """Open a transaction in some partitions, and leave it to its time-out."""
         opened = self._open()
 
         async def work(producer: KafkaProducer, nursery: trio.Nursery) -> None:
@@ -138,7 +138,7 @@ class RecordingTransactor:
         self._note(opened)
 
     async def copy(self, group: str, topic: str, protocol: Mapping[str, Any]) -> None:
-        """Copy records of a topic as a member, until cancelled or at an end."""
+        """Copy records of a topic as a member, until cancelled or ended by an error."""
         async with self._consumer(group, protocol) as consumer:
 
             async def work(producer: KafkaProducer, nursery: trio.Nursery) -> None:
@@ -157,7 +157,7 @@ class RecordingTransactor:
     async def _produce(
         self, work: Callable[[KafkaProducer, trio.Nursery], Awaitable[None]]
     ) -> None:
-        """Work with a producer that has the id; the next one goes on after errors."""
+        """Work with a producer of the id until an error; its successor continues."""
         try:
             async with self._producer() as producer, trio.open_nursery() as nursery:
                 with suppress(KafkaError):
@@ -173,7 +173,7 @@ class RecordingTransactor:
         consumer: KafkaConsumer,
         records: Sequence[ConsumerRecord],
     ) -> bool:
-        """Copy records in a transaction; return whether the producer may go on."""
+        """Copy records in a transaction; return whether the producer may continue."""
         before = self.commits
         sources = [
             (TopicPartition(each.topic, each.partition), each.offset)
@@ -217,7 +217,7 @@ class RecordingTransactor:
         consumer: KafkaConsumer | None = None,
         records: Sequence[ConsumerRecord] = (),
     ) -> bool:
-        """Make a transaction of these; return whether the producer may go on."""
+        """Run a transaction on these; return whether the producer may continue."""
         group = consumer.group_metadata() if consumer is not None else None
         opened = self._open(records, "" if group is None else group.group_id)
         longest_ns = 0
@@ -252,7 +252,7 @@ class RecordingTransactor:
         opened: _Opened,
         sources: Sequence[Place | None],
     ) -> bool:
-        """Send a record for each source; return whether the client took them all."""
+        """Send a record for each source; return whether the client accepted all."""
         first = self.rng.randrange(len(self.output))
         took_all = True
         for number, source in enumerate(sources, first):
@@ -268,7 +268,7 @@ class RecordingTransactor:
         return took_all
 
     async def _commit(self, producer: KafkaProducer) -> None:
-        """Commit, and again where Kafka allows it: after a time-out."""
+        """Commit; repeat after a time-out, where Kafka allows it."""
         for attempt in range(_COMMIT_ATTEMPTS):
             try:
                 await producer.commit_transaction()
@@ -284,7 +284,7 @@ class RecordingTransactor:
         try:
             await producer.abort_transaction()
         except KafkaError:
-            # Its time-out, or the next producer, aborts what was not committed.
+            # Its time-out or the next producer aborts an uncommitted transaction.
             return
         opened.outcome = "aborted"
 

@@ -1,4 +1,4 @@
-"""A port where brokers propose their ISRs to a controller that is no broker itself."""
+"""A port where brokers send ISR proposals to a controller that is not a broker."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from simulation.virtual_time.memory_network import (
     MemoryStream,
 )
 
-# Takes broker, its epoch, a topic's id and a proposal; returns the decision, and what
-# holds from then on if the broker is known.
+# Takes broker, its epoch, a topic's id and a proposal; returns the error code and, for
+# a known broker, the partition's state after the decision.
 Decide = Callable[
     [int, int, UUID, RequestPartitionData], tuple[ErrorCode, LeaderAndIsr | None]
 ]

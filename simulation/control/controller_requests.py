@@ -1,6 +1,6 @@
 """Decisions of the scripted controller, as requests to brokers.
 
-Brokers meet at a listener of their own, where clients are not told of it. Pure.
+Brokers connect to each other at a separate listener, which clients do not see. Pure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ States = Mapping[TopicPartition, LeaderAndIsr]
 
 
 class ControllerWords:
-    """Makes requests to one broker, of one controller epoch and one broker epoch."""
+    """Creates requests to one broker, for one controller epoch and one broker epoch."""
 
     def __init__(
         self, topics: Mapping[str, Topic], controller_epoch: int, broker_epoch: int
@@ -50,7 +50,7 @@ class ControllerWords:
         )
 
     def leader_and_isr(self, states: States, *, is_new: bool) -> LeaderAndIsrRequest:
-        """Return what the broker is to lead and to follow."""
+        """Return the request with the partitions that the broker leads or follows."""
         return self._requests.leader_and_isr(
             by_topic(
                 {key: self._state(key, it, is_new=is_new) for key, it in states.items()}
@@ -60,7 +60,7 @@ class ControllerWords:
     def update_metadata(
         self, states: States, hosts: Mapping[int, str]
     ) -> UpdateMetadataRequest:
-        """Return who leads these partitions, and where the brokers alive are."""
+        """Return the request with the partitions' leaders and the live brokers."""
         brokers = [_broker(broker, host) for broker, host in sorted(hosts.items())]
         controller = UpdateMetadataBroker(
             id=ID, endpoints=(_endpoint(HOST, PORT, BROKERS),)

@@ -1,10 +1,10 @@
 """Leaders and replicas in sync: decisions of a controller with complete knowledge.
 
-Kafka's rules for a cluster without reassignments: a broker that is gone leaves every
-ISR that has another member, and leads nothing; a leader is elected from the ISR, in the
-order of the assignment; every such change is a new leader epoch. What a leader proposes
-for its ISR is held against the epochs and against who is alive (``KafkaController.
-processAlterPartition``), and is a new partition epoch only.
+Kafka's rules for a cluster without reassignments. A broker that is gone leaves every
+ISR that has another member, and leads nothing. A leader is elected from the ISR, in the
+order of the assignment. Every such change increases the leader epoch. A leader's ISR
+proposal is checked against the epochs and the live brokers (``KafkaController.
+processAlterPartition``), and increases the partition epoch only.
 
 Pure.
 """
@@ -34,13 +34,13 @@ class LeaderAndIsr:
 
 @dataclass(slots=True)
 class Elections:
-    """All partitions, and the brokers that are alive."""
+    """All partitions, and the live brokers."""
 
     live: set[int] = field(default_factory=set)
     states: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
 
     def create(self, key: TopicPartition, replicas: tuple[int, ...]) -> None:
-        """Add a partition, led by its first replica that is alive."""
+        """Add a partition, led by its first live replica."""
         isr = tuple(each for each in replicas if each in self.live)
         assert isr, (replicas, self.live)
         self.states[key] = LeaderAndIsr(
@@ -48,26 +48,26 @@ class Elections:
         )
 
     def gone(self, broker: int) -> list[TopicPartition]:
-        """Take a broker out of all ISRs and leaderships; return what changed."""
+        """Remove a broker from all ISRs and leaderships; return the changed ones."""
         self.live.discard(broker)
         changed = []
         for key, state in self.states.items():
             if broker in state.isr or state.leader == broker:
-                # The last one stays: nobody else may lead.
+                # The last member stays: no other replica may lead.
                 isr = tuple(it for it in state.isr if it != broker) or state.isr
                 self._lead(key, replace(state, isr=isr))
                 changed.append(key)
         return changed
 
     def arrived(self, broker: int) -> list[TopicPartition]:
-        """Elect leaders where a broker makes that possible; return what changed."""
+        """Elect leaders that a new broker makes possible; return the changed ones."""
         self.live.add(broker)
         return self._elected(
             key for key, state in self.states.items() if state.leader == NO_LEADER
         )
 
     def prefer(self, key: TopicPartition) -> list[TopicPartition]:
-        """Elect the first replica again, if it is in sync; return the changes."""
+        """Elect the first replica if it is in sync; return the changed partitions."""
         state = self.states[key]
         first = state.replicas[0]
         if state.leader == first or first not in self.live or first not in state.isr:
@@ -83,12 +83,12 @@ class Elections:
         isr: tuple[int, ...],
         partition_epoch: int,
     ) -> ErrorCode:
-        """Decide on what a leader proposes."""
+        """Decide on a leader's proposal."""
         state = self.states[key]
         if leader_epoch != state.leader_epoch:
             return ErrorCode.fenced_leader_epoch
         if isr == state.isr:
-            # As Kafka's: asked before, and the answer was lost.
+            # As in Kafka: a repeated proposal after a lost answer.
             return ErrorCode.none
         if partition_epoch != state.partition_epoch:
             return ErrorCode.invalid_update_version
@@ -107,7 +107,7 @@ class Elections:
         return changed
 
     def _lead(self, key: TopicPartition, state: LeaderAndIsr) -> None:
-        """Keep the leader if it is alive and in sync, or take the first that is."""
+        """Keep the leader if it is live and in sync, or choose the first such one."""
         able = [each for each in state.replicas if each in state.isr]
         able = [each for each in able if each in self.live]
         leader = state.leader

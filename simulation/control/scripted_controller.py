@@ -1,13 +1,15 @@
-"""A controller that is no broker and knows everything, for clusters without another.
+"""A controller that is not a broker and has complete knowledge of the cluster.
 
-It sees at once who is registered and whom its host reaches, and considers a broker gone
-that it has not reached for the session timeout. What it decides (`Elections`) it tells
-as Kafka's controller does: one request in flight per broker, LeaderAndIsr before
-UpdateMetadata, repeated until it is answered or the broker is gone. So brokers hear of
-one decision at different times. Now and then a LeaderAndIsr that was answered comes a
-second time, late and over another connection, as after a lost answer; epochs must
-fence it off. A new controller epoch has everybody told everything anew, while what the
-last one had not sent is sent still.
+The controller sees at once which brokers are registered and which hosts its own host
+reaches. A broker that it has not reached for the session timeout is gone. Decisions
+(`Elections`) are sent as by Kafka's controller: one request in flight per broker,
+LeaderAndIsr before UpdateMetadata, repeated until it is answered or the broker is gone.
+Brokers therefore learn of one decision at different times.
+
+A share of the answered LeaderAndIsr is sent a second time, late and over another
+connection, as after a lost answer; brokers must fence it by its epochs. A new
+controller epoch sends all state to all brokers again, while unsent requests of the last
+epoch are still sent.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ _PRODUCER_IDS: Final = 1000
 
 @dataclass(slots=True)
 class _Channel:
-    """Requests of one controller to one broker; a closed channel takes no more."""
+    """Requests of one controller to one broker; a closed channel accepts no more."""
 
     to_send: list[tuple[ApiKey, Any]] = field(default_factory=list)
     changed: Signal = field(default_factory=Signal)
@@ -68,7 +70,7 @@ class _Channel:
 
 @dataclass(slots=True)
 class _Registration:
-    """A broker as the controller knows it; it has a channel while it is alive."""
+    """A broker as the controller knows it; a live broker has a channel."""
 
     epoch: int
     host: str
@@ -78,7 +80,7 @@ class _Registration:
 
 
 class ScriptedController:
-    """Decides for all brokers, and tells them; `run` carries it out."""
+    """Decides for all brokers and sends them requests; `run` executes it."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class ScriptedController:
         repeats: float,
         features: FinalizedFeatures = NO_FEATURES,
     ) -> None:
-        """``repeats`` is the share of LeaderAndIsr that come a second time."""
+        """``repeats`` is the share of LeaderAndIsr that are sent a second time."""
         self.features = features
         self._network = network
         self.host = HOST
@@ -105,16 +107,16 @@ class ScriptedController:
         self.elections = Elections()
         self.topics: dict[str, Topic] = {}
 
-    # ---- what the cluster says ----------------------------------------------------
+    # ---- state of the cluster -----------------------------------------------------
 
     def settings(self, broker: int) -> Mapping[str, str]:
-        """Return the listener on which brokers obey this controller and each other."""
+        """Return the listener for requests of this controller and of other brokers."""
         return {DOORKEEPER_CONTROLLER_LISTENERS.name: BROKERS}
 
     def make(self, broker: int, config: BrokerConfig, parts: Parts) -> Broker:
         """Register a broker that starts, and return it.
 
-        One that was registered before is gone first, though nobody had noticed.
+        An earlier registration ends first, even if the session had not expired.
         """
         self._register(broker, f"broker-{broker}")
         return Broker(
@@ -130,11 +132,11 @@ class ScriptedController:
         )
 
     def live(self) -> AbstractSet[int]:
-        """Return the brokers that are alive."""
+        """Return the live brokers."""
         return self.elections.live
 
     def standings(self) -> Mapping[TopicPartition, LeaderAndIsr]:
-        """Return what has been decided for each partition."""
+        """Return the decision about each partition."""
         return self.elections.states
 
     def _register(self, broker: int, host: str) -> None:
@@ -156,7 +158,7 @@ class ScriptedController:
         assignment: Sequence[tuple[int, ...]],
         configs: Mapping[str, str],
     ) -> None:
-        """Create a topic on brokers that are alive."""
+        """Create a topic on live brokers."""
         await trio.lowlevel.checkpoint()
         self.topics[name] = Topic(
             name=name,
@@ -170,17 +172,17 @@ class ScriptedController:
         self._tell(keys, is_new=True)
 
     def producer_ids(self) -> range:
-        """Return producer ids that nobody else is given."""
+        """Return a new block of producer ids."""
         first = self._next_producer_id
         self._next_producer_id += _PRODUCER_IDS
         return range(first, self._next_producer_id)
 
     def start_again(self, broker: int, keys: Iterable[TopicPartition]) -> None:
-        """Command partitions of a broker anew, if it is alive."""
+        """Send the commands for these partitions again if the broker is live."""
         if self._brokers[broker].channel is not None:
             self._command(broker, keys)
 
-    # ---- what else may happen -----------------------------------------------------
+    # ---- operations ---------------------------------------------------------------
 
     async def prefer(self, key: TopicPartition) -> None:
         """Elect a partition's preferred replica, if possible."""
@@ -188,9 +190,9 @@ class ScriptedController:
         self._tell(self.elections.prefer(key))
 
     async def fail_over(self, until_s: float) -> None:
-        """Begin a new controller epoch, whose controller tells everybody everything.
+        """Begin a new controller epoch, which sends all state to all brokers.
 
-        What the last one had to say is said still, beside it.
+        Requests of the last epoch that are still unsent are sent concurrently.
         """
         await trio.lowlevel.checkpoint()
         self.controller_epoch += 1
@@ -200,12 +202,12 @@ class ScriptedController:
                 self._open_channel(each)
         self._tell(self.elections.states)
 
-    # ---- carrying it out ----------------------------------------------------------
+    # ---- execution ----------------------------------------------------------------
 
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Watch brokers, tell them, and answer them until cancelled."""
+        """Watch brokers, send requests, and answer brokers, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             listener = self._host.listen(HOST, PORT)
             self._nursery.start_soon(serve_controller, listener, self._alter_partition)
@@ -216,7 +218,7 @@ class ScriptedController:
                 await trio.sleep(_LOOK_S)
 
     def _look_at(self, broker: int, registration: _Registration) -> None:
-        """See whether a broker has come, or is gone."""
+        """Detect that a broker has become reachable, or is gone."""
         now_s, host = trio.current_time(), registration.host
         expired = now_s - registration.seen_s > self._session_timeout_s
         ways = (Link(HOST, host), Link(host, HOST))
@@ -224,7 +226,7 @@ class ScriptedController:
             registration.seen_s = now_s
             if registration.channel is None:
                 if expired:
-                    # Alive, but without a session: it registers anew.
+                    # Live, but without a session: it registers again.
                     registration.epoch = self._next_broker_epoch()
                 self._welcome(broker, registration)
         elif expired and registration.channel is not None:
@@ -258,7 +260,7 @@ class ScriptedController:
     def _live(self) -> list[int]:
         return [broker for broker, each in self._brokers.items() if each.channel]
 
-    # ---- telling ------------------------------------------------------------------
+    # ---- requests -----------------------------------------------------------------
 
     def _tell(self, keys: Iterable[TopicPartition], *, is_new: bool = False) -> None:
         keys = list(keys)
@@ -270,7 +272,7 @@ class ScriptedController:
     def _command(
         self, broker: int, keys: Iterable[TopicPartition], *, is_new: bool = False
     ) -> None:
-        """Send a broker the partitions that it leads and follows, of these."""
+        """Send a broker LeaderAndIsr for those of these partitions that it has."""
         states = self.elections.states
         ours = {it: states[it] for it in keys if broker in states[it].replicas}
         if ours:
@@ -279,7 +281,7 @@ class ScriptedController:
             self._enqueue(broker, ApiKey.LEADER_AND_ISR, request)
 
     def _announce(self, keys: Iterable[TopicPartition], to: Iterable[int]) -> None:
-        """Send brokers the live brokers, and the leaders of these partitions."""
+        """Send UpdateMetadata: the live brokers, and these partitions' leaders."""
         told = {key: self.elections.states[key] for key in keys}
         hosts = {broker: self._brokers[broker].host for broker in self._live()}
         for broker in to:
@@ -299,7 +301,7 @@ class ScriptedController:
     # ---- sending ------------------------------------------------------------------
 
     async def _send_all(self, registration: _Registration, channel: _Channel) -> None:
-        """Send a broker its requests one after the other, until none is left."""
+        """Send a broker its requests in order; a closed channel ends when empty."""
         while channel.to_send or not channel.is_closed:
             if not channel.to_send:
                 await channel.changed.wait()
@@ -309,7 +311,7 @@ class ScriptedController:
             if not await self._send(registration, key, request):
                 await trio.sleep(_RETRY_S)
                 continue
-            # The broker may have gone meanwhile, and all of it been forgotten.
+            # Empty if the broker has been lost in the meantime.
             del channel.to_send[:1]
             if key is ApiKey.LEADER_AND_ISR and self._rng.random() < self._repeats:
                 self._nursery.start_soon(self._repeat, registration, key, request)
@@ -323,7 +325,7 @@ class ScriptedController:
     async def _send(
         self, registration: _Registration, key: ApiKey, request: Any
     ) -> bool:
-        """Send a request over a connection of its own; True if it was answered."""
+        """Send a request over a separate connection; True if it was answered."""
         version = _VERSIONS[key]
         frame = encode_request(key, version, 1, HOST, request.to_wire(version))
         with trio.move_on_after(_ANSWER_S):
@@ -343,7 +345,7 @@ class ScriptedController:
     def _alter_partition(
         self, broker: int, broker_epoch: int, topic_id: UUID, proposed: Any
     ) -> tuple[ErrorCode, LeaderAndIsr | None]:
-        """Decide on what a leader proposes for one partition."""
+        """Decide on a leader's proposal for one partition."""
         registration = self._brokers[broker]
         if registration.channel is None or registration.epoch != broker_epoch:
             return ErrorCode.stale_broker_epoch, None

@@ -1,4 +1,4 @@
-"""The coordinator of a broker whose controller follows a script, elsewhere."""
+"""The coordinator of a broker under a `ScriptedController`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from simulation.control.elections import Elections
 
 
 class Script(Protocol):
-    """The controller, as far as a broker knows it at once."""
+    """The part of the controller that a broker reads without messages."""
 
     elections: Elections
     topics: dict[str, Topic]
@@ -35,10 +35,10 @@ class Script(Protocol):
         """Return the epoch of a broker's registration."""
 
     def start_again(self, broker: int, keys: Iterable[TopicPartition]) -> None:
-        """Command partitions of a broker anew."""
+        """Send the commands for these partitions again."""
 
     def producer_ids(self) -> range:
-        """Return producer ids that nobody else is given."""
+        """Return a new block of producer ids."""
 
 
 def scripted_coordinator(controller: Script, broker: int) -> Coordinator:
@@ -52,7 +52,7 @@ def scripted_coordinator(controller: Script, broker: int) -> Coordinator:
 
 
 class ScriptedMembership(SingleNodeMembership):
-    """Membership by the script."""
+    """Membership decided by the script."""
 
     def __init__(self, controller: Script, broker: int) -> None:
         super().__init__(broker)
@@ -64,27 +64,27 @@ class ScriptedMembership(SingleNodeMembership):
         return self._controller.epoch_of(self.broker_id)
 
     async def has_elected(self, controller_epoch: int) -> bool:
-        """Return whether the script has had a controller of this epoch."""
+        """Return whether the script has had a controller with this epoch."""
         return controller_epoch <= self._controller.controller_epoch
 
     def open(self, broker: CoordinatedBroker) -> None:
-        """Command nothing: the controller will, over the network."""
+        """Do nothing: the controller sends its commands over the network."""
         self.broker = broker
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
-        """Ignore the failure: a broker that loses its one directory stops."""
+        """Do nothing: a broker whose only directory has failed stops."""
 
     def start_again(self, refused: Sequence[TopicPartition]) -> None:
-        """Send all commands again."""
+        """Have all commands sent again."""
         self._controller.start_again(self.broker_id, refused)
 
     def live_brokers(self) -> Sequence[BrokerRack]:
-        """Return the brokers that are alive."""
+        """Return the live brokers."""
         return [BrokerRack(each) for each in sorted(self._controller.elections.live)]
 
 
 class ScriptedAdmin:
-    """Topics of the script, which no request can change."""
+    """Topics of the script; no request can change them."""
 
     def __init__(self, controller: Script) -> None:
         self._controller = controller
@@ -94,7 +94,7 @@ class ScriptedAdmin:
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """The topics that exist, by name."""
+        """The existing topics, by name."""
         return self._controller.topics
 
     @property
@@ -120,7 +120,7 @@ class ScriptedAdmin:
         raise _refused()
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
-        """Return what the script sets for a topic; None for one that it has not."""
+        """Return the script's configs of a topic; None for an unknown topic."""
         found = self.topics.get(topic)
         return found.configs if found else None
 
@@ -134,7 +134,7 @@ class ScriptedAdmin:
         return self._controller.producer_ids()
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
-        """Refuse: topics are the script's."""
+        """Refuse: only the script creates topics."""
         raise _refused()
 
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
@@ -173,7 +173,7 @@ class ScriptedAdmin:
 
 
 class RefusingController(SingleNodeController):
-    """Decisions of one broker: the script elects and moves, no request does."""
+    """Decisions of one broker: only the script elects leaders and moves replicas."""
 
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int

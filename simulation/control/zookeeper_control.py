@@ -1,8 +1,7 @@
 """A simulated cluster under ZooKeeper: one of its brokers is the controller.
 
-ZooKeeper's server is in memory, and speaks its protocol. What has been decided is read
-from its tree, as by somebody who sees through walls; everything that is asked for goes
-by the brokers.
+ZooKeeper's server is in memory and speaks its protocol. Decisions are read directly
+from its tree, without the network; requests go through the brokers.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from simulation.virtual_time.determinism import VirtualClock
 from simulation.virtual_time.memory_zookeeper import memory_zookeeper
 from simulation.virtual_time.network_faults import HostNetwork
 
-# Where the server in memory listens.
+# Address of the server in memory.
 HOST: Final = "127.0.0.1"
 PORT: Final = 2181
 _TIMEOUT: Final = timedelta(seconds=5)
@@ -60,7 +59,7 @@ class _Standing:
 
 
 class ZooKeeperControl:
-    """ZooKeeper, and how an operator asks the controller."""
+    """ZooKeeper, and an operator's requests to the controller."""
 
     def __init__(
         self,
@@ -85,14 +84,14 @@ class ZooKeeperControl:
         self._topics: dict[str, int] = {}
 
     def settings(self, broker: int) -> Mapping[str, str]:
-        """Return where ZooKeeper is."""
+        """Return the address of ZooKeeper."""
         return {
             "zookeeper.connect": f"{HOST}:{PORT}",
             "zookeeper.session.timeout.ms": str(self._session_timeout_ms),
         }
 
     def make(self, broker: int, config: BrokerConfig, parts: Parts) -> Broker:
-        """Return a broker that will be a member of the cluster."""
+        """Return a new broker of the cluster."""
         return assemble(
             config,
             storage=parts.storage,
@@ -106,24 +105,24 @@ class ZooKeeperControl:
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve ZooKeeper until cancelled; each stop is followed by a start."""
+        """Serve ZooKeeper until cancelled; it starts again after each stop."""
         while True:
             with trio.CancelScope() as self._scope:
                 await self._server.run(task_status)
             task_status = trio.TASK_STATUS_IGNORED
             await trio.sleep_until(self._back_s)
 
-    # ---- what has been decided ------------------------------------------------------
+    # ---- decisions ------------------------------------------------------------------
 
     def live(self) -> AbstractSet[int]:
-        """Return the brokers that are registered."""
+        """Return the registered brokers."""
         tree = self._service.tree
         if tree.stat(paths.BROKER_IDS) is None:
             return frozenset()
         return {int(name) for name in tree.children(paths.BROKER_IDS)}
 
     def standings(self) -> Mapping[TopicPartition, _Standing]:
-        """Return what the znodes say of each partition that has a state."""
+        """Return the state of each partition that has a state znode."""
         found = {}
         for name, count in self._topics.items():
             assignment = read_topic(self._service.tree.get(paths.topic(name))[0])
@@ -139,7 +138,7 @@ class ZooKeeperControl:
                     )
         return found
 
-    # ---- what is asked for ----------------------------------------------------------
+    # ---- requests -------------------------------------------------------------------
 
     async def create(
         self,
@@ -147,7 +146,7 @@ class ZooKeeperControl:
         assignment: Sequence[tuple[int, ...]],
         configs: Mapping[str, str],
     ) -> None:
-        """Create a topic, and wait until it is led."""
+        """Create a topic, and wait until it has leaders."""
         topic = CreatableTopic(
             name=name,
             num_partitions=-1,
@@ -164,17 +163,17 @@ class ZooKeeperControl:
         request = CreateTopicsRequest(topics=[topic], timeout=_TIMEOUT)
         keys = {TopicPartition(name, index) for index in range(len(assignment))}
         with trio.fail_after(_PATIENCE_S):
-            # The controller may not know all brokers yet that are registered.
+            # The controller may not know all registered brokers yet.
             while self._service.tree.stat(paths.topic(name)) is None:
                 await self._ask(request, 5)
                 await trio.sleep(_PAUSE_S)
             self._topics[name] = len(assignment)
-            # Nothing tells of it but the znodes.
+            # Only the znodes show it, and nothing signals their change.
             while not keys <= self.standings().keys():  # noqa: ASYNC110 see above
                 await trio.sleep(_PAUSE_S)
 
     async def prefer(self, key: TopicPartition) -> None:
-        """Ask the controller for a preferred election, which may come to nothing."""
+        """Request a preferred election from the controller, which may refuse it."""
         wanted = TopicPartitions(topic=key.topic, partitions=(key.partition,))
         request = ElectLeadersRequest(topic_partitions=[wanted], timeout=_TIMEOUT)
         with suppress(OSError, EOFError, trio.BrokenResourceError):
@@ -182,7 +181,7 @@ class ZooKeeperControl:
                 await self._ask(request, 2)
 
     async def _ask(self, request: AnyRequest[AnyResponse], version: int) -> None:
-        """Ask who is controller, if anybody is, and wait for the answer."""
+        """Send a request to the controller, if there is one, and await the answer."""
         key, tree = request.api_key, self._service.tree
         if tree.stat(paths.CONTROLLER) is None:
             return
@@ -195,7 +194,7 @@ class ZooKeeperControl:
         await stream.aclose()
 
     async def fail_over(self, until_s: float) -> None:
-        """Kill ZooKeeper's server until a moment: nobody decides anything."""
+        """Kill ZooKeeper's server until an instant, which stops all decisions."""
         await trio.lowlevel.checkpoint()
         self._back_s = until_s
         self._scope.cancel()

@@ -1,1 +1,1 @@
-"""Bad days, one from each seed: drawn, lived through, judged, and made smaller."""
+"""Bad days from seeds: drawn, simulated, judged, and shrunk."""

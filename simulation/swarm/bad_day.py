@@ -1,12 +1,12 @@
-"""One scenario lived through: safety while faults last, then progress once all heals.
+"""One scenario simulated: safety during faults, then progress after all faults end.
 
-TigerBeetle's VOPR goes the same way. First faults and load together; whatever was
-promised in that time must hold. Then everything is whole, and within bounds all
-replicas must be in sync, every partition writable, the group at the end, the logs read
-and equal. What does not hold is an `Anomaly`, as are a broker that crashes and a fault
-that one had to contain. The first demand for progress that is not met ends the day:
-what comes after it would fail for the same reason, and accuse the log that nobody could
-read of losses.
+TigerBeetle's VOPR has the same two phases. First faults and load run together; all
+promises made in that time must hold. Then the cluster is healed. Within bounds all
+replicas must be in sync, every partition writable, the group at the end, and the logs
+readable and equal. A violation is an `Anomaly`; so are a crashed broker and a failure
+that a broker should have contained. The first demand for progress that is not met ends
+the day. Later demands would fail for the same reason, and records of an unreadable log
+would be reported as lost.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from simulation.virtual_time.network_faults import HostNetwork
 
 TOPIC: Final = "t"
 GROUP: Final = "g"
-# How long a cluster without faults may take for anything.
+# Longest time for any demand on a cluster without faults.
 PATIENCE_S: Final = 60.0
 _SETTLING_S: Final = 0.5
 _LOOK_S: Final = 0.05
@@ -63,14 +63,14 @@ _LAST_WORDS_S: Final = 0.4
 
 @dataclass(slots=True)
 class Outcome:
-    """Observations of a scenario, and those among them that break a rule."""
+    """Observations of a scenario, and the anomalies among them."""
 
     history: History = field(default_factory=History)
     anomalies: list[Anomaly] = field(default_factory=list)
 
 
 def live_through(scenario: Scenario) -> Outcome:
-    """Run a scenario; the same one, the same outcome, to the byte."""
+    """Run a scenario; equal scenarios have outcomes equal to the byte."""
     outcome = Outcome()
 
     async def main(clock: VirtualClock) -> None:
@@ -150,7 +150,7 @@ class BadDay:
         )
 
     async def run(self) -> None:
-        """Live through the day, and judge all but the history."""
+        """Simulate the day, and judge everything except the history."""
         async with trio.open_nursery() as nursery:
             self._day = nursery.cancel_scope
             await nursery.start(self._cluster.run)
@@ -197,7 +197,7 @@ class BadDay:
         await self._control.create(name, assignment, configs)
 
     async def _faults(self) -> None:
-        """Run load and faults together, until both are over."""
+        """Run load and faults concurrently, until both have ended."""
         scenario = self._scenario
         hosts = [each.host.name for each in self._cluster.brokers]
         nemesis = Nemesis(
@@ -236,7 +236,7 @@ class BadDay:
     # ---- clients --------------------------------------------------------------------
 
     async def _produce(self, plan: ProducerPlan) -> None:
-        """Be one producer, and another one whenever it is killed."""
+        """Run a producer, and replace it when it is killed."""
         self._producers_left += 1
         while trio.current_time() < self._until_s:
             producer = RecordingProducer(
@@ -251,7 +251,7 @@ class BadDay:
         self._producers_left -= 1
 
     async def _be_member(self) -> None:
-        """Be a member of the group, and another one whenever it is killed."""
+        """Run a member of the group, and replace it when it is killed."""
         while True:
             consumer = self._consumer()
             await self._killable("member", partial(consumer.be_member, GROUP, TOPIC))
@@ -260,7 +260,7 @@ class BadDay:
         await self._consumer().read(self._partitions)
 
     async def _keep_offsets(self) -> None:
-        """Now and then commit for a group of which nobody hears again."""
+        """Occasionally commit for a new group that is not used again."""
         while not self._is_over:
             group = self._name()
             self._groups.append(group)
@@ -269,7 +269,7 @@ class BadDay:
             await trio.sleep(self._rng.uniform(0.5, 3))
 
     async def _audit(self) -> None:
-        """Ask what every group has committed."""
+        """Query the committed offsets of every group."""
         async with self._patience("no-offsets"):
             for group in self._groups:
                 answered = False
@@ -321,7 +321,7 @@ class BadDay:
         await self._wait_until("not-in-sync", is_so)
 
     async def _last_words(self) -> None:
-        """Demand that every partition takes a record of a new producer."""
+        """Demand that every partition accepts a record of a new producer."""
         sends = self._outcome.history.sends
         before = len(sends)
         self._until_s = trio.current_time() + _LAST_WORDS_S
@@ -337,7 +337,7 @@ class BadDay:
             await self._give_up("not-writable", *map(str, refused))
 
     async def _last_transactions(self) -> None:
-        """Demand that transactions commit, and that the copiers come to the end."""
+        """Demand that transactions commit, and that copiers reach the end."""
         load = self._transactions
         if load is None:
             return
@@ -348,8 +348,8 @@ class BadDay:
         ends = await self._ends(self._partitions)
         left = sum(ends.values())
         while left:
-            # Their aborts repeat records, and a consumer that seeks waits for its long
-            # poll, as in Kafka. Both make a backlog slow: only a halt breaks a promise.
+            # Aborts repeat records, and a consumer that seeks waits for its long poll,
+            # as in Kafka. Both slow a backlog down; only a standstill breaks a promise.
             async with self._patience("copiers-stuck"):
                 left = await load.copy(ends, left)
 
@@ -373,7 +373,7 @@ class BadDay:
     async def _ends(
         self, keys: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the ends of logs, once each leader has heard that it leads."""
+        """Return the ends of logs, once each leader knows its role."""
         ends: dict[TopicPartition, int] = {}
 
         def have_all() -> bool:
@@ -386,7 +386,7 @@ class BadDay:
         return ends
 
     def _led(self, key: TopicPartition) -> Iterator[Partition]:
-        """Yield the leader's replica, if there is a leader that has heard of it."""
+        """Yield the leader's replica, if there is a leader that knows its role."""
         leader = self._control.standings()[key].leader
         if leader >= 0:
             partitions = self._cluster.brokers[leader].broker.replicas.partitions
@@ -422,7 +422,7 @@ class BadDay:
             each.broker.check()
 
     async def _read_transactions(self) -> None:
-        """Demand that time-outs end all transactions, and read their records."""
+        """Demand that time-outs end open transactions, and read their records."""
         load = self._transactions
         if load is None:
             return
@@ -444,22 +444,22 @@ class BadDay:
     async def _wait_until(
         self, kind: str, condition: Callable[[], bool], tell: _Tell = tuple
     ) -> None:
-        """Wait for something that a cluster without faults must come to."""
+        """Wait for a state that a cluster without faults must reach."""
         async with self._patience(kind, tell):
-            # Nothing tells of all this; virtual time is free.
+            # Nothing signals all these conditions; polling is free in virtual time.
             while not condition():  # noqa: ASYNC110 see above
                 await trio.sleep(_LOOK_S)
 
     @asynccontextmanager
     async def _patience(self, kind: str, tell: _Tell = tuple) -> AsyncIterator[None]:
-        """Give up the day if the block takes too long; ``tell`` says what is wrong."""
+        """End the day if the block takes too long; ``tell`` describes the problem."""
         with trio.move_on_after(PATIENCE_S) as scope:
             yield
         if scope.cancelled_caught:
             await self._give_up(kind, f"after {PATIENCE_S} s without faults", *tell())
 
     async def _give_up(self, kind: str, *found: str) -> NoReturn:
-        """Note what is wrong, and end the day."""
+        """Record anomalies, and end the day."""
         self._outcome.anomalies += [Anomaly(kind, what) for what in found]
         self._day.cancel()
         await trio.sleep_forever()

@@ -1,20 +1,20 @@
-"""Carries out the faults of a scenario: each begins and ends at its time.
+"""Fault injector of a scenario: each fault begins and ends at its time.
 
-A fault that cannot happen is passed over: nobody kills a broker that is down. All are
-over when the scenario's time is; once brokers that stopped because of their disks have
-been brought back, the cluster is whole again, and can be asked for progress.
+A fault that cannot happen is skipped, such as a kill of a stopped broker. All faults
+end with the scenario's time. Brokers that stopped because of their disks are then
+started again, the cluster is healed, and progress can be demanded.
 
-Losing power loses what was not flushed, which Kafka bears only while others have it.
-So unless every append is flushed, power fails at a broker only where each of its
-partitions has another replica in sync, on a broker that is whole: it runs, the
-controller reaches it, and its disk is not about to fail. Until the broker is in sync
-itself again nobody else is killed or cut off: a controller that misses both, and the
-others first, keeps the one without power as the last of an ISR, and has it lead when
-it comes back without its records (Kafka's does the same).
+A power loss destroys unflushed data, which Kafka tolerates only while other replicas
+have it. Unless every append is flushed, power therefore fails at a broker only if each
+of its partitions has another replica in sync on a healthy broker: one that runs, that
+the controller reaches, and whose disk is not about to fail. Until the broker is in sync
+again, no other broker is killed or cut off. A controller that misses both, the others
+first, would keep the broker without power as the last ISR member, and elect it when it
+returns without its records, as in Kafka.
 
-Under ZooKeeper it fails nowhere then: a controller that is elected when a broker is
-back already does not know that it was away, and has it lead on (Kafka's does the same;
-KRaft knows, by KIP-966).
+Under ZooKeeper power never fails in this mode. A controller that is elected after the
+broker has returned does not know of its absence and keeps it as leader, as in Kafka;
+KRaft knows, by KIP-966.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CLOCK_JUMP_MS: Final = 60_000
 
 
 class Nemesis:
-    """Inflicts faults; ``hosts`` are all that there are, ``replace`` kills clients."""
+    """Injects faults; ``hosts`` are all hosts, ``replace`` kills clients."""
 
     def __init__(
         self,
@@ -72,14 +72,15 @@ class Nemesis:
             "usurp": self._client,
             "clock": self._clock,
         }
-        # The most by which a wall clock has ever differed from the true time.
+        # The largest deviation of any wall clock from the true time so far.
         self._clocks_ahead_ms = scenario.clock_skew_ms
 
     async def run(self) -> None:
-        """Inflict all faults; returns when they are over, brokers may be down.
+        """Inject all faults; return after their end, when brokers may be down.
 
-        Wall clocks agree then, and none has gone back: time-outs are counted by the
-        clock of their coordinator's host, and one set back would delay them by minutes.
+        Wall clocks then agree, and none was set back for that. Time-outs are counted by
+        the clock of their coordinator's host, and a step back would delay them by
+        minutes.
         """
         self._begins_s = trio.current_time()
         async with trio.open_nursery() as nursery:
@@ -91,7 +92,7 @@ class Nemesis:
             each.wall_clock = replace(each.wall_clock, ahead_ms=self._clocks_ahead_ms)
 
     async def bring_back(self) -> None:
-        """Start again whoever stops for its disk: it hands over first, so wait for it.
+        """Start brokers that stop because of their disks, after their shutdown.
 
         Returns when all run.
         """
@@ -131,7 +132,7 @@ class Nemesis:
         await self._cluster.start(each.id)
 
     def _may_harm(self, each: SimulatedBroker) -> bool:
-        """Return whether nobody else needs what this broker has."""
+        """Return whether this broker may fail without a loss of committed records."""
         if self._fragile is not None and self._is_in_sync(self._fragile):
             self._fragile = None
         return self._fragile is None or self._fragile is each
@@ -140,9 +141,9 @@ class Nemesis:
         return self._scenario.flushes or self._is_dispensable(each)
 
     def _is_in_sync(self, each: SimulatedBroker) -> bool:
-        """Return whether a broker runs, is in all ISRs, and rightly so.
+        """Return whether a broker runs, is in all ISRs, and has all their records.
 
-        Who controls may not have noticed yet that it was away.
+        The controller may not have detected yet that the broker was away.
         """
         return each.is_up and all(
             each.id in standing.isr and self._has_all(each, key)
@@ -151,7 +152,7 @@ class Nemesis:
         )
 
     def _has_all(self, each: SimulatedBroker, key: TopicPartition) -> bool:
-        """Return whether a broker has all of a partition that is known as committed."""
+        """Return whether a broker has all of a partition's known committed records."""
         replicas = {
             other.id: other.broker.replicas.partitions[key]
             for other in self._cluster.up
@@ -162,7 +163,7 @@ class Nemesis:
         return ours is not None and ours.log.log_end_offset >= committed
 
     def _is_dispensable(self, each: SimulatedBroker) -> bool:
-        """Return whether all that is committed is on others that are whole, too."""
+        """Return whether other healthy brokers have all its committed records."""
         whole = {
             other.id
             for other in self._cluster.up
@@ -175,7 +176,7 @@ class Nemesis:
         )
 
     def _is_whole(self, each: SimulatedBroker) -> bool:
-        """Return whether the controller will go on counting on a broker that runs."""
+        """Return whether the controller can keep a running broker in the cluster."""
         links = between([each.host.name], [self._control.host])
         reached = all(self._cluster.network.reaches(link) for link in links)
         return reached and not each.disk.is_to_fail
@@ -192,14 +193,14 @@ class Nemesis:
     # ---- links --------------------------------------------------------------------
 
     async def _isolate(self, fault: Fault) -> None:
-        """Separate a broker from everybody, or from some."""
+        """Separate a broker from all hosts, or from some."""
         rng = random.Random(fault.chance)
         others = self._others(fault)
         some = others if rng.random() < 0.5 else rng.sample(others, len(others) // 2)
         await self._silence(fault, between([self._host(fault)], some))
 
     async def _deafen(self, fault: Fault) -> None:
-        """Cut a broker off in one direction, that of sending or of receiving."""
+        """Cut a broker off in one direction, sending or receiving."""
         host, others = self._host(fault), self._others(fault)
         links = [Link(other, host) for other in others]
         if fault.chance % 2:
@@ -243,7 +244,7 @@ class Nemesis:
         disk.make_room()
 
     async def _device(self, fault: Fault) -> None:
-        """Fail one call; a broker that stops for that is started when it is mended."""
+        """Fail one call; a broker that stops for it starts again after the repair."""
         each = self._cluster.brokers[fault.broker]
         if not each.is_up or not self._may_harm(each):
             return

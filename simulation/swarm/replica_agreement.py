@@ -1,4 +1,4 @@
-"""Whether the replicas of each partition hold the same bytes."""
+"""Comparison of the bytes of each partition's replicas."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from simulation.cluster import SimulatedBroker
 def differences(
     brokers: Sequence[SimulatedBroker], partitions: Sequence[TopicPartition]
 ) -> Iterator[str]:
-    """Iterate over what tells replicas of a partition apart; nothing, if nothing does.
+    """Yield the differences between replicas of a partition.
 
-    For partitions of which nothing was deleted or compacted.
+    Only for partitions without deletion and compaction.
     """
     for key in partitions:
         held = [

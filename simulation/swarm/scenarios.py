@@ -1,9 +1,9 @@
-"""A bad day as a value: a cluster, its load, and the faults that befall it.
+"""A bad day as a value: a cluster, its load, and its faults.
 
-Everything is drawn from one seed before anything runs, so that a scenario can be
-printed, and replayed without some of its faults. Which choices there are is drawn too
-(a swarm: some days have no fault of a kind at all), since what always happens hides
-what happens only in its absence.
+The whole scenario is drawn from one seed before it runs, so it can be printed, and
+replayed without some of its faults. The set of possible choices is drawn too (a swarm):
+some days have no fault of a certain kind, because a frequent fault hides bugs that
+appear only in its absence.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ KINDS: Final = (
     "producer",
     "member",
 )
-# Kinds of days with transactions: a producer dies, or another one takes its id while
-# it lives; a broker's wall clock jumps.
+# Kinds of days with transactions: a producer is killed, another one takes the id of a
+# live one, a broker's wall clock jumps.
 TRANSACTION_KINDS: Final = (*KINDS, "transactor", "usurp", "clock")
-# Another sequence of random numbers for the same seed.
+# Separates the random numbers of these days from those of other days of the seed.
 _TRANSACTIONS: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something bad at one moment, for a while; ``broker`` is whom it meets.
+    """A fault at an instant, for a while; ``broker`` is the affected broker.
 
-    ``chance`` settles what the kind leaves open, whatever the faults before it did.
+    ``chance`` decides the fault's details, independently of earlier faults.
     """
 
     number: int
@@ -66,8 +66,8 @@ class Fault:
 class TransactionsPlan:
     """Transactions of a day: levels of features, coordinators' settings, producers.
 
-    ``features`` are those that are finalized. ``consumer_groups``: the members of
-    groups speak the protocol of KIP-848.
+    ``features`` are the finalized ones. With ``consumer_groups`` the members of groups
+    speak the protocol of KIP-848.
     """
 
     features: Mapping[str, int]
@@ -104,7 +104,7 @@ class Scenario:
     members: int
     lasts_ms: int
     faults: tuple[Fault, ...]
-    # Brokers under a ZooKeeper, one of them their controller, instead of a script.
+    # Whether ZooKeeper and an elected broker replace the scripted controller.
     zookeeper: bool = False
     transactions: TransactionsPlan | None = None
 
@@ -151,7 +151,7 @@ def _with_transactions(scenario: Scenario, rng: random.Random) -> Scenario:
         partitions=rng.randint(1, 3),
         state_partitions=rng.randint(1, 3),
         settings={
-            # Idle followers of many partitions would else be most of a day's requests.
+            # Otherwise idle followers of many partitions would send most requests.
             "replica.fetch.wait.max.ms": "500",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
             "group.consumer.min.session.timeout.ms": "1000",
@@ -168,7 +168,7 @@ def _with_transactions(scenario: Scenario, rng: random.Random) -> Scenario:
     )
     return replace(
         scenario,
-        # Each record is copied, in a transaction of few.
+        # One slow producer: each of its records is copied, in small transactions.
         producers=tuple(
             replace(it, pause_ms=max(it.pause_ms, 100)) for it in scenario.producers[:1]
         ),

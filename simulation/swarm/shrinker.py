@@ -1,8 +1,8 @@
-"""A scenario that fails, made smaller: as few of its faults as still make it fail.
+"""Shrinking of a failing scenario: a minimal set of faults that still makes it fail.
 
 Delta debugging (Zeller and Hildebrandt, 2002, ``ddmin``) over the list of faults, by
-replaying the scenario without some of them. The result fails, and not without any one
-fault of it.
+replays without some of them. The result fails, and does not fail without any one of its
+faults.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Fails = Callable[[Scenario], bool]
 
 
 def shrink(scenario: Scenario, fails: Fails) -> Scenario:
-    """Return the scenario with fewer faults that fails, too; ``fails`` replays one.
+    """Return the scenario with fewer faults that still fails; ``fails`` replays one.
 
-    Cost: O(n**2) replays for n faults, O(n log n) where few of them matter.
+    Cost: O(n**2) replays for n faults, O(n log n) if few of them matter.
     """
     faults = _smallest(
         scenario.faults, lambda some: fails(replace(scenario, faults=tuple(some)))
@@ -29,7 +29,7 @@ def shrink(scenario: Scenario, fails: Fails) -> Scenario:
 
 
 def _smallest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """Return a part of ``items`` that fails, and not without any one of it."""
+    """Return a part of ``items`` that fails, but not without any one of its items."""
     pieces = 2
     while items:
         size = -(-len(items) // pieces)

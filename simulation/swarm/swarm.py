@@ -1,4 +1,4 @@
-"""Scenarios of many seeds, judged in their order by one process or by several."""
+"""Scenarios of many seeds, judged in order by one or several processes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from simulation.swarm.bad_day import live_through
 from simulation.swarm.scenarios import Scenario, draw
 from simulation.swarm.shrinker import shrink
 
-# Seeds that each process is given ahead, so that a long day holds up no other.
+# Queued seeds per process, so that a long day delays no other process.
 _AHEAD: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """Result of one seed; ``digest`` is the same in every repetition."""
+    """Result of one seed; ``digest`` is equal in every repetition."""
 
     scenario: Scenario
     digest: str
@@ -31,7 +31,7 @@ class SeedResult:
 
 
 def judge(scenario: Scenario) -> SeedResult:
-    """Live through a scenario."""
+    """Simulate and judge a scenario."""
     outcome = live_through(scenario)
     digest = hashlib.sha256(outcome.history.digest().encode())
     for anomaly in outcome.anomalies:
@@ -51,9 +51,9 @@ def swarm(
     transactions: bool = False,
     jobs: int = 1,
 ) -> Iterator[SeedResult]:
-    """Yield the result of each seed in turn until time is over, whatever the jobs.
+    """Yield the results in the order of seeds, until ``is_over``, for any ``jobs``.
 
-    Several ``jobs`` are processes, which know nothing of what was patched in this one.
+    Several ``jobs`` are new processes, without monkeypatches of this one.
     """
     scenarios = (
         draw(seed, zookeeper=zookeeper, transactions=transactions) for seed in seeds
@@ -74,20 +74,20 @@ def swarm(
 
 
 def silence() -> None:
-    """Keep the brokers' own words, of which there are many, off the terminal."""
+    """Keep the brokers' many log lines off the terminal."""
     logging.getLogger("broker").addHandler(logging.NullHandler())
     logging.getLogger("broker").propagate = False
 
 
 def with_faults(scenario: Scenario, numbers: Iterable[int]) -> Scenario:
-    """Return a scenario with none but these of its faults."""
+    """Return a scenario with these faults only."""
     kept = set(numbers)
     faults = tuple(each for each in scenario.faults if each.number in kept)
     return replace(scenario, faults=faults)
 
 
 def shrunk(result: SeedResult) -> SeedResult:
-    """Return the result of a smaller scenario that fails in one of the same ways."""
+    """Return the result of a smaller scenario with one of the same kinds of failure."""
     kinds = {anomaly.kind for anomaly in result.anomalies}
 
     def fails(scenario: Scenario) -> bool:

@@ -1,4 +1,4 @@
-"""Judgement of seeds, one by one, and the report on them: ``doorkeeper simulate``."""
+"""Judging of seeds and the report on them: ``doorkeeper simulate``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from simulation.swarm.swarm import (
     with_faults,
 )
 
-# Of one kind; the others say little more.
+# Reported anomalies per kind; further ones add little.
 _TOLD_PER_KIND: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Judges seeds and reports on them, a line at a time to ``say``.
+    """Judges seeds and reports line by line to ``say``.
 
-    ``commit`` is that of the code, for reports of failures; with ``shrink`` those are
-    repeated with fewer faults.
+    ``commit`` is that of the code, for reports of failures. With ``shrink`` failing
+    scenarios are repeated with fewer faults.
     """
 
     say: Callable[[str], None]
@@ -39,7 +39,7 @@ class Judge:
     shrink: bool
 
     def one(self, seed: int, faults: Iterable[int] | None) -> bool:
-        """Judge one seed in detail, with ``faults`` alone if given; True if sound."""
+        """Judge one seed in detail, with only ``faults`` if given; True if sound."""
         silence()
         scenario = draw(seed, zookeeper=self.zookeeper, transactions=self.transactions)
         if faults is not None:
@@ -52,7 +52,7 @@ class Judge:
         return not result.anomalies
 
     def many(self, seeds: range | None, minutes: float | None, *, jobs: int) -> bool:
-        """Judge seeds until they or the minutes are over; True if all are sound."""
+        """Judge seeds until the last one or the time limit; True if all are sound."""
         silence()
         began_s, judged, failed = time.monotonic(), 0, []
         digests = hashlib.sha256()
@@ -102,7 +102,7 @@ class Judge:
             self.say(f"  fault {fault}")
 
     def _describe_failure(self, result: SeedResult) -> None:
-        """Report what does not hold, on which code, and how to see it again."""
+        """Report the anomalies, the code's commit, and the command to repeat them."""
         scenario = result.scenario
         self.say(f"seed {scenario.seed} FAILED on commit {self.commit}")
         self._describe_anomalies(result)

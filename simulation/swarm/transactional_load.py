@@ -1,9 +1,9 @@
-"""Transactions of a bad day: their producers while faults last, and demands after it.
+"""Transactions of a bad day: producers during the faults, and demands after them.
 
-Each transactional id has one producer at a time, but where a fault has the next one
-begin while the last one lives. After the faults the group of the copiers must reach the
-end of its topic, a new producer must be able to commit in each partition, time-outs
-must end what nobody ended, and all committed records must be readable.
+Each transactional id has one producer at a time, unless a fault starts the next one
+early. After the faults the copiers' group must reach the end of its topic, a new
+producer must be able to commit in each partition, time-outs must end abandoned
+transactions, and all committed records must be readable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TransactionalLoad:
     """The transactions of one day.
 
     ``context`` and ``name`` return those of a new client; ``inputs`` are the partitions
-    of the topic that is copied.
+    of the copied topic.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TransactionalLoad:
         self._context = context
         self._name = name
         self._scopes: list[trio.CancelScope] = []
-        # Ids that had a producer killed.
+        # Ids with a killed producer.
         self._killed: set[str] = set()
         self._copying: list[RecordingTransactor] = []
         self._is_hurried = False
@@ -70,10 +70,10 @@ class TransactionalLoad:
         ]
         self.protocol = _CONSUMER if plan.consumer_groups else {}
 
-    # ---- while faults last ------------------------------------------------------
+    # ---- during faults ----------------------------------------------------------
 
     def begin(self, nursery: trio.Nursery, until_s: float) -> None:
-        """Begin to write until a moment, and to copy and read until cancelled."""
+        """Start to write until an instant, and to copy and read until cancelled."""
         for plan in self._plan.writers:
             self.writers_left += 1
             nursery.start_soon(self._write, plan, until_s)
@@ -107,7 +107,7 @@ class TransactionalLoad:
         live: Callable[[], Awaitable[None]],
         is_over: Callable[[], bool],
     ) -> None:
-        """Run the producers of an id, the next one when the last one has ended."""
+        """Run the producers of an id, each after the end of its predecessor."""
         async with trio.open_nursery() as nursery:
             while not is_over():
                 turn = self._turns[plan.transactional_id] = trio.Event()
@@ -135,25 +135,25 @@ class TransactionalLoad:
             self._scopes[chance % len(self._scopes)].cancel()
 
     def usurp(self, chance: int) -> None:
-        """Begin the next producer of an id while the last one lives."""
+        """Start the next producer of an id while the last one lives."""
         turns = [each for each in self._turns.values() if not each.is_set()]
         if turns:
             turns[chance % len(turns)].set()
 
-    # ---- after them -------------------------------------------------------------
+    # ---- after faults -----------------------------------------------------------
 
     def hurry(self) -> None:
-        """Copy in large transactions, without rests and aborts, from now on."""
+        """Copy in large transactions, without pauses and aborts, from now on."""
         self._is_hurried = True
         for each in self._copying:
             each.plan = each.plan.hurried()
 
     async def abandon(self) -> None:
-        """Leave a transaction open whose id has no other producer."""
+        """Leave a transaction open under an id without other producers."""
         await self._transactor(_ABANDONED).abandon()
 
     async def commit_everywhere(self) -> None:
-        """Commit a record in each partition, whatever it takes."""
+        """Commit a record in each partition, with as many attempts as needed."""
         committed = False
         while not committed:
             last = self._transactor(_LAST)
@@ -164,7 +164,7 @@ class TransactionalLoad:
     async def copy(self, ends: Mapping[TopicPartition, int], before: int) -> int:
         """Wait until the copiers' group has fewer than ``before`` records to copy.
 
-        Return their number: those below ``ends`` that it has not committed.
+        Return their number: records below ``ends`` that the group has not committed.
         """
         left = before if self._plan.copiers else 0
         while left and left >= before:
@@ -175,7 +175,7 @@ class TransactionalLoad:
         return left
 
     async def committed(self) -> Mapping[TopicPartition, int]:
-        """Return what the copiers' group has committed, and note it."""
+        """Return and record the offsets that the copiers' group has committed."""
         auditor = self._reader()
         noted = auditor.context.history.committed
         before = len(noted)

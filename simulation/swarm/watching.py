@@ -1,4 +1,4 @@
-"""Looks at all replicas of a simulated cluster, again and again."""
+"""Periodic observation of all replicas of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from simulation.cluster import Cluster, SimulatedBroker
 from simulation.histories import UNKNOWN_OFFSET, History, Replica
 
 _LOOK_S: Final = 0.02
-# Its incarnation, whether it leads, leader epoch, high watermark, log start, log end,
-# ISR, partition epoch, how many acks=all asks for, and a leader's last stable offset.
+# Incarnation, is leader, leader epoch, high watermark, log start, log end, ISR,
+# partition epoch, ISR size that acks=all requires, and a leader's last stable offset.
 _State = tuple[int, bool, int, int, int, int, tuple[int, ...], int, int, int]
 
 
 class Watcher:
-    """Notes each replica whenever it differs from the last look at it."""
+    """Records a replica whenever it differs from its last observation."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster = cluster
@@ -25,7 +25,7 @@ class Watcher:
         self._last: dict[tuple[int, TopicPartition], _State] = {}
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Observe until cancelled."""
         while True:
             for each in self._cluster.up:
                 self._look_at(each)
@@ -49,7 +49,7 @@ class Watcher:
                 partition.effective_min_isr,
                 partition.last_stable_offset if partition.is_leader else UNKNOWN_OFFSET,
             )
-            # Looked at fifty times a second, and seldom another one.
+            # Observed fifty times per second, and rarely changed.
             if self._last.get((each.id, key)) != state:
                 self._last[each.id, key] = state
                 self._history.replicas.append(_replica(each.id, key, state, now_ns))

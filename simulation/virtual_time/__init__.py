@@ -1,1 +1,1 @@
-"""Brokers in virtual time: a clock that jumps, seeded choices, a network in memory."""
+"""Virtual time for brokers: a clock that jumps, seeded choices, a network in memory."""

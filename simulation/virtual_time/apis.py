@@ -1,6 +1,6 @@
-"""Kafka's APIs in virtual time, and how a peer on a memory network reads an answer.
+"""Kafka's APIs in virtual time, and the reading of answers from a memory network.
 
-The kit of every broker in virtual time: the world's own, and those of the tests.
+Used by every broker in virtual time: those of the virtual world and of the tests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def kafka_apis(
     blocking: Blocking = call_here,
     threads: Calls | None = None,
 ) -> KafkaApis:
-    """Make Kafka's APIs over a disk in memory, by default an empty one."""
+    """Create Kafka's APIs over a disk in memory, by default an empty one."""
 
     async def connect(host: str, port: int) -> MemoryStream:
         await trio.lowlevel.checkpoint()
@@ -54,7 +54,7 @@ def kafka_apis(
 
 
 async def receive_frame(stream: MemoryStream) -> bytes:
-    """Return the next frame without its size; raises EOFError at an end before it."""
+    """Return the next frame without its size; raises EOFError at the stream's end."""
     size = int.from_bytes(await _exactly(stream, 4))
     return await _exactly(stream, size)
 

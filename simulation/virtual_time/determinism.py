@@ -1,16 +1,16 @@
 """Determinism of Trio, and a clock of whole nanoseconds: one seed, one run.
 
 Trio shuffles every batch of runnable tasks with a private generator, and sorts it first
-only when a private flag is set (Hypothesis sets it); ``MockClock`` alone leaves both as
-they are, and six runs give six traces. `deterministic` sets both and puts them back.
-The names are private, so Trio's version is bounded; a test fails when they change.
+only if a private flag is set (Hypothesis sets it). ``MockClock`` alone changes neither,
+and six runs gave six traces. `deterministic` sets both and restores them. The names are
+private, so Trio's version is bounded; a test fails if they change.
 
 Time is an integer count of nanoseconds everywhere except in Trio, whose clock is a
 float of seconds. Every reading is rounded to the nanosecond, and every jump is computed
 from integers, so no error accumulates (a double holds nanoseconds exactly up to 100
 days).
 
-No threads run in virtual time: the clock would jump past them.
+Virtual time has no threads: the clock would jump past them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.trio_clock = MockClock(autojump_threshold=0)
-        # Asked at every step of every task: MockClock would ask the real clock first,
-        # and make statistics of all tasks to find the next deadline.
+        # Called at every step of every task. MockClock would read the real clock first,
+        # and compute statistics of all tasks to find the next deadline.
         self._mock: Any = self.trio_clock
         vars(self.trio_clock).update(
             current_time=self._now_s, _autojump=self._jump_to_next_deadline
@@ -52,7 +52,7 @@ class VirtualClock:
         return self._read_ns
 
     def now_ms(self) -> int:
-        """Return the time in whole milliseconds, as the log's records have it."""
+        """Return the time in whole milliseconds, as in the log's records."""
         return self.now_ns() // 1_000_000
 
     def jump(self, duration_ns: int) -> None:
@@ -82,7 +82,7 @@ class CostModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPerClass:
-    """Each slice of a request costs what its class says."""
+    """A fixed cost per slice for each class of requests."""
 
     by_class: Mapping[str, int]
     default_ns: int
@@ -103,7 +103,7 @@ def spender(clock: VirtualClock, costs: CostModel) -> Callable[[Task], None]:
 
 @contextlib.contextmanager
 def deterministic(seed: int) -> Iterator[None]:
-    """Make Trio's choices follow from ``seed``, for runs inside this context."""
+    """Make Trio's choices depend on ``seed`` alone, for runs inside this context."""
     generator = _run._r
     state = generator.getstate()
     allowed = _run._ALLOW_DETERMINISTIC_SCHEDULING
@@ -117,7 +117,7 @@ def deterministic(seed: int) -> Iterator[None]:
 
 
 def run_virtual(function: Callable[[VirtualClock], Awaitable[T]], *, seed: int) -> T:
-    """Run ``function`` under Trio in virtual time; the same seed, the same run."""
+    """Run ``function`` under Trio in virtual time; equal seeds give equal runs."""
     clock = VirtualClock()
     with deterministic(seed):
         return trio.run(function, clock, clock=clock.trio_clock)

@@ -1,9 +1,9 @@
 """A network in memory: bounded buffers, seeded latency, cuts. For virtual time.
 
 It implements ``broker.network.transport``, with the behaviour of TCP that matters to a
-broker: a full buffer pushes back, bytes arrive later than they were sent and in order,
-a peer can finish sending, vanish, or be cut off in the middle of a frame. It passes the
-same contract tests as real sockets.
+broker. A full buffer exerts back-pressure. Bytes arrive later than they were sent, and
+in order. A peer can finish sending, vanish, or be cut off in the middle of a frame. The
+network passes the same contract tests as real sockets.
 
 Latency is drawn per chunk, for each direction of each connection. Without latency
 (``latency_ns=(0, 0)``) bytes arrive at once, and `MemoryNetwork.run` is not needed.
@@ -33,7 +33,7 @@ from broker.protocol.buffer import FileRegion
 from broker.requests.timer import DeadlineTimer
 
 OnEvent = Callable[["MemoryConnection", int], None]
-# Bytes that are joined for one call.
+# Largest number of bytes joined for one call.
 _JOINED_MAX = 1 << 20
 
 
@@ -94,7 +94,7 @@ class MemoryNetwork:
         return MemoryConnection(self, fileno, address)
 
     def cut(self, connection: MemoryConnection) -> None:
-        """Break a connection for both sides; what travels is lost."""
+        """Break a connection for both sides; bytes in flight are lost."""
         ends = (connection, connection.peer)
         self._travelling = [item for item in self._travelling if item[2] not in ends]
         heapq.heapify(self._travelling)
@@ -104,7 +104,7 @@ class MemoryNetwork:
     # ---- for connections and listeners --------------------------------------------
 
     def carry(self, to: MemoryConnection, chunk: bytes | None) -> None:
-        """Bring a chunk, or the end of them (None), to a connection."""
+        """Send a chunk, or the end of the stream (None), to a connection."""
         delay_ns = self.delay_ns(to)
         if delay_ns == 0:
             to.arrive(chunk)
@@ -117,12 +117,12 @@ class MemoryNetwork:
             self._timer.moved()
 
     def delay_ns(self, to: MemoryConnection) -> int:
-        """Draw how long a chunk is on its way to a connection."""
+        """Draw the travel time of a chunk to a connection."""
         low, high = self._latency_ns
         return self._rng.randint(low, high) if high else 0
 
     def forget(self, port: int) -> None:
-        """Free a port, if it is not free."""
+        """Free a port; no effect on a free one."""
         self._listeners.pop(port, None)
 
     def _next_arrival_ns(self) -> int | None:
@@ -145,7 +145,7 @@ class MemoryConnection:
         self._fileno = fileno
         self._buffer_bytes = network.buffer_bytes
         self._incoming = bytearray()
-        # Bytes sent here that have not been read: travelling ones count.
+        # Bytes sent by this end that have not been read, including those in flight.
         self._held = 0
         self._peer_finished = False
         self._finished = False
@@ -182,13 +182,13 @@ class MemoryConnection:
         return chunk
 
     def recv_into(self, buffer: memoryview, size: int = 0, /) -> int:
-        """Put some of the arrived bytes into ``buffer``."""
+        """Copy some of the arrived bytes into ``buffer``."""
         chunk = self.recv(size or len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
     def send(self, data: Bytes, /) -> int:
-        """Take as much as the peer has room for."""
+        """Accept as many bytes as the peer's buffer has room for."""
         self._check_open()
         if self._finished or self.peer._broken:
             raise BrokenPipeError(32, "the sending side is finished")
@@ -201,7 +201,7 @@ class MemoryConnection:
         return len(chunk)
 
     def finish_sending(self) -> None:
-        """Send no more; the peer reads the end after everything else."""
+        """Finish sending; the peer reads the end of the stream after all bytes."""
         if not self._finished:
             self._finished = True
             self._network.carry(self.peer, None)
@@ -217,7 +217,7 @@ class MemoryConnection:
     # ---- for the network ------------------------------------------------------------
 
     def arrive(self, chunk: bytes | None) -> None:
-        """Take what has travelled here."""
+        """Receive a chunk that has arrived."""
         if self._broken:
             return
         if self._closed:
@@ -233,7 +233,7 @@ class MemoryConnection:
             self.notify(READABLE)
 
     def break_off(self) -> None:
-        """Be broken: whatever is tried from now on fails."""
+        """Break the connection; all later calls fail."""
         self._broken = True
         self._incoming.clear()
         if not self._closed:
@@ -245,7 +245,7 @@ class MemoryConnection:
             self.on_event(self, events)
 
     def readiness(self) -> int:
-        """Return what this end is ready for now."""
+        """Return the current readiness of this end."""
         events = 0
         if self._incoming:
             events |= READABLE
@@ -265,7 +265,7 @@ class MemoryConnection:
 
 
 class MemorySelector:
-    """Remembers what has become ready, edge-triggered as epoll is."""
+    """Records readiness, edge-triggered as epoll."""
 
     def __init__(self) -> None:
         self._ready: dict[int, int] = {}
@@ -273,7 +273,7 @@ class MemorySelector:
         self._lot = trio.lowlevel.ParkingLot()
 
     def register(self, connection: Connection) -> None:
-        """Report on the connection from now on."""
+        """Start reporting on the connection."""
         assert isinstance(connection, MemoryConnection)
         assert connection.on_event is None, "registered twice"
         connection.on_event = self._note
@@ -282,13 +282,13 @@ class MemorySelector:
             self._note(connection, events)
 
     def unregister(self, connection: Connection) -> None:
-        """Report no more."""
+        """Stop reporting on the connection."""
         assert isinstance(connection, MemoryConnection)
         connection.on_event = None
         self._ready.pop(connection.fileno(), None)
 
     def poll(self) -> Sequence[tuple[int, int]]:
-        """Return what has become ready since the last poll, the first at most."""
+        """Return at most `READY_MAX` new events, the oldest first."""
         first = tuple(islice(self._ready, READY_MAX))
         return [(fileno, self._ready.pop(fileno)) for fileno in first]
 
@@ -301,14 +301,14 @@ class MemorySelector:
         self._woken = False
 
     def wakeup(self) -> None:
-        """End the present ``wait``, or else the next one."""
+        """End the current ``wait``, or else the next one."""
         self._woken = True
         self._lot.unpark()
 
     def send_many(
         self, connection: Connection, pieces: Sequence[Bytes], more: bool
     ) -> int:
-        """Send some of several pieces: only the first, where that is large."""
+        """Send some of several pieces; only the first if that is large."""
         sent = bytearray()
         for piece in pieces:
             sent += memoryview(piece)[:_JOINED_MAX]
@@ -319,11 +319,11 @@ class MemorySelector:
     def send_file(
         self, connection: Connection, region: FileRegion, skip: int, size: int
     ) -> int:
-        """Send some of a file's bytes, which are copied here."""
+        """Send a copy of some of a file's bytes."""
         return connection.send(region.read()[skip : skip + size])
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop all recorded readiness."""
         self._ready.clear()
 
     def _note(self, connection: MemoryConnection, events: int) -> None:
@@ -333,7 +333,7 @@ class MemorySelector:
 
 
 class MemoryListener:
-    """A port that takes connections."""
+    """A port that accepts connections."""
 
     def __init__(self, network: MemoryNetwork, host: str, port: int) -> None:
         self.host = host
@@ -383,7 +383,7 @@ class MemoryStream:
                 raise trio.BrokenResourceError(str(error)) from error
 
     async def receive_some(self, max_bytes: int = 65_536) -> bytes:
-        """Receive some bytes; none, if the peer has finished."""
+        """Receive some bytes; none if the peer has finished."""
         await trio.lowlevel.checkpoint()
         while True:
             try:
@@ -394,7 +394,7 @@ class MemoryStream:
                 raise trio.BrokenResourceError(str(error)) from error
 
     async def send_eof(self) -> None:
-        """Send no more."""
+        """Finish sending."""
         await trio.lowlevel.checkpoint()
         self.connection.finish_sending()
 

@@ -19,7 +19,7 @@ def memory_zookeeper(
     request_s: float = 0.0,
     call: CallDisk | None = None,
 ) -> ZooKeeperServer:
-    """Return a server of ``service`` at ``port``; cost: ``request_s`` a request."""
+    """Return a server of ``service`` at ``port``; a request costs ``request_s``."""
     return ZooKeeperServer(
         service, lambda: _Listener(network, port), request_s=request_s, call=call
     )

@@ -1,13 +1,15 @@
-"""A network of hosts whose links can be slow, silent, or cut, and hosts that go down.
+"""A network of hosts: links can be slow, silent or cut, and hosts can go down.
 
-Over the memory network of virtual time: a host is the address that a listener is bound
-to, or that a connection is made from, and each direction between two hosts is a link.
-A *silent* link delivers nothing and tells nobody, as a cable that was pulled out: what
-is sent over it waits, as TCP would repeat it, until the link is heard again; who
-connects over it waits too. A *slow* one delivers late. *Cutting* breaks connections on
-both sides at once. A host that goes down cuts its connections, as the kernel does for
-a process that was killed; if its power fails, the other ends hear of that only when
-they next send.
+Extends the memory network of virtual time. A host is the address to which a listener is
+bound or from which a connection is made; each direction between two hosts is a link.
+
+- A *silent* link delivers nothing and reports nothing, like an unplugged cable. Bytes
+  sent over it wait, as TCP would retransmit them, until the link works again. New
+  connections over it wait too.
+- A *slow* link delivers late.
+- *Cutting* breaks connections on both sides at once.
+- A host that goes down cuts its connections, as the kernel does for a killed process.
+  If its power fails, peers notice only when they next send.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def between(some: Iterable[str], others: Iterable[str]) -> list[Link]:
 
 
 class HostNetwork(MemoryNetwork):
-    """A memory network that knows its hosts, with faults on the links between them."""
+    """A memory network with hosts, and with faults on the links between them."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class HostNetwork(MemoryNetwork):
         latency_ns: tuple[int, int],
     ) -> None:
         super().__init__(now_ns=now_ns, rng=rng, latency_ns=latency_ns)
-        # One end of each; those that nobody uses any more are dropped now and then.
+        # One end of each connection; closed ones are dropped from time to time.
         self._connections: list[MemoryConnection] = []
         self._down: set[str] = set()
         self._silent: set[Link] = set()
@@ -63,17 +65,17 @@ class HostNetwork(MemoryNetwork):
         self._heard = trio.Event()
 
     def host(self, name: str) -> Host:
-        """Return a way onto the network for what runs on one host."""
+        """Return the network interface of one host."""
         return Host(name, self)
 
     # ---- faults -------------------------------------------------------------------
 
     def silence(self, links: Iterable[Link]) -> None:
-        """Deliver nothing over these until they are heard again."""
+        """Deliver nothing over these links until `hear`."""
         self._silent.update(links)
 
     def hear(self, links: Iterable[Link]) -> None:
-        """Deliver over these again, beginning with what has waited."""
+        """Deliver over these links again, starting with waiting chunks."""
         self._silent.difference_update(links)
         held, self._held = self._held, []
         for to, chunk in held:
@@ -97,7 +99,7 @@ class HostNetwork(MemoryNetwork):
     def take_down(self, host: str, *, power_fails: bool = False) -> None:
         """Stop all traffic from and to a host."""
         self._down.add(host)
-        # The system's doing, for a process that cannot any more.
+        # The operating system does this for a dead process.
         for listener in [it for it in self._listeners.values() if it.host == host]:
             listener.close()
         for connection in self._in_use():
@@ -108,11 +110,11 @@ class HostNetwork(MemoryNetwork):
                     self.cut(connection)
 
     def bring_up(self, host: str) -> None:
-        """Connect a host again, with no connection left from before."""
+        """Connect a host again; it has no connections."""
         self._down.discard(host)
 
     def reaches(self, link: Link) -> bool:
-        """Return whether what is sent over a link arrives."""
+        """Return whether bytes sent over a link arrive."""
         return link not in self._silent and self._down.isdisjoint(link)
 
     # ---- for hosts ----------------------------------------------------------------
@@ -137,7 +139,7 @@ class HostNetwork(MemoryNetwork):
     # ---- carrying -----------------------------------------------------------------
 
     def carry(self, to: MemoryConnection, chunk: bytes | None) -> None:
-        """Bring a chunk on its way, or hold it while its link is silent."""
+        """Send a chunk, or hold it while its link is silent."""
         link = _link_to(to)
         if link in self._silent:
             self._held.append((to, chunk))
@@ -145,13 +147,13 @@ class HostNetwork(MemoryNetwork):
             super().carry(to, chunk)
 
     def cut(self, connection: MemoryConnection) -> None:
-        """Break a connection for both sides; what travels or is held is lost."""
+        """Break a connection for both sides; bytes in flight or held are lost."""
         ends = (connection, connection.peer)
         self._held = [item for item in self._held if item[0] not in ends]
         super().cut(connection)
 
     def delay_ns(self, to: MemoryConnection) -> int:
-        """Draw how long a chunk is on its way over its link."""
+        """Draw the travel time of a chunk over its link."""
         return self._delay_ns_over(_link_to(to))
 
     def _delay_ns_over(self, link: Link) -> int:
@@ -168,7 +170,7 @@ class HostNetwork(MemoryNetwork):
 
 
 class Host:
-    """One host: where its servers listen, and how its clients get out."""
+    """One host: where its servers listen, and from where its clients connect."""
 
     def __init__(self, name: str, network: HostNetwork) -> None:
         self.name = name
@@ -189,5 +191,5 @@ class Host:
 
 
 def _link_to(end: MemoryConnection) -> Link:
-    """Return the link by which bytes come to this end of a connection."""
+    """Return the link over which bytes reach this end of a connection."""
     return Link(end.peer.address, end.address)
