@@ -1,7 +1,6 @@
 """``doorkeeper analyze``: from a run directory to its report.
 
-Reads the recordings only and writes the report only: the same recordings give the same
-bytes.
+Reads recordings only and writes the report only. Equal recordings give equal bytes.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ def analyze(
 
     A directory of worlds, each a run directory of one experiment, gets one report over
     all of them. The directory is a path, or a URI that Spark reads. ``out_dir``
-    defaults to ``report`` in it, and must be given for a URI. ``master`` is a Spark
-    cluster or a Spark Connect server, by default this machine. ``skip_damaged`` leaves
-    out runs of which a file cannot be read.
+    defaults to ``report`` in it, and is required for a URI. ``master`` is a Spark
+    cluster or a Spark Connect server, by default this machine. ``skip_damaged`` omits
+    runs with an unreadable file.
 
     :raises spark_analysis.recordings.contract.RecordingError: if the recordings are
         incomplete or damaged.
@@ -62,7 +61,7 @@ def analyze(
         if here is None:
             raise RecordingError(f"{run_dir}: give --out DIR, a directory here")
         out_dir = here / "report"
-    # A directory that cannot be made is reported before the work, not after it.
+    # A directory that cannot be created is reported before the work.
     out_dir.mkdir(parents=True, exist_ok=True)
     console = Console()
     if not console.is_terminal:

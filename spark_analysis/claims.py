@@ -1,8 +1,8 @@
-"""Check of the paper's claims: ratios measured again, against the ranges stated.
+"""Check of the paper's claims: repeated ratios against the stated ranges.
 
 ``python -m spark_analysis.claims paper/claims.toml RUNS`` reads the results of
-``RUNS/EXPERIMENT/report/results.json`` and ends with status 1 if a claim of the small
-tier is outside its range, or was not measured.
+``RUNS/EXPERIMENT/report/results.json``. The status is 1 if a claim of the small tier
+is outside its range or was not measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIER: Final = "small"
 
 
 def check(claims: Path, runs: Path) -> Iterator[tuple[bool, str]]:
-    """Yield for each claim of the small tier whether it holds, and a line on it.
+    """Yield for each claim of the small tier whether it holds, and a line about it.
 
     :raises RecordingError: if results are missing or damaged.
     """

@@ -21,9 +21,9 @@ _USAGE = "usage: python -m spark_analysis.dose_response RUN_DIR DIRECTORY"
 
 
 def judge_doses(run_dir: Path, directory: Path) -> Path:
-    """Judge a recording at each of its points; return the file.
+    """Judge a recording at each of its points; return the written file.
 
-    :raises RecordingError: if it has no election.
+    :raises RecordingError: if the recording has no election.
     """
     manifest = load_manifest(run_dir)
     rows = sum(run.counts["sent"] for run in manifest.runs_compared)
@@ -40,7 +40,7 @@ def judge_doses(run_dir: Path, directory: Path) -> Path:
     file = folder / f"{manifest.name}.json"
     file.write_text(written_doses(found), encoding="utf-8")
     with styled():
-        # Without a date, so that the same results give the same bytes.
+        # No date, so that equal results give equal bytes.
         metadata = {"Date": None, "Creator": "doorkeeper"}
         figure(found).savefig(file.with_suffix(".svg"), metadata=metadata)
     return file

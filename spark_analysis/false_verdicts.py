@@ -1,10 +1,10 @@
 """Rate of false verdicts in an experiment whose arms are all the same baseline.
 
 ``python -m spark_analysis.false_verdicts report/results.json`` counts the rows that
-compare an arm with the baseline, and the false ones among them: those that say better
-or worse. The interval is that of Clopper and Pearson (1934). It takes rows of one
-experiment as independent, which they are not, so it is too narrow. The A/A arm belongs
-to the noise floor and has no verdict of its own.
+compare an arm with the baseline, and the false ones among them: better or worse. The
+interval is that of Clopper and Pearson (1934). It assumes that rows of one experiment
+are independent, which they are not, so it is too narrow. The A/A arm defines the noise
+floor and has no verdict.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def count(rows: Sequence[Mapping[str, Any]]) -> FalseVerdicts:
 
 
 def main() -> None:
-    """Print the rate of false verdicts of a results file, in all and by metric."""
+    """Print the rate of false verdicts of a results file, in total and by metric."""
     rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["rows"]
     for metric in dict.fromkeys(row["metric"] for row in rows):
         of_metric = count([row for row in rows if row["metric"] == metric])

@@ -40,7 +40,7 @@ _USAGE: Final = "usage: python -m spark_analysis.out_of_sample predict|judge " +
 def predict(config: Path, runs: Path, file: Path) -> None:
     """Write the predictions of all simulated worlds in a directory.
 
-    :raises RecordingError: if a recording predicts nothing, or ``file`` is there.
+    :raises RecordingError: if a recording predicts nothing, or ``file`` exists.
     """
     if file.exists():
         raise RecordingError(f"{file}: is there; predictions are not made twice")
@@ -59,7 +59,7 @@ def predict(config: Path, runs: Path, file: Path) -> None:
 def judge_measured(config: Path, run_dir: Path, file: Path) -> None:
     """Compare predictions with a recording; write and print the judgement.
 
-    :raises RecordingError: if the predictions are not those of the recording.
+    :raises RecordingError: if the predictions do not belong to the recording.
     """
     stated = _stated(config)
     with naming(file):

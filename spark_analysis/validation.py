@@ -1,11 +1,11 @@
-"""Simulated level, coverage and power of the judgement of cells.
+"""Simulated level, coverage and power of the verdicts.
 
 ``make validate-statistics`` writes the table in docs/method.md. Experiments with known
-ratios are simulated, request by request, and judged as recorded ones are: sessions of
-rounds, two baselines, one process per arm and session with a random factor of its own.
+ratios are simulated, request by request, and judged like recorded ones: sessions of
+rounds, two baselines, one process per arm and session with its own random factor.
 
-Arms of a round meet the same requests. A latency is the product of the request's own
-(lognormal, or Pareto with tail index 1.5 and a factor that a round's requests share),
+Arms of a round get the same requests. A latency is the product of the request's own
+(lognormal, or Pareto with tail index 1.5 and a factor shared by a round's requests),
 the arm's noise, the factor of its process, and the arm's ratio. Such a ratio is exact
 for every quantile.
 """
@@ -44,7 +44,7 @@ RATIOS: Final[Mapping[str, float]] = {
     "margin": 1 + MARGIN,
 }
 NULLS: Final = ("null-1", "null-2", "null-3")
-# Equal to the baseline in every session but the first, and far from it there.
+# Equal to the baseline in all sessions but the first, and far from it there.
 DEGENERATE: Final = "degenerate"
 _OPTIONS: Final = Options(
     quantiles=(Fraction(95, 100), Fraction(99, 100)),
@@ -59,7 +59,7 @@ _PAGE: Final = Path(__file__).parent.parent / "docs/method.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A machine and a load: how latencies are spread, and how processes differ.
+    """A machine and a load: distributions of latencies and of process effects.
 
     ``process`` is the standard deviation of the logarithm of a process's factor.
     """
@@ -84,10 +84,10 @@ SCENARIOS: Final = (
 class Rates:
     """Shares over the experiments of a scenario, in one quantile.
 
-    ``refused`` and ``coverage`` are shares of the contrasts without an effect,
-    ``level`` and ``pooled`` (judged by the jackknife) of the A/A contrasts, and the
-    others of experiments. ``family`` is the level over all contrasts without an effect,
-    with the noise floor.
+    ``refused`` and ``coverage`` are shares of the contrasts without an effect;
+    ``level`` and ``pooled`` (judged by the jackknife) of the A/A contrasts; the others
+    of experiments. ``family`` is the level over all contrasts without an effect, with
+    the noise floor.
     """
 
     scenario: Scenario
@@ -187,7 +187,7 @@ def _judge(latencies: Mapping[str, FloatArray], metric: Metric) -> Iterator[str]
 
 
 def _of_again(cell: Cell) -> Iterator[str]:
-    """Yield what happened to the A/A arm, whose p-value is adjusted for no family."""
+    """Yield outcomes of the A/A arm, whose p-value is not adjusted for a family."""
     if cell.contrast is not None and cell.contrast.p is not None:
         yield "A/A"
         if cell.contrast.p < ALPHA:
@@ -197,7 +197,7 @@ def _of_again(cell: Cell) -> Iterator[str]:
 
 
 def _of_rounds(latencies: Mapping[str, FloatArray], metric: Metric) -> float:
-    """Return the p-value of A/A if rounds were the units, which they are not."""
+    """Return the p-value of A/A with rounds as units, which is wrong."""
     assert metric.quantile is not None
     logs = [
         np.log(np.quantile(latencies[arm], float(metric.quantile), axis=2)).ravel()

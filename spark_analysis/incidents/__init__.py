@@ -1,1 +1,1 @@
-"""An election under load: the delay until the old leader obeyed, and its cost."""
+"""An election under load: the delay until the old leader stepped down, and its cost."""

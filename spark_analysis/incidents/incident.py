@@ -43,10 +43,10 @@ LANES: Final = ("accepted", "in vain", "by the new leader", "not leader", "timed
 class Timeline:
     """One incident of an arm, in milliseconds since the decision.
 
-    ``lanes`` are the instants of attempts to write, by their names in `LANES`.
-    ``obeyed_ms`` and ``told_ms`` are when the old leader had done its LEADER_AND_ISRs
-    and UPDATE_METADATAs; ``writable_ms`` is when the last partition was written to
-    again, None if never.
+    ``lanes`` are the instants of attempts to write, by their names in `LANES`. The old
+    leader completed its LEADER_AND_ISRs at ``obeyed_ms`` and its UPDATE_METADATAs at
+    ``told_ms``. At ``writable_ms`` the last partition accepted a write again; None if
+    never.
     """
 
     arm: str

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 _PRODUCE, _METADATA, _LEADER_AND_ISR, _UPDATE_METADATA = 0, 3, 4, 6
 _NOT_LEADER, _TIMED_OUT = 6, 7
-# A refusal is answered at once; what fails later had been appended before.
+# A refusal is answered at once; an attempt that fails later had been appended.
 _APPENDED: Final = (
     "(broker_error_code = 0 OR remote_done_ns IS NULL OR "
     "remote_done_ns > local_done_ns)"
@@ -20,9 +20,9 @@ _APPENDED: Final = (
 
 
 class IncidentMeasure(NamedTuple):
-    """One number per run: its name for machines, its heading, its unit, its meaning.
+    """One number per run: its machine-readable name, heading, unit and meaning.
 
-    ``margin`` is the relative difference below which two arms count as the same.
+    ``margin`` is the relative difference below which two arms are equivalent.
     """
 
     name: str
@@ -124,7 +124,7 @@ def of_partition(old_leader: int) -> Mapping[str, str]:
 def of_run(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
     """Return SQL over the attempts of one run, each with ``decided_ns``.
 
-    It adds ``back_ns``: the time when the last partition could be written to again.
+    The columns include ``back_ns``: when the last partition accepted a write again.
     """
     write = f"api_key = {_PRODUCE}"
     after = f"coalesce(client_done_ns, sent_ns + {timeout_ns}) > decided_ns"
@@ -149,16 +149,16 @@ def of_run(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
 
 
 def of_backlog(old_leader: int) -> str:
-    """Return SQL for how many writes the old leader had not done at ``decided_ns``."""
+    """Return SQL for the old leader's number of pending writes at ``decided_ns``."""
     there = f"api_key = {_PRODUCE} AND broker = {old_leader} AND sent_ns <= decided_ns"
     return f"count_if({there} AND coalesce(local_done_ns > decided_ns, true))"
 
 
 def of_mark(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
-    """Return SQL for an attempt's marks, and their times; null where there is none.
+    """Return SQL for an attempt's events and their times; null where there is none.
 
-    The marks are: its records were appended, it received NOT_LEADER, it was given up;
-    and the old leader had carried out the controller's requests about leaders and
+    An attempt's records were appended, it received NOT_LEADER, or it was given up. The
+    old leader completed the controller's requests about leaders, and about metadata for
     clients.
     """
     write = f"api_key = {_PRODUCE}"

@@ -1,7 +1,7 @@
-"""One election in several worlds: do their effects agree.
+"""Agreement of one election's effects in several worlds.
 
 Machines differ in milliseconds, so ratios to the baseline are compared, by the rule of
-``judging.worlds``. A measure that is zero under both arms in one of the worlds has no
+``judging.world_agreement``. A measure that is zero under both arms in some world has no
 ratio there, and is not compared.
 """
 
@@ -24,7 +24,7 @@ from spark_analysis.judging.world_agreement import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentPair:
-    """One measure of one arm in two worlds, and whether they agree."""
+    """One measure of one arm in two worlds, with their agreement."""
 
     first: str
     other: str
@@ -35,7 +35,7 @@ class IncidentPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentWorlds:
-    """An election in each world, in the order of worlds, and every two of them."""
+    """An election in each world, in the order of worlds, and all pairs of worlds."""
 
     incidents: tuple[Incident, ...]
     pairs: tuple[IncidentPair, ...]

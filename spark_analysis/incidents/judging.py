@@ -1,7 +1,7 @@
-"""From attempts to an incident: Spark sums up runs, paired contrasts decide.
+"""From attempts to an incident: Spark aggregates runs, paired contrasts decide.
 
-An incident is a run with processes of its own, so a block is a session. Arms of a block
-met the same requests. A measure of all arms is a family under Holm's rule.
+An incident is a run with its own processes, so a block is a session. Arms of a block
+received the same requests. A measure of all arms is a family under Holm's rule.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Values = Mapping[str, Mapping[int, float]]
 
 
 def judge_incident(spark: SparkSession, manifest: Manifest) -> Incident | None:
-    """Judge the election of a run directory; None if it has none, or is a sweep."""
+    """Judge the election of a run directory; None for a sweep or without election."""
     old_leader = manifest.old_leader
     if old_leader is None or len(manifest.points) > 1:
         return None
@@ -67,7 +67,7 @@ def judge_incident(spark: SparkSession, manifest: Manifest) -> Incident | None:
 
 
 def _with_decision(attempts: DataFrame, old_leader: int) -> DataFrame:
-    """Give every attempt its run's decision, end of unavailability, and gap."""
+    """Add to every attempt its run's decision, end of unavailability, and gap."""
     decided = (
         attempts.where(f"api_key = {_LEADER_AND_ISR}")
         .groupBy("run_id")
@@ -99,7 +99,7 @@ def _values(
     measures: Sequence[IncidentMeasure],
     old_leader: int,
 ) -> dict[str, Values]:
-    """Return every measure of every arm, by block; infinite if it never ended."""
+    """Return every measure of every arm, by block; infinite if it did not end."""
     timeout_ns = _timeout_ns(manifest)
     found = attempts.groupBy("run_id", "arm", "block").agg(
         *aggregates(dict(of_run(old_leader, timeout_ns)))
@@ -119,7 +119,7 @@ def _values(
 
 
 def _timeout_ns(manifest: Manifest) -> int:
-    """Return how long a client waits for an answer."""
+    """Return the time for which a client waits for an answer."""
     timeout_ms: float = manifest.config["cluster"]["request_timeout_ms"]
     return round(timeout_ms * 1e6)
 
@@ -127,7 +127,7 @@ def _timeout_ns(manifest: Manifest) -> int:
 def judge_measure(
     measure: IncidentMeasure, values: Values, manifest: Manifest
 ) -> list[IncidentCell]:
-    """Return one cell per arm: value, difference and ratio to the baseline, word."""
+    """Return one cell per arm: value, difference and ratio to the baseline, verdict."""
     metric = Metric(
         name=measure.name,
         label=measure.label,
@@ -188,18 +188,18 @@ def _cell(
 
 
 def _interval(values: Sequence[float], confidence: float) -> Estimate:
-    """Return a mean with its t interval; the median where some value is infinite."""
+    """Return a mean with its t interval; the median if some value is infinite."""
     array = np.array(values)
     if np.all(np.isfinite(array)):
         return mean_interval(array, confidence)
-    # The difference of two that never ended is no number; it favours neither.
+    # The difference of two infinite times is undefined; it favours neither arm.
     return median_interval(np.nan_to_num(array, nan=0.0, posinf=np.inf), confidence)
 
 
 def _timelines(
     attempts: DataFrame, arms: Sequence[str], manifest: Manifest
 ) -> tuple[Timeline, ...]:
-    """Return what happened in one block, for every arm."""
+    """Return the events of one block, for every arm."""
     assert manifest.old_leader is not None
     seen = aggregates(dict(of_mark(manifest.old_leader, _timeout_ns(manifest))))
     rows = attempts.select("arm", "decided_ns", "back_ns", *seen).toArrow().to_pylist()

@@ -1,7 +1,7 @@
 """Overload: writes that waited at the old leader when the controller decided.
 
-Arms differ in the queue before a controller's request. Where little waits, arms are
-alike in any case, so the incident shows nothing.
+Arms differ in how a controller's request waits behind other requests. Without a
+backlog all arms are alike, and the incident shows no difference.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Overload:
 
     @property
     def mean(self) -> float:
-        """Writes that waited, on average over incidents."""
+        """Mean number of waiting writes over incidents."""
         return fmean(self.waiting)
 
     @property
     def full(self) -> int:
-        """In how many incidents there was no place left."""
+        """Number of incidents with a full queue."""
         return sum(waiting >= self.places for waiting in self.waiting)
 
     @property

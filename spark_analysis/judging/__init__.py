@@ -1,5 +1,5 @@
 """From rows to verdicts: Spark's computations per group, and their assembly.
 
-``spark_jobs`` groups, ``group_functions`` run inside the groups, ``assembly`` puts the
-study together; the others are its parts. Imports ``recordings`` and ``statistics``.
+``measurement`` collects Spark's numbers by session, ``cells`` decides each cell, and
+``assembly`` puts the study together. Imports ``recordings`` and ``statistics``.
 """

@@ -1,7 +1,7 @@
-"""The study: Spark groups, NumPy decides, and the pieces are put together here.
+"""The study: Spark aggregates, NumPy decides, and this module combines the parts.
 
-Every job runs once, over all points of a sweep: a loop of jobs over points would pay
-Spark's overhead at each of them.
+Every job runs once, over all points of a sweep. A job per point would pay Spark's
+overhead at each of them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 def compare(spark: SparkSession, manifest: Manifest) -> Study:
     """Read, check and compare all arms of one experiment at all its points.
 
-    :raises spark_analysis.recordings.contract.RecordingError: if a recording does not
-    hold.
+    :raises spark_analysis.recordings.contract.RecordingError: if a recording breaks its
+        contract.
     """
     metrics = metrics_of(manifest.options)
     measured = measure(spark, manifest, metrics)
@@ -91,7 +91,7 @@ def _comparison(
 def _phases(
     manifest: Manifest, found: Measurement, ordered: Sequence[Key]
 ) -> Iterator[PhaseMeans]:
-    """Yield the phases of all requests, then those of the slowest, if there are any."""
+    """Yield the phases of all requests, then those of the slowest requests, if any."""
     if manifest.brokers_recorded:
         slow = found.slow
         yield from (_all_phases(key, found.tallies) for key in ordered)
@@ -101,7 +101,7 @@ def _phases(
 def _ordered(
     found: Sequence[CellSessions], ordered: Sequence[Key]
 ) -> tuple[CellSessions, ...]:
-    """Return cells in the order of display, those of one class and arm as they are."""
+    """Return cells in display order, with those of one class and arm in given order."""
     rank = {key: place for place, key in enumerate(ordered)}
     return tuple(sorted(found, key=lambda it: rank[Key(it.class_name, it.arm)]))
 
@@ -109,7 +109,7 @@ def _ordered(
 def _pairs(manifest: Manifest) -> tuple[Pair, ...]:
     """Return the pairs to compare: the configured ones, and in a sweep all rivals too.
 
-    The arms of a design are left out: its effects show more.
+    Arms of a design are left out, because its effects are reported.
     """
     asked = tuple(Pair(*names) for names in manifest.options.pairs)
     if len(manifest.points) == 1:

@@ -1,7 +1,7 @@
-"""Laws that a scheduler broke while it ran, as its broker counted them.
+"""Laws that a scheduler broke during a run, as counted by its broker.
 
-A law that is broken on purpose (strict priority starves) is no fault of the recording;
-the reader must know it when the latencies look good.
+Some policies break a law by design (strict priority starves), which is no fault of the
+recording. The report lists the violations next to the latencies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spark_analysis.recordings.contract import Manifest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenLaw:
-    """Number of times that an arm broke a law, and of its compared runs."""
+    """Number of violations of a law by an arm, and number of its compared runs."""
 
     arm: str
     law: str
@@ -22,7 +22,7 @@ class BrokenLaw:
 
 
 def broken_laws(manifest: Manifest) -> tuple[BrokenLaw, ...]:
-    """Return one entry per arm and law that it broke in a run that is compared."""
+    """Return one entry per arm and law that it broke in a compared run."""
     found: dict[tuple[str, str], list[int]] = {}
     for run in manifest.runs_compared:
         for law, times in run.violations.items():

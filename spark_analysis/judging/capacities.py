@@ -1,9 +1,9 @@
 """Capacity at an objective: the load up to which an arm meets it.
 
 A class meets its objective at a load if at least ``slo_share`` of its requests have a
-good answer within it. The capacity of a session is where its share of good answers, on
-a straight line between neighbouring loads, first falls below that. It is 0 if the
-lowest load is too much, and infinite if the highest is not. The loads are those of a
+good answer within it. The capacity of a session is the load where its share of good
+answers, on a line between neighbouring loads, first falls below that. It is 0 if the
+lowest load misses, and infinite if the highest does not. The loads are those of a
 bisection (``[sweep] design = "bisection"``), which are dense around each arm's
 capacity.
 """
@@ -42,7 +42,7 @@ def capacity_cells(
 ) -> Iterator[CellSessions]:
     """Yield the capacity of every class with an objective, under every arm.
 
-    Nothing but for a bisection. A session counts if it has requests at all loads.
+    Only for a bisection. A session counts if it has requests at all loads.
     """
     sweep = manifest.config.get("sweep") or {}
     if sweep.get("design") != "bisection":

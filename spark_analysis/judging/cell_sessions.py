@@ -22,14 +22,14 @@ class CellSessions:
     """Values of one metric of one class under one arm at one point.
 
     All sequences are parallel to ``sessions``, which ascend. A session without a
-    request of the class is absent, except of goodput, which is 0 there. Values are in
+    request of the class is absent, except for goodput, which is 0 there. Values are in
     the metric's unit. An unanswered request has an infinite latency, so a quantile may
     be infinite.
 
     ``values``: the metric within each session. ``counts``: requests in each session.
-    Of quantiles alone: ``pooled``, over all sessions; ``without``, over all sessions
-    but this one, NaN where there is no other; ``exceedances``, the requests at or
-    beyond the pooled quantile.
+    For quantiles only: ``pooled``, over all sessions; ``without``, over all sessions
+    but this one, NaN if there is no other; ``exceedances``, the requests at or beyond
+    the pooled quantile.
     """
 
     point: str

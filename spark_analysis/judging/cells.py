@@ -1,17 +1,17 @@
 """Verdicts: from the sessions of every class and arm to a word and numbers per cell.
 
-A cell is one class under one arm in one metric. It goes through four steps:
+A cell is one class under one arm in one metric. It passes four steps:
 
 1. *Tail gate.* A quantile needs ``exceedances_shown`` effective exceedances over all
-   sessions, under the arm and under the baseline. Cells without are refused.
-2. *Family.* The remaining contrasts of all rivals make families, and Holm's rule
+   sessions, under the arm and under the baseline. Other cells are refused.
+2. *Family.* The remaining contrasts of all rivals form families, and Holm's rule
    adjusts the p-values within each. The primary family is the configured class at the
    configured quantile. Each metric's other classes are a secondary family. The A/A arm
-   is in none.
-3. *Noise floor.* The A/A interval of the same class and metric, made symmetric: which
-   of the two baselines is called the second is arbitrary. A ratio inside it is neither
-   better nor worse.
-4. *Word.* Equivalent, if two one-sided tests say so; else better or worse, if p is
+   belongs to no family.
+3. *Noise floor.* The A/A interval of the same class and metric, made symmetric, because
+   the order of the two baselines is arbitrary. A ratio inside it is neither better nor
+   worse.
+4. *Word.* Equivalent, if two one-sided tests reject; else better or worse, if p is
    below alpha; else not significant.
 
 A deterministic world has no p-values. Its words rest on its prediction interval.
@@ -66,10 +66,10 @@ class Cell:
 
     ``value`` is the metric over all sessions, and ``contrast`` the comparison with the
     baseline, its p-values adjusted for the family. Both are None in a refused cell.
-    ``noise`` is the noise floor and ``p_min`` the smallest p-value that the sessions
-    can give in the family; None where there is none. ``why`` gives the reason of a
-    refusal, or of a word that the numbers do not explain. ``effective`` is the number
-    of effective exceedances of a quantile.
+    ``noise`` is the noise floor, and ``p_min`` the smallest p-value that the sessions
+    can give in the family; either may be None. ``why`` is the reason of a refusal, or
+    of a word that the numbers do not explain. ``effective`` is the number of effective
+    exceedances of a quantile.
     """
 
     class_name: str
@@ -88,7 +88,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """The word as ``results.json`` has it: a refusal with its reason."""
+        """The verdict in ``results.json``: a word, or a refusal with its reason."""
         return f"refused: {self.why}" if self.word == "refused" else self.word
 
     @property
@@ -138,7 +138,8 @@ def judge_cells(
 def why_refused(metric: Metric, options: Options, *cells: CellSessions) -> str:
     """Return why an arm and its baseline have no verdict, or an empty string.
 
-    An arm that answers is comparable with one that does not, however few the requests.
+    An arm with answers is comparable with an arm without any, for any number of
+    requests.
     """
     if metric.quantile is None:
         return _why_no_ratio(metric, *cells)
@@ -161,7 +162,7 @@ def why_refused(metric: Metric, options: Options, *cells: CellSessions) -> str:
 
 
 def _why_no_ratio(metric: Metric, *cells: CellSessions) -> str:
-    """Return why some session has no ratio: both values are infinite."""
+    """Return why a session has no ratio: both values are infinite."""
     values = [dict(zip(it.sessions, it.values, strict=True)) for it in cells]
     common = set.intersection(*map(set, values))
     if not common:
@@ -195,7 +196,7 @@ def adjust_families(
 
 
 def noise_floor(again: Contrast | None) -> Estimate | None:
-    """Return the ratios that two baselines may have, symmetric about 1."""
+    """Return the range of ratios of two baselines, made symmetric about 1."""
     if again is None:
         return None
     ends = (again.ratio.low, again.ratio.high)
@@ -275,8 +276,8 @@ def _too_few(sessions: int, p_min: float, alpha: float) -> str:
 def value_of(cell: CellSessions, metric: Metric, confidence: float) -> Estimate:
     """Return the metric over all sessions with its interval.
 
-    A quantile is pooled, its interval the jackknife's on a logarithmic scale; another
-    metric is the mean over sessions with its t interval, or the median where some
+    A quantile is pooled; its interval is the jackknife's on a logarithmic scale.
+    Another metric is the mean over sessions with its t interval, or the median if some
     session has an infinite value.
     """
     if metric.quantile is None:

@@ -1,8 +1,8 @@
 """The comparison as plain values: the content of tables, figures, report and paper.
 
-Units are the reader's here: milliseconds and per second. Sequences are sorted (classes
-in the config's order, the baseline first), so that the same recordings give the same
-bytes whatever order Spark worked in.
+Units are those of the report: milliseconds and per second. Sequences are sorted
+(classes in the config's order, the baseline first), so that equal recordings give equal
+bytes for any order of Spark's work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Key(NamedTuple):
 class Curve:
     """The CCDF of one class under one arm: share of requests at or above each value.
 
-    ``low`` and ``high`` bound each share over runs, one by one.
+    ``low`` and ``high`` bound each share over runs, pointwise.
     """
 
     class_name: str
@@ -63,7 +63,7 @@ class PhaseMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMoment:
-    """The queue of one arm at one time, over blocks: requests in it and kept out."""
+    """The queue of one arm at one time, over blocks: queued and blocked requests."""
 
     arm: str
     t_s: float
@@ -77,10 +77,9 @@ class QueueMoment:
 class Comparison:
     """The report's values of one experiment at one point.
 
-    ``cells`` are judged from ``sessions``, which has every metric by session, and
-    ``measures`` are the cells of further metrics, where they exist. ``paired_costs``
-    compare the cost of identical requests. ``effects`` are those of the two-level
-    designs that the arms make.
+    ``cells`` are judged from ``sessions``, which has every metric by session;
+    ``measures`` are the cells of further metrics, if any. ``paired_costs`` compare the
+    cost of identical requests. ``effects`` are those of the arms' two-level designs.
     """
 
     manifest: Manifest
@@ -116,7 +115,7 @@ class Comparison:
 
     @property
     def again(self) -> str | None:
-        """The A/A arm, if there is one of the baseline."""
+        """The A/A arm of the baseline, if there is one."""
         return self.manifest.again
 
     def cell(self, class_name: str, arm: str, metric: str) -> Cell:
@@ -135,7 +134,7 @@ class Comparison:
 
 
 def display_order(manifest: Manifest) -> list[Key]:
-    """Return every class under every compared arm in the order they are shown."""
+    """Return every class under every compared arm, in display order."""
     return [
         Key(entry.name, arm.name)
         for entry in manifest.classes

@@ -1,9 +1,9 @@
 """One arm against another in one metric of one class, over paired sessions.
 
-All comparisons are made by `contrast_of`: arms against the baseline, pairs of arms, and
-worlds. Its values are the log-ratios of the sessions. Where the tail of a session is
-too thin for the quantile they are the jackknife's values of the log-ratio of the pooled
-quantiles. Tests and intervals take both alike (``statistics.paired``).
+`contrast_of` makes all comparisons: arms against the baseline, pairs of arms, and
+worlds. Its values are the log-ratios of the sessions. If the tail of a session is too
+thin for the quantile, they are the jackknife's values of the log-ratio of the pooled
+quantiles. Tests and intervals treat both alike (``statistics.paired``).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Contrast:
     """The ratio of an arm to another with its interval, and the results of tests.
 
     ``logs`` are the log-ratios by session, or the jackknife's if they are ``pooled``.
-    ``p`` belongs to "the arms do not differ", ``p_same`` to "they differ by more than
-    the margin". Both are None in a deterministic world, where the interval is a
-    prediction interval.
+    ``p`` tests "the arms do not differ", ``p_same`` "they differ by more than the
+    margin". Both are None in a deterministic world, where the interval is a prediction
+    interval.
     """
 
     logs: Mapping[int, float]
@@ -85,7 +85,7 @@ def adjust(
 ) -> list[Contrast]:
     """Return contrasts with their p-values adjusted as one family.
 
-    Those of a deterministic world have none and stay as they are.
+    Contrasts of a deterministic world have no p-values and are unchanged.
     """
     with_p = [it for it in contrasts if it.p is not None]
     p, same = (
@@ -101,8 +101,8 @@ def adjust(
 def paired_logs(
     arm: CellSessions, base: CellSessions, metric: Metric
 ) -> tuple[dict[int, float], bool]:
-    """Return the value of each session that both arms have, and whether pooled."""
-    # Without a request there is nothing to compare.
+    """Return the value of each session of both arms, and whether it is pooled."""
+    # A session without a request has no value to compare.
     asked = zip(arm.sessions, arm.values, arm.counts, strict=True)
     mine = {session: value for session, value, count in asked if count}
     theirs = dict(zip(base.sessions, base.values, strict=True))
@@ -129,7 +129,7 @@ def session_logs(cell: CellSessions) -> FloatArray:
 def pooled_logs(cell: CellSessions) -> FloatArray:
     """Return the jackknife's values of the logarithm of the pooled quantile.
 
-    Not a number where the quantile is infinite, or would be without some session.
+    NaN if the quantile is infinite, or would be without some session.
     """
     values = np.array([cell.pooled, *cell.without])
     if not (np.all(values > 0) and np.all(np.isfinite(values))):
@@ -138,7 +138,7 @@ def pooled_logs(cell: CellSessions) -> FloatArray:
 
 
 def tail_of(cell: CellSessions, metric: Metric) -> Tail | None:
-    """Return the tail beyond the pooled quantile; None where there is no quantile."""
+    """Return the tail beyond the pooled quantile; None without a quantile."""
     if metric.quantile is None:
         return None
     return tail_of_sessions(cell.counts, cell.exceedances, metric.quantile)

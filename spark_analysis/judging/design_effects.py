@@ -4,7 +4,7 @@
 session is the logarithm of its value, so a line is a contrast with a value per session.
 If some session of some arm is too thin for a quantile, all arms respond with the
 jackknife's values of their pooled quantiles. A line that compares an arm with the
-baseline has that cell's p-value. The others of a class are a family of their own.
+baseline has that cell's p-value. The other lines of a class are a separate family.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ Direction = Literal["lower", "higher", "not significant"]
 class Design:
     """Arms as a full two-level design; a combination's factors are off the reference.
 
-    ``levels`` are, by factor, the reference level and the other one. Where factors have
-    more than two levels there is a design for each choice of others.
+    ``levels`` are, by factor, the reference level and the other one. If factors have
+    more than two levels, each choice of other levels is a design.
     """
 
     levels: Mapping[str, tuple[str, str]]
@@ -63,12 +63,12 @@ class Design:
 
     @property
     def none(self) -> str:
-        """The arm in which every factor is at its reference."""
+        """The arm with every factor at its reference level."""
         return self.arms[frozenset()]
 
     @property
     def full(self) -> str:
-        """The arm in which no factor is."""
+        """The arm with no factor at its reference level."""
         return self.arms[frozenset(self.levels)]
 
 
@@ -76,8 +76,8 @@ class Design:
 class Effect:
     """One line of a design: a ratio with its interval, and its direction.
 
-    ``part`` is the line's part in the whole effect, on the scale of logarithms; None
-    for main effects and interactions, which are no parts of it.
+    ``part`` is the line's share of the whole effect, on the scale of logarithms. Main
+    effects and interactions are no shares of it and have None.
     """
 
     kind: Kind
@@ -90,7 +90,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignEffects:
-    """The effects of a design on one class in one metric; ``why`` if there are none."""
+    """Effects of a design on one class in one metric; ``why`` if there are none."""
 
     design: Design
     class_name: str
@@ -100,11 +100,11 @@ class DesignEffects:
 
 
 def designs_of(manifest: Manifest) -> tuple[Design, ...]:
-    """Return the full two-level designs that the compared arms make.
+    """Return the full two-level designs that the compared arms form.
 
-    A factor with several levels besides the reference makes a design with each of them:
-    policies of which each is combined with a reader are as many designs of two factors.
-    The reference is the first arm's level. A design that lacks an arm is left out.
+    A factor with several levels besides the reference forms a design with each of them:
+    three policies, each combined with a reader, are three designs of two factors. The
+    reference is the first arm's level. A design with a missing arm is left out.
     """
     arms = [arm for arm in manifest.arms_compared if arm.factors]
     if not arms:
@@ -220,7 +220,7 @@ def _effects(
 def _cell_of(
     line: Line, design: Design, cells: Mapping[Combination, Cell], rules: Rules
 ) -> Contrast | None:
-    """Return the contrast of the arm that a line compares with the baseline, if any."""
+    """Return the contrast of the arm that a line compares to the baseline, or None."""
     if line.kind not in ("alone", "whole") or design.none != rules.baseline:
         return None
     return cells[frozenset(line.factors)].contrast

@@ -1,8 +1,8 @@
 """Ratios of every arm to the baseline at each level of a sweep's factors.
 
-The ratio at a level is the mean over all points that have it, taken in each session
-first, so that the session stays the unit. There is none where the arm was refused at
-one of these points: the mean over the others would answer another question.
+The ratio at a level is the mean over all points with that level, taken in each session
+first, so that the session stays the unit. It is missing if the arm was refused at one
+of these points: the mean over the other points is a different quantity.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LevelRatio:
     """One arm against the baseline in one class, over the points of one level.
 
     ``ratio`` is None unless the arms are compared at all ``of`` points of the level;
-    ``points`` is the number of points where they are.
+    ``points`` is the number of points with a comparison.
     """
 
     factor: str
@@ -74,7 +74,7 @@ def _level_ratio(
     for contrast in contrasts:
         for session, log in contrast.logs.items():
             by_session.setdefault(session, []).append(log)
-    # A session without some point would change the average.
+    # A session that lacks some point would change the average.
     whole = {
         session: float(np.mean(logs))
         for session, logs in by_session.items()

@@ -1,8 +1,8 @@
-"""Measurement: all that Spark computes of one experiment, in two passes.
+"""Measurement: all numbers that Spark computes of one experiment, in two passes.
 
 The first pass counts requests by run and latency bucket (``recordings.tally``). The
 second reads the wanted buckets again (``recordings.exact_ranks``). Queue samples and
-the costs of identical requests are one query each. Every query runs once, over all
+the costs of identical requests need one query each. Every query runs once, over all
 points of a sweep, and returns a small table.
 """
 
@@ -78,8 +78,8 @@ def measure(
 ) -> dict[int, Measurement]:
     """Return the measurement of every point with requests, by its index.
 
-    :raises spark_analysis.recordings.contract.RecordingError: if a recording does not
-    hold.
+    :raises spark_analysis.recordings.contract.RecordingError: if a recording breaks its
+        contract.
     """
     requests = read_requests(spark, manifest)
     counted = first_pass(requests, manifest).persist()
@@ -147,7 +147,7 @@ def _goodput_cell(
     runs: Sequence[Tally],
     played: Mapping[tuple[str, str, int], int],
 ) -> Iterator[CellSessions]:
-    """Yield good answers a second, over all runs: also those without a request."""
+    """Yield good answers per second over all runs, also those without a request."""
     start, end = point.window_ns
     good: Counter[int] = Counter()
     counts: Counter[int] = Counter()
@@ -166,7 +166,7 @@ def _goodput_cell(
 def _slow_phases(
     spark: SparkSession, counted: DataFrame, tails: Mapping[GroupKey, Quantile]
 ) -> dict[GroupKey, SlowPhases]:
-    """Add up the phases of answered requests at or beyond each quantile."""
+    """Sum the phases of answered requests at or beyond each quantile."""
     table = {name: [key[i] for key in tails] for i, name in enumerate(CELL)}
     first = pa.array([of.bucket for of in tails.values()], pa.int32())
     limits = spark.createDataFrame(pa.table({**table, "first": first})).hint(
@@ -195,7 +195,7 @@ def queue_over_time(
 ) -> dict[int, tuple[QueueMoment, ...]]:
     """Return the queue over time: planes summed, then median and range over blocks.
 
-    :raises RecordingError: if samples lack what this needs.
+    :raises RecordingError: if samples lack required values.
     """
     run = ("point_index", "arm", "block", "bin")
     of_plane = samples.groupBy(*run, "plane").agg(

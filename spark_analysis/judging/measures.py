@@ -1,9 +1,9 @@
 """Values by session of the metrics besides quantiles and goodput.
 
-The first pass over the requests holds the sums of most (``recordings.tally``): a value
-is a function of the runs of a session. It is NaN where it is not defined, and the
-session then lacks the metric. Fairness and recovery need a pass of their own, and are
-measured only if the config asks.
+The first pass over the requests has the sums of most (``recordings.tally``): a value is
+a function of the runs of a session. NaN marks an undefined value, and the session then
+lacks the metric. Fairness and recovery need separate passes, and are measured only if
+the config asks for them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def cpu_us(runs: Sequence[Tally]) -> float:
 
 
 def attainment(runs: Sequence[Tally]) -> float:
-    """Return the share of requests that got a good answer within their objective."""
+    """Return the share of requests with a good answer within their objective."""
     return _quotient(sum(it.good for it in runs), sum(it.sent for it in runs))
 
 
@@ -70,7 +70,7 @@ _OF_TALLIES: Final[Mapping[str, Value]] = {
 }
 
 
-# Columns of a pass, and the nanoseconds of their unit.
+# Columns of a pass, and the nanoseconds per unit.
 _OF_FAIRNESS: Final = {JAIN: ("jain", 1.0), LAG: ("lag_ns", 1e6)}
 _OF_RECOVERY: Final = {RECOVERY: ("recovery_ns", 1e6), AREA: ("area_ns", 1e9)}
 
@@ -94,7 +94,7 @@ def cells_of_passes(
     manifest: Manifest,
     tallies: Sequence[Tally],
 ) -> Iterator[tuple[int, CellSessions]]:
-    """Yield every metric that needs a pass of its own, with the index of its point."""
+    """Yield every metric that has a separate pass, with the index of its point."""
     options = manifest.options
     counts: Counter[tuple[GroupKey, int]] = Counter()
     for run in tallies:
@@ -109,7 +109,7 @@ def cells_of_passes(
         found: dict[GroupKey, dict[int, Mapping[str, float]]] = {}
         for row in frame.toArrow().to_pylist():
             key = GroupKey(*(row[name] for name in CELL))
-            # Requests of the warm-up alone have no row in the window.
+            # A session with requests in the warm-up only has no row in the window.
             if counts[key, row["session"]]:
                 found.setdefault(key, {})[row["session"]] = row
         for key, rows in sorted(found.items()):
@@ -128,7 +128,7 @@ def measure_cell(
     values: Mapping[int, float],
     counts: Mapping[int, int],
 ) -> Iterator[CellSessions]:
-    """Yield the cell of the sessions that have the metric, if there are any."""
+    """Yield the cell of the sessions with the metric, if there are any."""
     found = {name: of for name, of in sorted(values.items()) if not math.isnan(of)}
     if found:
         yield CellSessions(

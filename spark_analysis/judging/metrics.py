@@ -1,8 +1,8 @@
 """Compared metrics: latency quantiles, goodput, and further measures.
 
 A metric is a definition: a formula over the recorded rows of a class under an arm, with
-a unit and a direction. Every metric is judged session by session by the same rules
-(``cells``). `metrics_of` are those of the comparison; `MEASURES` are further ones,
+a unit and a direction. The same rules judge every metric session by session
+(``cells``). `metrics_of` returns those of the comparison. `MEASURES` are further ones,
 whose values ``measures`` computes.
 """
 
@@ -32,7 +32,7 @@ CAPACITY: Final = "capacity"
 class Metric:
     """One number per class and arm. ``quantile`` is None for all but quantiles.
 
-    ``margin`` is the relative difference below which two arms count as the same, and
+    ``margin`` is the relative difference below which two arms are equivalent, and
     ``most`` the largest possible value.
     """
 
@@ -47,7 +47,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Definition of a metric besides quantiles: its formula, and where it comes from.
+    """Definition of a metric besides quantiles: its formula and its source.
 
     ``condition`` states where the metric exists, if not everywhere.
     """

@@ -1,9 +1,9 @@
-"""Arms against each other at all points: pairs that the config names, and maps.
+"""Arms against each other at all points: configured pairs, and maps of a sweep.
 
 A pair is one contrast in each class and metric at each point. In a sweep the points of
-one class are a family, adjusted to a false discovery rate, since a map asks the same
-question many times. At a single point the named pairs of a class are a family under
-Holm's rule (``statistics.multiplicity``).
+one class are a family, adjusted to a false discovery rate, because a map tests one
+question many times. At a single point the configured pairs of a class are a family
+under Holm's rule (``statistics.multiplicity``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Winner = Literal["first", "second", "same", "undecided", "refused"]
 
 
 class Pair(NamedTuple):
-    """Two arms to be compared with each other."""
+    """Two arms to compare with each other."""
 
     first: str
     second: str
@@ -36,8 +36,8 @@ class PairCell:
     """One class of one pair in one metric at one point.
 
     ``ratio`` is first / second with its 95 % interval. ``p`` is adjusted over its
-    family; None in a deterministic world, and where ``why`` says why the
-    pair was refused.
+    family; None in a deterministic world and for a refused pair, whose reason is
+    ``why``.
     """
 
     point: str
@@ -51,7 +51,7 @@ class PairCell:
 
     @property
     def ahead(self) -> str:
-        """The arm that is better, or why none is."""
+        """The better arm, or the reason why there is none."""
         if self.winner == "first":
             return self.pair.first
         return self.pair.second if self.winner == "second" else self.winner

@@ -1,15 +1,15 @@
 """Predictions of simulated worlds, written before a measurement, and their errors.
 
 The predicted quantity is an arm's ratio to the baseline of the same session, in the
-primary metric. A ratio has no unit: the speed of the machine, and a session's luck with
-it, divide out, and each claim of this project is such a ratio. An absolute quantile of
-a simulated world lacks the time of the network and of the generator, so its error would
-be known beforehand.
+primary metric. In a ratio the machine's speed, also its deviation in a session, cancels
+out, and each claim of this project is such a ratio. An absolute quantile of a simulated
+world lacks the time of the network and of the generator, so its error is known in
+advance.
 
-A prediction has an interval for the mean over as many sessions as are to be measured,
-on traces that were not simulated (`spark_analysis.statistics.prediction`). The error of
-a prediction is the logarithm of measured over predicted ratio. A condition is one arm
-at one point. Arms of a point share the sessions of a baseline, so conditions are not
+A prediction has an interval for the mean over as many sessions as will be measured, on
+traces that were not simulated (`spark_analysis.statistics.prediction`). The error of a
+prediction is the logarithm of measured over predicted ratio. A condition is one arm at
+one point. Arms of a point share the sessions of a baseline, so conditions are not
 independent.
 """
 
@@ -32,7 +32,7 @@ from spark_analysis.statistics.prediction import prediction_interval
 from spark_analysis.statistics.ratios import ratio_of
 
 _WORLD: Final = "experiment.world"
-# A prediction is made on other traces, and on more of them, than are measured.
+# Predictions use other and more traces than the measurement.
 _TRACES: Final = ("experiment.seed", "sessions.count")
 
 
@@ -55,11 +55,11 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictions:
-    """All predictions of a measurement, as they are registered.
+    """All predictions of a measurement, as registered.
 
     ``config_sha256`` is the hash of the config file's content, ``written`` the instant
-    of the predictions. ``sessions`` are to be measured, ``worlds`` has the number of
-    simulated ones.
+    of the predictions. ``sessions`` is the number to be measured, ``worlds`` has the
+    number of simulated ones.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Predictions:
 class Judged:
     """A prediction and the measured ratio of its condition.
 
-    ``measured`` is None where the measurement refused the ratio.
+    ``measured`` is None if the measurement refused the ratio.
     """
 
     prediction: Prediction
@@ -86,7 +86,7 @@ class Judged:
 
     @property
     def error(self) -> float | None:
-        """Logarithm of measured over predicted ratio; None where there is none."""
+        """Logarithm of measured over predicted ratio; None without a measured ratio."""
         if self.measured is None or not 0 < self.measured.value < math.inf:
             return None
         return math.log(self.measured.value / self.prediction.ratio.value)
@@ -109,10 +109,10 @@ def content_sha256(content: Mapping[str, Any]) -> str:
 def predictions_of(
     config: Mapping[str, Any], studies: Sequence[Study], written: str
 ) -> Predictions:
-    """Return what simulated worlds predict for the measurement that a config plans.
+    """Return the predictions of simulated worlds for the measurement of a config.
 
-    :raises RecordingError: if a world is measured, is of another config, or replayed
-        the traces that are to be measured.
+    :raises RecordingError: if a world is measured, has another config, or replayed the
+        traces of the measurement.
     """
     for manifest in (study.manifest for study in studies):
         if not manifest.deterministic:
@@ -148,10 +148,10 @@ def predictions_of(
 def judge(
     config: Mapping[str, Any], predictions: Predictions, study: Study
 ) -> tuple[Judged, ...]:
-    """Compare predictions with the measurement that ``config`` plans.
+    """Compare predictions with the measurement of ``config``.
 
     :raises RecordingError: if the predictions are newer than the recording, or either
-        is of another config.
+        belongs to another config.
     """
     manifest = study.manifest
     found = content_sha256(config)
@@ -180,7 +180,7 @@ def judge(
 def _refuse_other(
     config: Mapping[str, Any], manifest: Manifest, apart: Collection[str]
 ) -> None:
-    """Refuse a recording that differs from a config in a key that the file states."""
+    """Refuse a recording that differs from a config in a stated key."""
     for path in _unlike(config, manifest.config):
         if path not in apart:
             raise RecordingError(
@@ -190,7 +190,7 @@ def _refuse_other(
 
 
 def _unlike(stated: object, recorded: object, path: str = "") -> Iterator[str]:
-    """Yield the paths of stated values that were recorded otherwise.
+    """Yield the paths of stated values with a different recorded value.
 
     Keys with default values are in recordings only.
     """

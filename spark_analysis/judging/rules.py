@@ -1,4 +1,4 @@
-"""The rules by which an experiment is judged, all named before it ran."""
+"""The rules of judgement of an experiment, all stated before it ran."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_analysis.recordings.contract import Manifest, Options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Rules by which the cells of one point are judged.
+    """Rules of judgement for the cells of one point.
 
     ``again`` is the A/A arm. ``primary`` is the configured class and the name of its
     metric. ``calibration_error`` is None in a measured world; in a deterministic one it
@@ -42,11 +42,11 @@ def rules_of(manifest: Manifest) -> Rules:
 
 
 def calibration_error(manifest: Manifest) -> float | None:
-    """Return the standard error of a log-ratio by the calibration of a simulated world.
+    """Return the standard error of a log-ratio due to the calibration of its world.
 
-    A log-ratio is taken to move by as much as the logarithm of each cost, independently
-    of each other: the root of the summed squares of the costs' relative standard
-    errors. None in a measured world. Costs that were declared have no error.
+    The log-ratio is assumed to move by as much as the logarithm of each cost, and costs
+    to err independently: the root of the sum of their squared relative standard errors.
+    None in a measured world. Declared costs have no error.
     """
     if not manifest.deterministic:
         return None

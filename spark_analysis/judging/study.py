@@ -1,7 +1,7 @@
 """A study: one experiment, compared at each point of its sweep.
 
 Without a sweep there is one point, and the study is its comparison. Points without a
-complete block (a sweep that is not finished) are left out, by name.
+complete block (in an unfinished sweep) are left out and listed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Study:
         return bool(self.manifest.points[0].name)
 
     def folder(self, index: int) -> str:
-        """Return the folder of a comparison's own files, named as its runs are."""
+        """Return the folder of a comparison's files, named like that of its runs."""
         if not self.swept:
             return ""
         point = self.comparisons[index].manifest.point

@@ -1,11 +1,11 @@
-"""One experiment in several worlds: does one world's effect agree with another's.
+"""Agreement of the effects of one experiment in several worlds.
 
 Measurement decides, simulation predicts: the first world of `ORDER` is the reference.
-Worlds differ in milliseconds as machines do, so their ratios to the baseline are
-compared, by the logarithm of their quotient. Worlds that replayed the same traces are
-paired session by session. The margin is relative to the effect of the reference, and
-not below the margin of the metric: otherwise a world without any effect would agree
-with every small one.
+Machines differ in milliseconds, so ratios to the baseline are compared, by the
+logarithm of their quotient. Worlds that replayed the same traces are paired session by
+session. The margin is relative to the effect of the reference, and at least the margin
+of the metric. Without this minimum a world with a small effect could not agree with a
+reference without any.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class WorldCell:
 class Worlds:
     """The studies of one experiment, in the order of worlds.
 
-    ``silent`` says of worlds that cannot be compared at all why not. ``cells`` are of
-    every two worlds.
+    ``silent`` gives the reason for each world that cannot be compared. ``cells`` are
+    those of all pairs of worlds.
     """
 
     studies: tuple[Study, ...]
@@ -89,7 +89,7 @@ def hold_together(
 
 
 def place(world: str) -> int:
-    """Return the place of a world in the order of worlds."""
+    """Return the position of a world in the order of worlds."""
     return ORDER.index(world) if world in ORDER else len(ORDER)
 
 
@@ -105,7 +105,7 @@ def _check(one: Manifest, other: Manifest) -> None:
 
 
 def _design(manifest: Manifest) -> dict[str, str | list[float]]:
-    """Return what the worlds of one experiment have in common."""
+    """Return the common values of the worlds of one experiment."""
     return {
         "name": manifest.name,
         "baseline": manifest.baseline,
@@ -157,8 +157,8 @@ def _at_point(point: str, one: Comparison, two: Comparison) -> Iterator[WorldCel
 def shared_sessions(one: Manifest, other: Manifest) -> frozenset[int]:
     """Return the sessions in which two worlds replayed the same traces.
 
-    A trace's hash is that before it was stretched to a machine. A round that one world
-    discarded is not compared.
+    A trace's hash is computed before its stretching to a machine. A round that one
+    world discarded is not compared.
     """
     mine, theirs = _traces(one), _traces(other)
     return frozenset(
@@ -187,7 +187,7 @@ def quotient_of(
     """Return the quotient of two worlds' ratios, and the number of paired sessions.
 
     Sessions are paired if the worlds share all sessions of the smaller one. Otherwise
-    the intervals of the ratios are combined, as of independent samples. None where a
+    the intervals of the ratios are combined, as for independent samples. None if a
     ratio is zero or infinite.
     """
     mine, theirs = reference.logs, other.logs
@@ -205,7 +205,7 @@ def quotient_of(
 def margin_of(ratio: Estimate | None, margin: float, relative: float) -> float:
     """Return the largest quotient of two worlds that agree: exp of the log margin.
 
-    ``relative`` is the share of the log-ratio of the reference that a world may miss,
+    ``relative`` is the share of the reference's log-ratio by which a world may deviate,
     ``margin`` the relative difference that is equivalent in any case.
     """
     least = math.log1p(margin)

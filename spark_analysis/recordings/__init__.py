@@ -1,5 +1,5 @@
-"""Recordings, read and checked: the manifest, the rows, and their tally.
+"""Recordings: their reading, their checks, and counts of their rows.
 
 ``columns`` has the columns of a row, ``contract`` the content of a manifest and the
-runs that may be compared. Imports nothing else of the analysis but ``statistics``.
+comparable runs. Of the analysis, this package imports ``statistics`` only.
 """

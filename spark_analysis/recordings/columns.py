@@ -1,8 +1,8 @@
-"""Columns of a recording's rows: Spark's types, stamps in their order.
+"""Columns of a recording's rows: Spark's types, and stamps in order.
 
-The recorder, in ``experiments/records``, is the other side of this contract; a test
-holds the two equal. Stamps are nanoseconds since the run's origin on one clock, null
-where the event never happened.
+The recorder in ``experiments/records`` is the other side of this contract; a test
+checks that the two are equal. Stamps are nanoseconds since the run's origin on one
+clock, null for an event that never happened.
 """
 
 from __future__ import annotations

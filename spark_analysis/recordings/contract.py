@@ -1,10 +1,10 @@
-"""The content of a run directory: its manifest, and the runs that may be compared.
+"""The content of a run directory: its manifest, and the comparable runs.
 
-The manifest is the only file that lists the runs that count. A run that its recorder
-marked as not valid (the load generator was late, a process died) is never compared,
-only listed. A block in which some arm has no valid run is left out for every arm, so
-that all arms are judged by the same requests. A sweep is the same experiment at several
-points; ``Manifest.at`` is its part at one of them, and all judgements are made there.
+The manifest is the only file that lists the valid runs. A run that its recorder marked
+as not valid (the load generator was late, a process died) is listed, but never
+compared. A block in which some arm has no valid run is left out for every arm, so that
+all arms are judged by the same requests. A sweep is one experiment at several points;
+``Manifest.at`` is its part at one of them, and all judgements are made there.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any, Final
 
 SCHEMA: Final = 1
-# The values of recordings without the keys.
+# Value in recordings without the key.
 MARGIN_WORLDS: Final = 0.25
 SLO_SHARE: Final = 0.99
 
 
 class RecordingError(Exception):
-    """A recording breaks its contract; the message says where."""
+    """A recording breaks its contract; the message states where."""
 
 
 class DamagedFile(RecordingError):
-    """A file of a recording cannot be read; without its run the others can."""
+    """An unreadable file of a recording; without its run the others are readable."""
 
     def __init__(self, path: Path | str, why: str) -> None:
         super().__init__(
@@ -83,11 +83,11 @@ class Point:
 class Options:
     """Rules of judgement, fixed before the experiment ran.
 
-    ``pairs`` are arms to be compared with each other, besides all with the baseline;
+    ``pairs`` are arms to compare with each other, besides all with the baseline.
     ``margin_worlds`` is the largest distance between ratios of two worlds that agree.
-    ``slo_share`` is the share of good answers with which an objective is met. Fairness
-    and recovery are measured if the config states their windows and intervals, in
-    nominal time.
+    ``slo_share`` is the share of good answers that meets an objective. Fairness and
+    recovery are measured if the config states their windows and intervals, in nominal
+    time.
     """
 
     quantiles: tuple[Fraction, ...]
@@ -111,10 +111,10 @@ class Options:
 class Run:
     """One broker process with one block's requests.
 
-    ``violations`` counts, by law, the scheduler's breaches. ``billed_share`` is the
-    part of the broker's CPU that was billed to requests or to housekeeping; None where
-    no process was measured. ``accounts`` are the billed parts in nanoseconds.
-    ``probes_ns`` are the times of a fixed loop on the broker's CPU meanwhile,
+    ``violations`` counts the scheduler's violations by law. ``billed_share`` is the
+    share of the broker's CPU time billed to requests or to housekeeping; None if no
+    process was measured. ``accounts`` are the billed parts in nanoseconds.
+    ``probes_ns`` are the times of a fixed loop on the broker's CPU during the run,
     ``machine`` the kernel's accounts (steal_s and others_s of watched_s), ``seconds``
     the length of the run. Runs on a cluster have a file of ``attempts``. ``cost_ratio``
     is the measured cost of requests over the calibrated one. The processes of a
@@ -155,8 +155,8 @@ class Run:
 class Look:
     """The state of the sequential rule of episodes at the end of a session.
 
-    ``half_widths`` are those of the log-ratios to the baseline, by arm; None where
-    there was no interval yet.
+    ``half_widths`` are those of the log-ratios to the baseline, by arm; None while
+    there was no interval.
     """
 
     rounds: int
@@ -168,9 +168,9 @@ class Look:
 class Episodes:
     """The sequential rule of an experiment in rounds, and all its looks.
 
-    ``primary`` is the class whose ``quantile`` decides. A round's arms may differ in
-    the machine's speed by the factor ``speed_band``; if ``slowest_band`` is set, no
-    part of an episode was slower than an idle machine by more than that.
+    ``primary`` is the class whose ``quantile`` decides. The machine's speed may differ
+    between a round's arms by the factor ``speed_band``. If ``slowest_band`` is set, no
+    part of an episode was slower than an idle machine by more than that factor.
     """
 
     primary: str
@@ -203,7 +203,7 @@ class Sessions:
 class Manifest:
     """The manifest of a run directory, as far as the analysis reads it.
 
-    ``episodes`` is None where a run has its broker to itself; else a block is a round.
+    ``episodes`` is None if each run has its own broker; otherwise a block is a round.
     ``location`` is the URI of a directory on another file system, else empty.
     """
 
@@ -235,7 +235,7 @@ class Manifest:
 
     @property
     def point(self) -> Point:
-        """The point, where there is one: in all that ``at`` returns."""
+        """The only point; every manifest that ``at`` returns has one."""
         (point,) = self.points
         return point
 
@@ -246,12 +246,12 @@ class Manifest:
 
     @property
     def window_ns(self) -> tuple[int, int]:
-        """When the requests of the only point count: meant to be sent in between."""
+        """The window of the only point: requests with intended instants in it count."""
         return self.point.window_ns
 
     @property
     def runs_valid(self) -> tuple[Run, ...]:
-        """Runs that their recorder stands for."""
+        """Runs that their recorder marked as valid."""
         return tuple(run for run in self.runs if run.valid)
 
     @property
@@ -268,21 +268,21 @@ class Manifest:
 
     @property
     def cost_band(self) -> float:
-        """By what factor requests may cost more or less than their calibration says.
+        """Factor by which requests may be more or less expensive than calibrated.
 
-        Infinite where it was recorded before runs were held against a band.
+        Infinite in recordings older than this band.
         """
         band: float = self.config.get("limits", {}).get("cost_band", math.inf)
         return band
 
     @property
     def deterministic(self) -> bool:
-        """Whether the world gives the same answers to the same requests twice."""
+        """Whether the world answers equal requests equally."""
         return self.world in ("model", "virtual")
 
     @property
     def old_leader(self) -> int | None:
-        """The broker that an election takes partitions from; None if there is none."""
+        """The broker that an election takes partitions from, or None."""
         config = self.config
         elects = [it["kind"] == "elect" for it in config.get("faults") or ()]
         if config.get("cluster") is None or not any(elects):
@@ -291,12 +291,12 @@ class Manifest:
 
     @property
     def brokers_recorded(self) -> bool:
-        """Whether the brokers kept a row per request: without, there are no phases."""
+        """Whether the brokers recorded a row per request; phases need these rows."""
         return self.world not in ("kafka", "kraft")
 
     @property
     def arms_missing(self) -> tuple[str, ...]:
-        """Arms without a single valid run: they cannot be compared at all."""
+        """Arms without any valid run, which cannot be compared."""
         present = {run.arm for run in self.runs if run.valid}
         return tuple(arm.name for arm in self.arms if arm.name not in present)
 
@@ -309,7 +309,7 @@ class Manifest:
 
     @property
     def again(self) -> str | None:
-        """The A/A arm, if there is one of the baseline."""
+        """The A/A arm of the baseline, if there is one."""
         for arm in self.arms_compared:
             if arm.again_of == self.baseline:
                 return arm.name
@@ -342,7 +342,7 @@ class Manifest:
 
     @property
     def runs_compared(self) -> tuple[Run, ...]:
-        """Valid runs of complete blocks: what every number rests on."""
+        """Valid runs of complete blocks, the source of every number."""
         if len(self.points) > 1:
             views = [self.at(point) for point in self.points]
             return tuple(

@@ -1,10 +1,10 @@
 """Exact quantiles by session: the second pass, over the wanted buckets only.
 
-Inside a bucket the distinct latencies stand in order, each with its count in every
-session. Running sums over that order give, for each latency, the number of requests of
-a session, of all sessions, and of all but one that lie at or below it. The wanted value
-is the first one whose running sum reaches the rank. All sums are of integers, so
-neither the partitioning nor the number of workers changes a digit.
+Inside a bucket the distinct latencies are sorted, each with its count in every session.
+Running sums over this order give, for each latency, the number of requests at or below
+it: of a session, of all sessions, and of all but one. The wanted value is the first one
+whose running sum reaches the rank. All sums are of integers, so neither the
+partitioning nor the number of workers changes a digit.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ RANGES_MAX: Final = 32
 class Quantile:
     """One quantile of one cell, in nanoseconds; arrays are by session.
 
-    ``own`` is the quantile of each session, ``without`` that of all the others (NaN
-    where there are none). ``exceedances`` counts the requests at or beyond ``pooled``.
-    ``bucket`` is where that lies, and ``below`` adds up the carried columns over the
-    requests of this bucket that are quicker.
+    ``own`` is the quantile of each session, ``without`` that of all the others (NaN if
+    there is none). ``exceedances`` counts the requests at or beyond ``pooled``.
+    ``bucket`` is that of ``pooled``, and ``below`` has the sums of the carried columns
+    over the faster requests of this bucket.
     """
 
     pooled: float
@@ -74,8 +74,8 @@ def exact_quantiles(
 ) -> dict[GroupKey, tuple[Quantile, ...]]:
     """Return every quantile of every cell, in the order of ``levels``.
 
-    ``rows`` are those of which ``found`` is the histogram. ``carried`` are columns of
-    them to be added up below the pooled quantile, by name.
+    ``found`` is the histogram of ``rows``. ``carried`` are columns to be summed below
+    the pooled quantile, by name.
     """
     cells = list(found)
     wanted = {
@@ -126,7 +126,7 @@ def second_pass(
     """Return the value of each place, by its ``number`` among ``open_places``.
 
     A pooled value has the counts ``below`` it in its bucket, by session, and the sums
-    of the carried columns there. A place stands with the number of its cell.
+    of the carried columns there. A place is paired with the number of its cell.
     """
     cells = list(found)
     sessions = _sessions(found)
@@ -195,9 +195,9 @@ def _answer(
 def _ranges(
     found: Mapping[GroupKey, Histogram], open_places: Sequence[tuple[int, Place]]
 ) -> str:
-    """Return SQL for a few ranges of latency that hold all wanted buckets.
+    """Return SQL for a few ranges of latency that contain all wanted buckets.
 
-    A comparison costs a fraction of the logarithm and the join that it saves.
+    A comparison costs a fraction of the logarithm and of the join that it avoids.
     """
     cells = list(found.values())
     buckets = {
@@ -225,7 +225,7 @@ def _buckets(
     found: Mapping[GroupKey, Histogram],
     open_places: Sequence[tuple[int, Place]],
 ) -> DataFrame:
-    """Return the buckets to read again, each once: a small table for every worker."""
+    """Return the distinct buckets to read again: a small table for every worker."""
     wanted = sorted(
         {
             (number, int(found[cells[number]].buckets[place.column]))
@@ -253,7 +253,7 @@ def _places(
     sessions: Sequence[int],
     open_places: Sequence[tuple[int, Place]],
 ) -> DataFrame:
-    """Return the wanted ranks; ``place`` is that of the session among all sessions."""
+    """Return the wanted ranks; ``place`` is the session's index among all sessions."""
     index = {name: i for i, name in enumerate(sessions)}
     histograms = [found[cells[number]] for number, _ in open_places]
     table = pa.table(

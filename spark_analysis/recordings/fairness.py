@@ -1,22 +1,22 @@
 """Fairness between the flows of a class, over windows of time.
 
-In a window a flow *wants* the work of its requests that are there: those not served
-before the window, and those that arrive in it. It is *given* the work of the requests
-that complete in it. The work of a request is its service time, counted whole in the
-window in which its handler is done. A request that was never served has no service time
-and does not count.
+In a window a flow *wants* the work of its present requests: those not served before the
+window, and those that arrive in it. A flow is *given* the work of the requests that
+complete in the window. The work of a request is its service time, counted as a whole in
+the window in which its handler completes. A request that was never served has no
+service time and does not count.
 
-The fair share of a flow is max-min: with level L, it is min(wanted, L), where L is such
-that the shares add up to all that was given. With the flows in ascending order of
-``wanted``, let ``L_i = (given in all - wanted of those before i) / (flows from i on)``.
-It rises up to the first flow that wants more than that, and falls from there on, so L
-is the largest L_i. (L_{i+1} - L_i is (L_i - wanted_i) / (flows after i).)
+The fair share of a flow is max-min: min(wanted, L), with a level L such that the shares
+add up to all work given. With the flows in ascending order of ``wanted``, let
+``L_i = (given in all - wanted of those before i) / (flows from i on)``. L_i rises up to
+the first flow that wants more than L_i, and falls from there on, so L is the largest
+L_i. (L_{i+1} - L_i is (L_i - wanted_i) / (flows after i).)
 
-Jain's index of a window is ``(sum x)^2 / (n sum x^2)`` over the flows that want
-anything, with x = given / fair share (Jain, Chiu, Hawe 1984). It is 1 if all have their
-fair share, and k / n if k of n equal flows are given everything. The service lag is the
-largest fair share less given. Windows in which fewer than two flows want anything, or
-nothing was given, have neither.
+Jain's index of a window is ``(sum x)^2 / (n sum x^2)`` over the flows that want work,
+with x = given / fair share (Jain, Chiu, Hawe 1984). It is 1 if all have their fair
+share, and k / n if k of n equal flows are given all work. The service lag is the
+largest fair share minus given work. Windows in which fewer than two flows want work, or
+no work was given, have neither.
 
 Sums of integers, and of floating-point numbers in ascending order, do not depend on the
 partitioning.
@@ -70,7 +70,7 @@ def fairness(requests: DataFrame) -> DataFrame:
 
 
 def _by_flow(requests: DataFrame) -> DataFrame:
-    """Return the work asked of and given to each flow by window, where there is any."""
+    """Return the work wanted by and given to each flow by window, if there is any."""
     asked, given = _slot("intended_ns"), _slot("local_done_ns")
     events = (
         f"inline(array("
@@ -89,14 +89,14 @@ def _by_flow(requests: DataFrame) -> DataFrame:
 def _slot(stamp: str) -> str:
     """Return SQL for the number of the window of an instant, below 0 before the first.
 
-    DIV rounds to zero.
+    SQL's DIV rounds to zero.
     """
     since = f"({stamp} - window_start)"
     return f"({since} - pmod({since}, fairness_ns)) DIV fairness_ns"
 
 
 def _wanted(by_flow: DataFrame) -> DataFrame:
-    """Return what each flow wants and is given, in every window in which it waits."""
+    """Return each flow's wanted and given work, in every window in which it waits."""
     over = "OVER (PARTITION BY run_id, class, flow ORDER BY slot"
     here = "IF(it = slot, {0}, {1})"
     wanted = here.format("waiting + asked", "waiting + asked - given")

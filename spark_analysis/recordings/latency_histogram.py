@@ -1,14 +1,14 @@
 """Latency histogram by session: the first pass over the requests, and its arithmetic.
 
 A bucket is one hundredth wide on the natural logarithm of the latency. It is a function
-of the latency alone, so counts of buckets add up over runs, sessions and machines, and
-Spark combines them before the shuffle. Unanswered requests have a bucket of their own,
-above all others.
+of the latency only, so counts of buckets add up over runs, sessions and machines, and
+Spark combines them before the shuffle. Unanswered requests have a separate bucket above
+all others.
 
 An exact quantile is the r-th smallest value. The running sum of the counts gives the
-bucket of that value and its rank inside. The same counts, less those of one session,
-give both for the jackknife. Only the requests of such buckets have to be read again
-(``exact_ranks``), and none of the unanswered.
+bucket of that value and its rank inside. The same counts, minus those of one session,
+give both for the jackknife. Only requests of such buckets have to be read again
+(``exact_ranks``), and no unanswered ones.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def histogram(
 
 
 def by_session(counted: DataFrame, sessions: Sequence[int]) -> DataFrame:
-    """Add up counts ``n`` by cell and bucket, to an array with one for each session.
+    """Add up counts ``n`` by cell and bucket, to an array with one entry per session.
 
-    A row for each session would cost a shuffle of so many times as many rows.
+    A row per session would multiply the shuffled rows by the number of sessions.
     """
     counts = ", ".join(f"sum(IF(session = {s}, n, 0L))" for s in sessions)
     total = aggregates({"n": f"array({counts})"})
@@ -129,7 +129,7 @@ def histograms(table: pa.Table, sessions: Sequence[int]) -> dict[GroupKey, Histo
 
 
 def _key(code: int, words: Sequence[Sequence[int | str]]) -> GroupKey:
-    """Return the cell of a code: the place of each word, in mixed radix."""
+    """Return the cell of a code: the index of each word, in mixed radix."""
     found: list[int | str] = []
     for of in reversed(words):
         code, place = divmod(code, len(of))
@@ -151,9 +151,9 @@ def _histogram(
 
 
 def edges(bucket: int) -> tuple[float, float]:
-    """Return latencies between which all of a bucket lie, some of its neighbours too.
+    """Return bounds that enclose a bucket's latencies, and some of its neighbours'.
 
-    The logarithm rounds, so the ends have room.
+    The logarithm is rounded, so the bounds have a margin.
     """
     low, high = (math.exp(end / BUCKETS_PER_E) for end in (bucket, bucket + 1))
     return (low * (1 - _ROOM) if bucket else 0.0), high * (1 + _ROOM)
@@ -162,7 +162,7 @@ def edges(bucket: int) -> tuple[float, float]:
 def places(found: Histogram, levels: Sequence[Fraction]) -> Iterator[Place]:
     """Yield the place of every wanted value: own and without by session, and pooled.
 
-    A session that is the only one has nothing to be left out of.
+    A single session has no other sessions, so no value without it.
     """
     cumulated = found.counts.cumsum(axis=1)
     whole = cumulated.sum(axis=0)
@@ -196,8 +196,8 @@ def ccdf(found: Histogram, confidence: float) -> Ccdf:
     """Return the CCDF at the lower end of each bucket, where the share is exact.
 
     At most ``CURVE_POINTS`` buckets are kept, evenly on a logarithmic scale of shares.
-    Unanswered requests count in the shares and have no point. The band is Student's t
-    of a ratio estimate over sessions, for each value by itself.
+    Unanswered requests count in the shares and have no point. The band is pointwise:
+    Student's t of a ratio estimate over sessions.
     """
     above = np.flip(np.flip(found.counts, axis=1).cumsum(axis=1), axis=1)
     total = int(found.counts.sum())

@@ -1,9 +1,8 @@
-"""Read the recorded requests and samples of the compared runs, schema in hand.
+"""Reading of the recorded requests and samples of the compared runs, with a schema.
 
-Spark infers no schema: an arm called "1" stays a word, and a column of another type is
-refused. Spark opens the files, on whatever file system they are. The point and the
-session of a row are those of its run in the manifest; ``point_index`` is the number of
-the point there.
+Spark infers no schema: an arm named "1" stays a string, and a column of another type is
+refused. Spark opens the files on any of its file systems. The point and the session of
+a row are those of its run in the manifest; ``point_index`` is the point's number there.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Kind: TypeAlias = Literal["requests", "samples", "attempts"]
 _COLUMNS: Final[Mapping[Kind, Mapping[str, str]]] = MappingProxyType(
     {"requests": REQUESTS, "samples": SAMPLES, "attempts": ATTEMPTS}
 )
-# Characters with a meaning in Hadoop's patterns of file names.
+# Special characters in Hadoop's patterns of file names.
 _SPECIAL: Final = re.compile(r"[\\{}\[\]*?,^]")
 QUEUE_BINS: Final = 100
 QUEUE_BIN_NS_MIN: Final = 100_000_000
@@ -47,11 +46,11 @@ QUEUE_BIN_NS_MIN: Final = 100_000_000
 def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
     """Return every request of the compared runs, with latency and phases derived.
 
-    ``latency_ns`` is a double: infinite where there was no good answer in time.
-    Nanoseconds below 2^53 (104 days) are exact in it. ``inside`` says whether the
-    request was meant to be sent in the window, which cuts the warm-up off. ``print`` is
-    a hash of what identifies the request, null where some of that is missing. The
-    windows of fairness are ``fairness_ns`` wide, 1 where none are asked for.
+    ``latency_ns`` is a double: infinite without a good answer in time. Nanoseconds
+    below 2^53 (104 days) are exact in it. ``inside`` is true if the intended instant
+    lies in the window, which excludes the warm-up. ``print`` is a hash of the request's
+    identity, null if a part is missing. The windows of fairness are ``fairness_ns``
+    wide, 1 if fairness is not measured.
     """
     frame = _read(spark, REQUESTS, compared_files(manifest, "requests"))
     latency = f"{STAMPS[-1]} - {STAMPS[0]}"
@@ -83,7 +82,7 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
 
 
 def read_samples(spark: SparkSession, manifest: Manifest) -> DataFrame:
-    """Return the queue samples of the compared runs, each in its bin of time."""
+    """Return the queue samples of the compared runs, each in its time bin."""
     frame = _read(spark, SAMPLES, compared_files(manifest, "samples"))
     placed = frame.join(_runs(spark, manifest), "run_id")
     return placed.selectExpr(
@@ -105,23 +104,23 @@ def read_attempts(spark: SparkSession, manifest: Manifest) -> DataFrame:
 def _read(
     spark: SparkSession, columns: Mapping[str, str], files: Sequence[str]
 ) -> DataFrame:
-    """Return the rows of files whose paths are names, not patterns of names."""
+    """Return the rows of files whose paths are literal names, not patterns."""
     names = map(escaped, files)
     return spark.read.schema(ddl(columns)).parquet(*names)
 
 
 def escaped(path: str) -> str:
-    """Return a path as the pattern that matches it alone."""
+    """Return a pattern that matches this path only."""
     return _SPECIAL.sub(r"\\\g<0>", path)
 
 
 def bin_ns(window_ns: tuple[int, int]) -> int:
-    """Return how long a bin of the queue over time is."""
+    """Return the length of a bin of the queue over time."""
     return max(QUEUE_BIN_NS_MIN, window_ns[1] // QUEUE_BINS)
 
 
 def _runs(spark: SparkSession, manifest: Manifest) -> DataFrame:
-    """Return a row's data about its run: a small table, sent to every worker."""
+    """Return the data of each run for its rows: a small table, sent to every worker."""
     indices = {point.name: index for index, point in enumerate(manifest.points)}
     fairness_ms = manifest.options.fairness_window_ms or 0.0
     rows = []
@@ -144,7 +143,7 @@ def _runs(spark: SparkSession, manifest: Manifest) -> DataFrame:
 
 
 def literal(text: str) -> str:
-    """Return a text as SQL."""
+    """Return a text as a literal of SQL."""
     return "'" + text.replace("\\", r"\\").replace("'", r"\'") + "'"
 
 
@@ -160,7 +159,7 @@ def compared_files(manifest: Manifest, kind: Kind) -> list[str]:
 
     The runs of an arm in one session share a file.
 
-    :raises DamagedFile: naming the first that is missing, or empty, on this machine.
+    :raises DamagedFile: naming the first missing or empty file on this machine.
     """
     first: dict[str, Run] = {}
     for run in manifest.runs_compared:
@@ -169,7 +168,7 @@ def compared_files(manifest: Manifest, kind: Kind) -> list[str]:
 
 
 def _location(manifest: Manifest, file: str, run: Run) -> str:
-    """Return where Spark finds a file: below a URI, or by its path on this machine."""
+    """Return Spark's location of a file: below a URI, or its path on this machine."""
     if manifest.location:
         return f"{manifest.location}/{file}"
     path = manifest.directory / file
@@ -177,20 +176,20 @@ def _location(manifest: Manifest, file: str, run: Run) -> str:
         if not path.is_file():
             raise DamagedFile(path, f"there is no such file (run {run.run_id})")
         if not path.stat().st_size:
-            # Spark would read no rows of it, and report nothing.
+            # Spark would read no rows of an empty file, and report nothing.
             raise DamagedFile(path, "damaged, or no Parquet file: it is empty")
-        # Java takes no name other than UTF-8.
+        # Java accepts names in UTF-8 only.
         return "file:" + os.fsencode(path.resolve()).decode("utf-8")
     except (OSError, ValueError) as error:
         raise DamagedFile(path, str(error)) from error
 
 
 def without_damaged(spark: SparkSession, manifest: Manifest) -> Manifest:
-    """Return the manifest without the runs of which a file cannot be read to its end.
+    """Return the manifest without runs that have a partly unreadable file.
 
     Reads every compared file, one by one.
 
-    :raises RecordingError: if nothing can be compared then.
+    :raises RecordingError: if the remaining runs cannot be compared.
     """
     runs: dict[str, Run] = {}
     kinds: dict[str, Kind] = {}
@@ -230,7 +229,7 @@ def without_damaged(spark: SparkSession, manifest: Manifest) -> Manifest:
 def _read_whole(spark: SparkSession, columns: Mapping[str, str], file: str) -> None:
     """Read every page of a file.
 
-    :raises DamagedFile: if its rows lack what makes them rows of a recording.
+    :raises DamagedFile: if required columns are missing or unreadable.
     """
     frame = _read(spark, columns, [file])
     found = frame.selectExpr("bit_xor(xxhash64(*))", "count_if(run_id IS NULL) AS lost")

@@ -1,8 +1,8 @@
 """Reading of ``manifest.json``, with its checks.
 
-Anything that breaks the contract stops the analysis with a sentence that names the
-file, the value found and the expected one. A point of a sweep that has not run yet is
-no breach: it is left out, and the report lists it.
+A breach of the contract ends the analysis with a message that names the file, the value
+found and the expected one. A point of a sweep that has not run yet is no breach: it is
+left out, and the report lists it.
 """
 
 from __future__ import annotations
@@ -92,15 +92,15 @@ def parse_manifest(content: bytes, directory: Path, location: str = "") -> Manif
 
 
 def _refuse_extremes(value: object) -> None:
-    """Refuse numbers and texts that JSON can hold and no recording has.
+    """Refuse numbers and texts that are valid JSON but not valid in a recording.
 
-    :raises ValueError: at the first.
+    :raises ValueError: at the first one.
     """
     match value:
         case bool():
             return
         case int() | float() if not -_INT64 <= value < _INT64:
-            # Infinity and NaN, too.
+            # Also infinity and NaN.
             raise ValueError(f"{value} is no number of a recording")
         case str():
             value.encode()
@@ -119,9 +119,9 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def _typed(kind: type[_T], /, **fields: object) -> _T:
-    """Make a value of the contract whose fields have the types that it states.
+    """Create a value of the contract, with the types of its fields checked.
 
-    :raises pydantic.ValidationError: naming the first that has another.
+    :raises pydantic.ValidationError: naming the first field of another type.
     """
     adapter: TypeAdapter[_T] = _adapter(kind)  # type: ignore[arg-type]  # it is hashable
     return adapter.validate_python(fields)
@@ -214,7 +214,7 @@ def _episodes(raw: Raw) -> Episodes | None:
 
 
 def _planned(sessions: Raw) -> Episodes:
-    """Return the rounds of planned sessions, of which no rule ends any."""
+    """Return the rounds of planned sessions, which no stopping rule ends."""
     return _typed(
         Episodes,
         primary=sessions["primary"],
@@ -230,8 +230,7 @@ def _planned(sessions: Raw) -> Episodes:
 def _points(raw: Raw) -> tuple[Point, ...]:
     """Return the points in the order of the design.
 
-    Values that a point does not state are the top-level ones: always so without a
-    sweep.
+    Values that a point does not state are the top-level ones; without a sweep, all are.
     """
     whole = {"point": "", "levels": {}}
     return tuple(
@@ -343,13 +342,13 @@ def _billed_share(accounts: Mapping[str, int]) -> float | None:
     if not accounts.get("cpu_ns"):
         return None
     billed_ns = accounts["requests_ns"] + accounts["housekeeping_ns"]
-    # Bills are on the wall clock of the loop's thread; where that waited for its CPU
-    # it was busy for longer than it computed.
+    # Bills are wall-clock times of the loop's thread. If it waited for its CPU, it was
+    # busy for longer than it computed.
     return billed_ns / max(accounts["cpu_ns"], accounts.get("busy_ns", 0))
 
 
 def check(manifest: Manifest, path: Path | str) -> None:
-    """Refuse what no comparison can be made of.
+    """Refuse recordings that cannot be compared.
 
     :raises RecordingError: naming the first fault.
     """
@@ -381,7 +380,7 @@ def check(manifest: Manifest, path: Path | str) -> None:
 
 
 def _reasons(manifest: Manifest, arm: str) -> str:
-    """Return in parentheses how many runs of an arm there are, and why none counts."""
+    """Return in parentheses the number of an arm's runs, and why none is valid."""
     kinds = Counter(
         run.reason.partition(":")[0] or "marked as not valid"
         for run in manifest.runs
@@ -394,7 +393,7 @@ def _reasons(manifest: Manifest, arm: str) -> str:
 
 
 def _check_unique(manifest: Manifest, path: Path | str) -> None:
-    """Hold that no two arms and no two points have one name."""
+    """Check that names of arms and points are unique."""
     for kind, found in (
         ("arms", [arm.name for arm in manifest.arms]),
         ("points", [point.name for point in manifest.points]),
@@ -405,7 +404,7 @@ def _check_unique(manifest: Manifest, path: Path | str) -> None:
 
 
 def _check_names(manifest: Manifest, path: Path | str) -> None:
-    """Check that all names exist, and that every window holds something."""
+    """Check that all names exist, and that no window is empty."""
     names = [arm.name for arm in manifest.arms]
     strangers = {run.arm for run in manifest.runs} - set(names)
     if strangers:
@@ -431,7 +430,7 @@ def _check_names(manifest: Manifest, path: Path | str) -> None:
 
 
 def _check_run(run: Run, path: Path | str) -> None:
-    """Hold the count identity."""
+    """Check that the counts of requests add up."""
     if run.requests is None or run.samples is None:
         raise RecordingError(f"{path}: valid run {run.run_id} names no files")
     total = sum(run.counts[outcome] for outcome in OUTCOMES)
@@ -443,7 +442,7 @@ def _check_run(run: Run, path: Path | str) -> None:
 
 
 def _check_traces(runs: Sequence[Run], path: Path | str) -> None:
-    """Hold that all arms of a block met the same trace."""
+    """Check that all arms of a block received the same trace."""
     met: dict[tuple[str, int], Run] = {}
     for run in runs:
         first = met.setdefault((run.point, run.block), run)

@@ -1,16 +1,16 @@
 """CPU cost of identical requests under an arm and under the baseline.
 
 Every arm of a block serves the same requests, and the same request is the same work.
-The log-ratio of its two costs therefore shows the speed of the machine, and what an arm
-adds to the cost of work. The cost is ``service_ns``, the CPU of the request's handler:
-reading and choosing a request are not in it.
+The log-ratio of its two costs therefore shows the speed of the machine, and an arm's
+additional cost. The cost is ``service_ns``, the CPU time of the request's handler. It
+excludes reading and scheduling a request.
 
 A session's value is the median log-ratio over its requests, and an arm's the mean over
-sessions. The median is read off a histogram whose buckets are a hundredth of a per cent
-wide, so it is exact to that, and Spark combines counts instead of collecting ratios.
-The costs of one request are brought together in one pass over the rows.
+sessions. The median is read from a histogram with buckets of 0.01 %, which is its
+precision; Spark combines counts instead of collecting ratios. One pass over the rows
+combines the costs of each request.
 
-These values are reported. They select no round and no session.
+These values are reported only. They discard no round and no session.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PairedCost:
     """Cost of requests under an arm over their cost under the baseline.
 
     ``ratio`` is the geometric mean over sessions of ``ratios``, the median of each; its
-    interval is Student's t over sessions. Of the requests in the window ``pairs`` were
+    interval is Student's t over sessions. ``pairs`` of the requests in the window were
     compared; ``left_out`` lack a good answer or a recorded cost under either arm.
     """
 
@@ -60,8 +60,8 @@ def paired_costs(
 ) -> dict[int, tuple[PairedCost, ...]]:
     """Return the paired cost of every arm but the baseline, by point, in arms' order.
 
-    Nothing where costs are declared instead of measured, or no broker recorded them. An
-    arm without a single pair is left out. ``window`` are rows of ``read_requests``.
+    Empty if costs are declared instead of measured, or no broker recorded them. An arm
+    without any pair is left out. ``window`` are rows of ``read_requests``.
     """
     if manifest.deterministic or not manifest.brokers_recorded:
         return {}
@@ -86,7 +86,7 @@ def medians_of_pairs(
 ) -> DataFrame:
     """Return the median log-ratio by point, arm and session, with pairs and requests.
 
-    ``arm_index`` is the place among ``arms``.
+    ``arm_index`` is the index in ``arms``.
     """
     return _medians(_log_ratios(window, baseline, arms))
 

@@ -1,11 +1,11 @@
 """Phases of a request: ten parts of its latency, from stamp to stamp.
 
-Kafka's phases (RequestQueue, Local, Remote, ResponseQueue, ResponseSend), parts that
-Kafka does not see (the client's lateness, the network, time blocked before the queue),
-and SuspendedTime, which only a preemptive scheduler has. There is one phase between
-each stamp and the next, except for the time with a handler, which has two; so they sum
-to the latency exactly. Two of them end on a stamp of the other process and may be a
-little below zero: the kernel can hand bytes over before their sender has stamped them.
+Kafka's phases (RequestQueue, Local, Remote, ResponseQueue, ResponseSend), parts outside
+of Kafka's view (the client's lateness, the network, time blocked before the queue), and
+SuspendedTime, which only a preemptive scheduler has. There is one phase between
+consecutive stamps, except for the time in the handler, which has two; so they sum to
+the latency exactly. Two of them end on a stamp of the other process and may be slightly
+negative: the kernel can deliver bytes before their sender has stamped them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Phase:
     crosses_processes: bool = False
 
 
-# Until each stamp after the first, from the one before.
+# Each phase ends on a stamp and begins on the one before.
 _SENT, _READ, _ADMITTED, _TAKEN, _SERVED, _READY, _FETCHED, _ANSWERED, _RETURNED = (
     f"{end} - {start}" for start, end in pairwise(STAMPS)
 )
-# Of the time with a handler, this much was spent set aside.
+# Suspended part of the time in the handler.
 _SUSPENDED: Final = "suspended_ns"
 
 PHASES: Final = (

@@ -1,10 +1,10 @@
-"""Recovery of a class after a burst: its time, and the delay that it costs.
+"""Recovery of a class after a burst: its time, and the resulting delay.
 
-An interval follows each burst. The time to recover is that from the start of the
-interval to the intended instant of the last request in it that misses the objective of
-its class. It is 0 if none does, and infinite if the last request of the interval does:
-the class has not recovered by then. The area is the latency beyond the objective, added
-up over all requests of the interval. It is infinite if one has no good answer.
+An interval follows each burst. The time to recover runs from the start of the interval
+to the intended instant of its last request that misses the objective of its class. It
+is 0 if none does, and infinite if the interval's last request does, because the class
+has not recovered by then. The area is the latency beyond the objective, summed over all
+requests of the interval. It is infinite if one has no good answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Run directories on this machine, or on any file system that Spark reads.
 
-A plain path and a ``file:`` URI name a directory of this machine; its manifest is read
-before Spark starts. Spark reads the manifest below any other URI (``s3a:``, ``hdfs:``)
-as a file of bytes, so Spark Connect needs no more than its server can see.
+A plain path and a ``file:`` URI name a directory of this machine, whose manifest is
+read before Spark starts. Below any other URI (``s3a:``, ``hdfs:``) Spark reads the
+manifest as a binary file, so with Spark Connect only its server needs access.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Recordings:
     """The manifests of a run, or of several worlds of one experiment.
 
     ``alone`` is True for a run directory, False for a directory of worlds. ``silent``
-    has the reason for each world that cannot be compared.
+    gives the reason for each world that cannot be compared.
     """
 
     manifests: list[Manifest]
@@ -49,11 +49,11 @@ def local_directory(name: str) -> Path | None:
 
 
 def recordings_here(directory: Path) -> Recordings:
-    """Return the manifest of a run, or those of the worlds that a directory holds.
+    """Return the manifest of a run, or those of a directory of worlds.
 
-    An unsteady world does not silence the others.
+    A world that cannot be compared does not prevent the report on the others.
 
-    :raises RecordingError: if nothing there can be compared.
+    :raises RecordingError: if no world can be compared.
     """
     folders = sorted(path.parent for path in directory.glob(f"*/{MANIFEST}"))
     if (directory / MANIFEST).exists() or not folders:
@@ -68,9 +68,9 @@ def recordings_here(directory: Path) -> Recordings:
 
 
 def recordings_at(spark: SparkSession, uri: str) -> Recordings:
-    """Return the same for a directory that Spark alone can read.
+    """Return the recordings of a directory that only Spark can read.
 
-    :raises RecordingError: if nothing there can be compared.
+    :raises RecordingError: if no world can be compared.
     """
     uri = uri.rstrip("/")
     for content in _manifests(spark, f"{escaped(uri)}/{MANIFEST}").values():

@@ -1,12 +1,11 @@
 """One Spark session: on this machine, on a cluster, or at a Spark Connect server.
 
-Spark's defaults are meant for terabytes, and on one machine 200 shuffle partitions cost
-more than all the arithmetic. On ``spark://`` and ``sc://`` the same queries run, with
-the partitions that Spark chooses. The recordings must lie where every worker can read
-them.
+Spark's defaults are for terabytes; on one machine 200 shuffle partitions cost more than
+all the arithmetic. On ``spark://`` and ``sc://`` the same queries run with Spark's own
+number of partitions. Recordings must be readable by every worker.
 
-What Java prints is kept back, and shown only if the analysis fails: five lines of
-start-up chatter are no part of a report, and a stack trace is.
+Java's output is held back and printed only if the analysis fails, because its start-up
+messages are no part of a report, but a stack trace is.
 """
 
 from __future__ import annotations
@@ -34,28 +33,28 @@ CONNECT: Final = "sc://"
 _LACKING: Final = re.compile(
     "No space left on device|File too large|Disk quota exceeded|OutOfMemoryError"
 )
-# Variables of another Spark, or for one: a local analysis brings its own.
+# Variables that configure another Spark; a local analysis has its own settings.
 _OF_OTHERS: Final = ("SPARK_", "PYSPARK_", "HADOOP_", "YARN_")
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Groups are few but more than the 128 at which Spark would sort instead of hash.
+    # More groups than the 128 at which Spark changes from hashing to sorting.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    # A damaged page of a recording is refused, not read as something else.
+    # Refuse a damaged page of a recording instead of misreading it.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
 }
-# A running server has set all else when it started.
+# A running server has set all other keys at its start.
 _CONNECT: Final = {"spark.sql.session.timeZone": "UTC"}
 # With fewer rows Java's optimising compiler takes longer than it saves (measured: a
 # third of the whole analysis).
 ROWS_SMALL: Final = 5_000_000
 _LOCAL: Final = {
-    # More partitions cost more than all the arithmetic. A cluster has cores to use:
-    # there it is Spark's default, and adaptive execution joins the small ones.
+    # More partitions cost more than all the arithmetic. A cluster has more cores and
+    # Spark's default number, and adaptive execution merges small partitions.
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -64,18 +63,18 @@ _LOCAL: Final = {
 
 
 class SparkFailed(Exception):
-    """Spark does not start, or lacks something; the message names it."""
+    """Spark does not start, or lacks a requirement; the message names it."""
 
 
 @contextlib.contextmanager
 def spark_session(
     master: str = LOCAL, packages: Sequence[Path] = (), *, rows: int = 0
 ) -> Iterator[SparkSession]:
-    """Start a session, and stop it at the end; there is one in a process at a time.
+    """Start a session, and stop it at the end; a process has one at a time.
 
-    ``packages`` are the directories of those that the workers of a cluster need, and
-    that are sent to them; workers on this machine have what this process has. ``rows``
-    is how many requests the session will read, if that is known.
+    ``packages`` are the directories of packages for the workers of a cluster, which
+    receive them; workers on this machine share its packages. ``rows`` is the number of
+    requests that the session will read, if known.
 
     :raises spark_analysis.recordings.java.NoJava: if nothing can run Spark.
     :raises SparkFailed: if it does not start.
@@ -105,7 +104,7 @@ def spark_session(
                     f"Spark cannot go on: {lacking[0]} (its files are in "
                     f"{tempfile.gettempdir()})"
                 ) from error
-            # Spark's output, kept back so far, may have the reason.
+            # Spark's output, held back so far, may contain the reason.
             chatter.seek(0)
             sys.stderr.write(chatter.read().decode(errors="replace"))
             raise
@@ -127,7 +126,7 @@ def settings(master: str, rows: int = 0) -> dict[str, str]:
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Turn Spark's fault about a file of a recording into one that names the file.
+    """Convert Spark's error about a file of a recording into one that names the file.
 
     :raises DamagedFile: if Spark could not read it.
     """
@@ -142,16 +141,16 @@ def reading() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _environment(master: str) -> Iterator[None]:
-    """Put what Spark's launcher needs into the environment, until the session ends.
+    """Set the environment of Spark's launcher until the session ends.
 
     A Spark Connect server needs neither Java nor workers here. Without
-    ``PYSPARK_PYTHON`` the workers of other sessions would be whatever ``python3`` means
-    on PATH. For a cluster the variables of the machine's own Spark count.
+    ``PYSPARK_PYTHON`` the workers of other sessions would run the ``python3`` on PATH.
+    A cluster uses the variables of the machine's own Spark.
 
-    For a local session they do not: another Spark's home and settings are no part of
-    this analysis. The driver is bound to the loopback address here, too, because Java
-    otherwise looks up the machine's host name, which need not resolve. File names are
-    bytes to Java in a locale without an encoding, so it gets one that has UTF-8.
+    A local session ignores them: another Spark's home and settings are no part of this
+    analysis. The driver binds to the loopback address, because Java otherwise looks up
+    the machine's host name, which may not resolve. File names are bytes to Java in a
+    locale without an encoding, so the locale is set to one with UTF-8.
     """
     before = dict(os.environ)
     if master.startswith(CONNECT):
@@ -184,14 +183,14 @@ def _of_launcher(before: Mapping[str, str], *, local: bool) -> dict[str, str]:
 
 
 def _telling(text: str) -> str:
-    """Return the line of Java's and Spark's output with the error."""
+    """Return the line with the error from Java's and Spark's output."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     faults = [it for it in lines if re.search(r"(Error|Exception|^\[[A-Z_.]+\])", it)]
     return (faults or lines or [""])[0]
 
 
 def _unreadable(error: BaseException) -> DamagedFile | None:
-    """Return Spark's fault as that of a recording, if it names one of its files."""
+    """Convert Spark's error into that of a recording, if it names one of its files."""
     text = str(error)
     file = re.search(r"\b([a-z][a-z0-9+.-]*:/[^\n]*?\.parquet)", text)
     if file is None or not re.search(r"FAILED_READ_FILE|PATH_NOT_FOUND|parquet", text):
@@ -218,7 +217,7 @@ def _start(master: str, rows: int) -> SparkSession:
 
 @contextlib.contextmanager
 def _old_pandas_preferred() -> Iterator[None]:
-    """Ignore that Spark would rather meet pandas 2: only Arrow crosses over here."""
+    """Ignore Spark's preference for pandas 2: only Arrow data is exchanged here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         yield
@@ -226,7 +225,7 @@ def _old_pandas_preferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _standard_error_to(descriptor: int) -> Iterator[None]:
-    """Send what this process and its new children write to standard error elsewhere."""
+    """Redirect standard error of this process and its new children."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -1,13 +1,13 @@
 """First pass over the requests, and the check of every run by it.
 
-`first_pass` counts requests by run, class, outcome and latency bucket, and adds up
-phases and costs. All else that concerns whole runs is a sum of its rows.
+`first_pass` counts requests by run, class, outcome and latency bucket, and sums phases
+and costs. All other values of whole runs are sums of its rows.
 
 Each compared run must have the counts of the manifest. All arms of a block must have
-the same requests, one by one, and no request twice. An answer takes time: its
-latency is there and above 0. The phases of every answered request must be there,
-not negative (except two that end on a stamp of the other process), and sum to its
-latency, unless the brokers kept no rows.
+the same requests, and none twice. The latency of an answer must be present and
+positive. The phases of every answered request must be present, not negative (except two
+that end on a stamp of the other process), and sum to its latency, unless the brokers
+recorded no rows.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from spark_analysis.recordings.phases import PHASES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# The pass's result for one class in one run, by column.
+# Result of the pass for one class in one run, by column.
 Found = Mapping[str, Any]
 
 _RUN: Final = ("run_id", "point_index", "block", "session", "arm")
-# A request whose cost is known: it was answered, and its broker recorded it.
+# Requests with a known cost: answered, and recorded by the broker.
 COSTED: Final = "outcome = 'ok' AND coalesce(service_ns, 0) > 0"
 _COUNTED: Final = ("sent", "known", "timeless", "unsound")
 _SUMMED: Final = ("good", "cpu_ns", "costed", "slowdown")
-# Until a handler took a request, and while it was set aside. The clocks of two
-# processes may differ by a little.
+# Time until a handler took the request, and while it was suspended. The clocks of two
+# processes may differ slightly.
 _WAITED: Final = "greatest(unread_ns, 0) + blocked_ns + queue_ns + suspended_ns"
-# In thousandths, within the range of integers whatever the stamps are.
+# In thousandths, bounded to the range of integers for any stamps.
 _SLOWDOWN: Final = "bigint(least(latency_ns * 1e3D / service_ns, 1e15D))"
-# Any answer is good where a class has no objective.
+# Without an objective any answer is good.
 _FOREVER_NS: Final = "1e300D"
 
 
@@ -49,9 +49,9 @@ class Tally:
 
     ``point_index`` is the number of the run's point in the manifest. ``cpu_ns`` is the
     service time of the ``costed`` requests: answered, and with a recorded cost.
-    ``slowdown`` adds up their latencies over service times, in thousandths.
-    ``waited_ns`` is the longest wait of an answered request: until a handler took it,
-    and set aside; None where no broker recorded one.
+    ``slowdown`` sums their latencies over service times, in thousandths. ``waited_ns``
+    is the longest wait of an answered request, before its handler and suspended; None
+    if no broker recorded one.
     """
 
     point_index: int
@@ -69,17 +69,17 @@ class Tally:
 
     @property
     def sent(self) -> int:
-        """Requests, whatever became of them."""
+        """Number of requests, with any outcome."""
         return sum(self.counts.values())
 
 
 def first_pass(requests: DataFrame, manifest: Manifest) -> DataFrame:
-    """Count and add up all requests by run, class, outcome and latency bucket."""
+    """Count and sum all requests by run, class, outcome and latency bucket."""
     whole = " + ".join(phase.name for phase in PHASES)
     signs = " AND ".join(
         f"{phase.name} >= 0" for phase in PHASES if not phase.crosses_processes
     )
-    # A missing stamp makes a phase null, and with it the sum.
+    # A missing stamp makes a phase null, and so the sum.
     sound = f"coalesce(double({whole}) = latency_ns AND {signs}, false)"
     sums = {
         "print": "bit_xor(print)",
@@ -169,7 +169,7 @@ def check(found: Sequence[Found], manifest: Manifest) -> None:
 
 
 def _check_run(run: Run, classes: Sequence[Found], *, sound: bool) -> None:
-    """Hold a run's classes against the manifest; ``sound`` if it must have phases."""
+    """Check a run's classes against the manifest; ``sound`` if phases are required."""
     counts: Counter[str] = Counter()
     for each in classes:
         counts.update({f"all_{name}": each[f"all_{name}"] for name in OUTCOMES})
@@ -223,7 +223,7 @@ def _values() -> dict[str, str]:
 
 
 def _slo(manifest: Manifest) -> str:
-    """Return SQL for the latency at which an answer still counts as good."""
+    """Return SQL for the largest latency of a good answer."""
     indices: dict[tuple[str, int], list[str]] = {}
     for index, point in enumerate(manifest.points):
         for entry in point.classes:

@@ -1,7 +1,7 @@
 """Predictions for an experiment, as ``doorkeeper theory --out`` wrote them.
 
-A file next to the run directories of its worlds. It is optional: an experiment without
-a known closed form has none.
+The file lies next to the run directories of its worlds. It is optional: an experiment
+without a known closed form has none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TheoryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theory:
-    """All rows, and the margin by which they were judged."""
+    """All rows, and the margin of their verdicts."""
 
     margin: float
     rows: tuple[TheoryRow, ...]

@@ -1,6 +1,6 @@
 """File of an incident's dose and response: measures of an election at each point.
 
-It is kept next to the results of experiments, in ``doses/``, with its figure.
+The file is kept next to the results of experiments, in ``doses/``, with its figure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 class DoseRow(TypedDict):
     """One measure of one arm at one point: its mean over incidents, its interval.
 
-    Numbers are null where they are unbounded.
+    Unbounded numbers are null.
     """
 
     levels: dict[str, str]
@@ -103,7 +103,7 @@ def _rows(levels: dict[str, str], incident: Incident) -> Iterator[DoseRow]:
 
 @dataclass(frozen=True, slots=True)
 class DoseResponse:
-    """The file as the page of experiments uses it."""
+    """The file as used by the page of experiments."""
 
     found: Doses
 
@@ -184,7 +184,7 @@ def _shown(row: DoseRow) -> str:
 def figure(found: Doses) -> Figure:
     """Draw the first measure: points across, an interval per arm.
 
-    An end at zero, which has no place on a logarithmic axis, is an arrow.
+    An end at zero, which a logarithmic axis cannot show, is an arrow.
     """
     rows = [row for row in found["rows"] if row["measure"] == SHOWN[0]]
     limits = limits_of(_interval(row) for row in rows)

@@ -29,12 +29,12 @@ from spark_analysis.report.paper import (
 )
 from spark_analysis.report.predictions import JUDGEMENT
 
-# Parts of the results that only figures read.
+# Parts of the results that only figures use.
 _DRAWN: Final = ("curves", "phases", "queue")
 
 
 class Experiment:
-    """One experiment as the template uses it."""
+    """One experiment as used by the template."""
 
     def __init__(self, name: str, found: Results) -> None:
         self.name = name
@@ -82,8 +82,8 @@ class Experiment:
 def collect(runs: Path, beside: Path, template: Path) -> list[str]:
     """Copy each analysed experiment's results to files next to the page.
 
-    Of its figures only those that the template names are copied. Returns the names of
-    the experiments copied.
+    Of its figures, only those named in the template are copied. Returns the names of
+    the copied experiments.
     """
     prose = _prose(template)
     beside.mkdir(parents=True, exist_ok=True)

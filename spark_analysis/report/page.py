@@ -18,7 +18,7 @@ from spark_analysis.report.figures.listing import FIRST, Plot
 from spark_analysis.report.figures.svg import inline
 
 _STYLE: Final = Path(__file__).parent / "templates" / "report.css"
-# Rows beyond which a table is a file only.
+# Tables with more rows are files only.
 _ROWS_MAX: Final = 400
 # Sections below the first screen: id, title, tables.
 _SECTIONS: Final = (
@@ -38,7 +38,7 @@ _SECTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawn:
-    """A figure as the template shows it."""
+    """A figure as shown by the template."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ class _Drawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """A part of the page that opens on demand."""
+    """A collapsible part of the page."""
 
     id: str
     title: str

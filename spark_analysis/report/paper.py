@@ -1,8 +1,8 @@
 """``doorkeeper paper``: typeset the paper with the results of experiments.
 
 The sources in ``paper/`` hold no measured number: they read ``generated/facts.json``,
-made here from files ``results.json``. Typst compiles offline; with a fixed date the
-same results give the same bytes.
+which is made here from files ``results.json``. Typst compiles offline. With a fixed
+date equal results give equal bytes.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from spark_analysis.report.predictions import JUDGEMENT, OutOfSample
 from spark_analysis.report.results import SCHEMA
 
 SOURCES: Final = Path(__file__).parents[2] / "paper"
-# Raised where the content of a file is not as the program has written it.
+# Exceptions for a file whose content this program did not write.
 FAULTS: Final = (
     *(ArithmeticError, AttributeError, LookupError),
     *(RecursionError, TypeError, ValueError),
 )
-# Experiments with a place in the text of ``main.typ``, and those of them with a figure.
+# Experiments with a place in the text of ``main.typ``, and those with a figure there.
 PLACED: Final = (
     *("quickstart", "kafka-reader", "kafka-agent", "operators"),
     *("price", "load-curves", "kafka-4453", "policies"),
@@ -113,7 +113,7 @@ def _first_figure(found: Results, file: Path) -> dict[str, Any] | None:
 
 
 def judged_predictions(path: Path) -> OutOfSample | None:
-    """Return the judgement of predictions, None before there was a measurement.
+    """Return the judgement of predictions, None before a measurement.
 
     :raises RecordingError: if the file is damaged.
     """
@@ -172,7 +172,7 @@ def read_results(path: Path) -> Results:
     with naming(path):
         found: Results = json.loads(path.read_bytes())
         schema = found["schema"]
-        # Refuses what JSON or UTF-8 cannot hold: NaN, half a character.
+        # Refuse content that JSON or UTF-8 cannot represent: NaN, half a character.
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     if schema != SCHEMA:
         raise RecordingError(f"{path}: schema {schema!r} found, {SCHEMA} expected")
@@ -181,9 +181,9 @@ def read_results(path: Path) -> Results:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name a ``results.json`` that is not as ``doorkeeper analyze`` has written it.
+    """Name a ``results.json`` that ``doorkeeper analyze`` did not write.
 
-    :raises RecordingError: in place of the exception that its content leads to.
+    :raises RecordingError: instead of an exception caused by the file's content.
     """
     try:
         yield
@@ -247,7 +247,7 @@ def _drawn(draw: Callable[[], Figure], file: Path) -> dict[str, Any]:
     """Save a figure; return its name, and its height relative to its width."""
     with styled():
         drawn = draw()
-        # Without a date, so that the same results give the same bytes.
+        # No date, so that equal results give equal bytes.
         metadata = {"Date": None, "Creator": "doorkeeper"}
         drawn.savefig(file, metadata=metadata, transparent=True)
     width, height = drawn.get_size_inches()
@@ -263,7 +263,7 @@ def _compile(source: Path, out_pdf: Path, moment: datetime.datetime) -> None:
         str(source),
         output=str(out_pdf),
         root=str(source.parent),
-        # The figures' own type; and none of the machine's, so that all set it alike.
+        # The figures' font, and no system fonts, so that all machines typeset alike.
         font_paths=[str(Path(mpl.get_data_path(), "fonts", "ttf"))],
         ignore_system_fonts=True,
         timestamp=int(moment.timestamp()),

@@ -165,7 +165,7 @@ def written_judgement(judgement: Judgement) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OutOfSample:
-    """A judgement as the page of findings and the paper use it."""
+    """A judgement as used by the page of findings and the paper."""
 
     found: Judgement
 
@@ -257,10 +257,10 @@ def _factor(heading: str, key: str) -> Column:
 def _summary(rows: Sequence[JudgedRow]) -> dict[str, int | float | None]:
     """Return coverage and error distribution of some conditions.
 
-    ``median`` and ``most`` are the factors that half and nine tenths of the errors do
-    not exceed, in either direction; ``bias`` is the median of measured over predicted.
+    ``median`` and ``most`` are factors that half and nine tenths of the errors do not
+    exceed, in either direction; ``bias`` is the median of measured over predicted.
     ``width`` is the median factor from a prediction to an end of its interval. The
-    interval of the coverage is that of Clopper and Pearson, for independent conditions.
+    interval of the coverage is Clopper and Pearson's, for independent conditions.
     """
     judged = [it for it in rows if it["measured"] is not None]
     errors = np.array([it["error"] for it in judged if it["error"] is not None])

@@ -93,7 +93,7 @@ def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
 
 
 def run_rows(worlds: Worlds) -> Iterator[dict[str, str | int | float | None]]:
-    """Yield every recorded run, and why it was discarded if it was."""
+    """Yield every recorded run, with the reason of its discard, if any."""
     for study in worlds.studies:
         for point in study.manifest.points:
             at = study.manifest.at(point)
@@ -102,14 +102,14 @@ def run_rows(worlds: Worlds) -> Iterator[dict[str, str | int | float | None]]:
 
 
 def finite(value: float) -> float | None:
-    """Return the number, or None where JSON has no representation of it."""
+    """Return the number, or None if JSON cannot represent it."""
     return value if math.isfinite(value) else None
 
 
 def _numbers(
     found: Estimate | None,
 ) -> tuple[float | None, float | None, float | None]:
-    """Return a value and the ends of its interval as JSON has them."""
+    """Return a value and the ends of its interval, as in JSON."""
     if found is None:
         return None, None, None
     return finite(found.value), finite(found.low), finite(found.high)
@@ -141,7 +141,7 @@ def _primary(study: Study) -> schema.Primary:
 
 
 def definition(measure: Measure) -> schema.Definition:
-    """Return the definition of a metric as ``results.json`` has it."""
+    """Return the definition of a metric, as in ``results.json``."""
     return {
         "name": measure.name,
         "label": measure.label,
@@ -211,7 +211,7 @@ def _world(study: Study) -> schema.World:
 
 
 def _sessions(study: Study) -> int:
-    """Return the sessions with a complete round, the fewest of all points."""
+    """Return the number of sessions with a complete round, the minimum over points."""
     return min(
         len({run.session for run in of.manifest.runs_compared})
         for of in study.comparisons
@@ -408,7 +408,7 @@ def _paired_costs(study: Study) -> Iterator[schema.PairedCost]:
             }
 
 
-# ---- what figures draw ----
+# ---- data of figures ----
 
 
 def _drawn(study: Study) -> tuple[Comparison, ...]:

@@ -73,5 +73,5 @@ def _fitting(table: Table, width: int) -> list[Column]:
 
 
 def _plain(text: str, style: str = "") -> Text:
-    """Return text without narrow spaces, at which a terminal would break lines."""
+    """Return text without narrow spaces, where a terminal would break lines."""
     return Text(text.replace(f"{THIN_SPACE}%", "%").replace(THIN_SPACE, ","), style)

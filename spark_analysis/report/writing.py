@@ -20,8 +20,8 @@ _WRITERS: Final = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
 
 def write_report(found: Results, runs: Iterable[Values], out_dir: Path) -> None:
-    """Write the whole report; the same results give the same bytes."""
-    # matplotlib takes longer to import than most commands take to run.
+    """Write the whole report; equal results give equal bytes."""
+    # Imported here: importing matplotlib takes longer than most commands run.
     from spark_analysis.report.figures.listing import plots
     from spark_analysis.report.figures.style import save, styled
     from spark_analysis.report.page import page

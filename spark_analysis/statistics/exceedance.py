@@ -1,10 +1,10 @@
 """Effective exceedances: the weight of a tail, and the gate that it must pass.
 
-A p99 rests on the 1 % of requests beyond it. If those come in clusters (one backlog
-delays five hundred neighbours) they weigh like fewer independent ones: the variance of
-their share is inflated by a factor VIF, and N (1 - p) / VIF is the number of
-*effective* exceedances (Kish, *Survey Sampling*, 1965). In the limit of one cluster a
-session it is about the number of sessions.
+A p99 rests on the 1 % of requests beyond it. If these come in clusters (one backlog
+delays five hundred neighbours) they have the weight of fewer independent ones. The
+variance of their share is inflated by a factor VIF, and N (1 - p) / VIF is the number
+of *effective* exceedances (Kish, *Survey Sampling*, 1965). With one cluster per session
+that is about the number of sessions.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Tail(NamedTuple):
 def tail_of_sessions(
     counts: Sequence[int], exceedances: Sequence[int], level: Fraction
 ) -> Tail:
-    """Weigh the tail beyond a pooled quantile by how it is spread over sessions.
+    """Return the tail beyond a pooled quantile, with its weight.
 
     ``exceedances`` are the requests of each session at or beyond the quantile. The
     variance of their share is taken between sessions, which are independent, as a ratio
-    estimate. A tail that one session alone holds has the weight of one exceedance.
+    estimate. A tail in a single session has the weight of one exceedance.
     """
     count = sum(counts)
     beyond = count - (count * level.numerator // level.denominator)

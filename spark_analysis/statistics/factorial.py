@@ -1,22 +1,22 @@
-"""Two-level factorial effects, and the parts of factors in a whole effect.
+"""Two-level factorial effects, and the shares of factors in a whole effect.
 
 With k treatment factors there are 2^k arms. The response of an arm in a session is the
 logarithm of its value, so effects are differences of logs and read as ratios. A *line*
-of a design is a fixed weighting of the 2^k responses, computed in each session, so that
-the session stays the unit and pairing stays whole.
+of a design is a fixed weighting of the 2^k responses. It is computed in each session,
+so the session stays the unit and the pairing is kept.
 
-- Main effects and interactions, as Yates has them (Box, Hunter & Hunter, *Statistics
-  for Experimenters*; Treadmill, ISCA 2016, does so for tail latency): a main effect is
-  the mean change over all settings of the other factors. Where factors only work
-  together it averages an effect that is there with one that is not.
-- Therefore *alone* (added to nothing), *last* (added to all the others), and the
-  Shapley *share*: the mean of what a factor adds over all orders of adding them. Shares
-  sum to the whole effect, treat factors alike, and give nothing to a factor that
-  changes nothing; no other line does all three (Shapley 1953; for decomposing a
-  statistic by its causes: Shorrocks, J. Econ. Inequality 11, 2013).
+- Main effects and interactions are those of Yates (Box, Hunter & Hunter, *Statistics
+  for Experimenters*; for tail latency: Treadmill, ISCA 2016). A main effect is the mean
+  change over all settings of the other factors. For factors that work only in
+  combination, it averages an existing effect with a missing one.
+- Hence further lines: *alone* (added to no factor), *last* (added to all others), and
+  the Shapley *share*, the mean addition of a factor over all orders of adding factors.
+  Shares sum to the whole effect, treat factors alike, and give 0 to a factor without
+  effect; no other line does all three (Shapley 1953; for decomposing a statistic by its
+  causes: Shorrocks, J. Econ. Inequality 11, 2013).
 
-The part that a line has in the whole is a ratio of two means over the same sessions.
-Its interval is Fieller's, which is unbounded where the whole is not significant.
+The share of a line in the whole is a ratio of two means over the same sessions. Its
+interval is Fieller's, which is unbounded if the whole is not significant.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.intervals import Estimate, student_t
 
 Kind = Literal["effect", "alone", "last", "share", "whole"]
-# A combination: the factors that are not at their reference level.
+# Factors that are not at their reference level.
 Combination = frozenset[str]
 
 
@@ -73,7 +73,7 @@ def lines(factors: Sequence[str]) -> tuple[Line, ...]:
 def _effect(
     chosen: Combination, subsets: Sequence[Combination], factors: Sequence[str]
 ) -> Line:
-    """Return a main effect or interaction: half of all against the other half."""
+    """Return a main effect or interaction: one half of the arms against the other."""
     half = len(subsets) / 2
     return Line(
         kind="effect",
@@ -111,8 +111,8 @@ def by_session(line: Line, responses: Mapping[Combination, FloatArray]) -> Float
 def part_of_whole(part: FloatArray, whole: FloatArray, confidence: float) -> Estimate:
     """Return mean(part) / mean(whole) over sessions with Fieller's interval.
 
-    Unbounded where the whole is not significantly different from zero: any part may be
-    any share of it.
+    Unbounded if the whole is not significantly different from zero, because then any
+    part may be any share of it.
     """
     sessions = len(part)
     top, bottom = float(np.mean(part)), float(np.mean(whole))

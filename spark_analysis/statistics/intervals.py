@@ -1,7 +1,7 @@
 """Confidence intervals over sessions: of a mean, and of a median.
 
-For paired log-ratios: Student's t; where a log-ratio is infinite (one arm answered
-nothing) the order statistics of the sign test.
+For paired log-ratios: Student's t, or the order statistics of the sign test if a
+log-ratio is infinite (one arm answered nothing).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def mean_interval(values: FloatArray, confidence: float) -> Estimate:
 
 
 def median_interval(values: FloatArray, confidence: float) -> Estimate:
-    """Return the median with the sign test's interval; infinite values are welcome.
+    """Return the median with the sign test's interval; values may be infinite.
 
     The interval is the tightest pair of order statistics that covers at least
-    ``confidence``; with too few values for that it is unbounded.
+    ``confidence``. It is unbounded if there are too few values.
     """
     ordered = np.sort(values)
     count = len(ordered)

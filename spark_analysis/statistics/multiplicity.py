@@ -1,9 +1,9 @@
 """Adjustment of the p-values of a family.
 
-Holm's rule controls the probability of any false rejection, whatever the dependence
-(Holm 1979). A map of a sweep asks one question at many points: there Benjamini and
-Hochberg's rule (1995) keeps the expected share of false rejections among all below
-alpha, where the tests are independent or positively dependent.
+Holm's rule controls the probability of any false rejection under any dependence (Holm
+1979). A map of a sweep tests one question at many points. Benjamini and Hochberg's rule
+(1995) keeps the expected share of false rejections there below alpha, for independent
+or positively dependent tests.
 """
 
 from __future__ import annotations

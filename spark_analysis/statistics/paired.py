@@ -1,18 +1,17 @@
 """Tests of one contrast over paired sessions, and their values.
 
-The session is the unit of replication: all its rounds share the luck of its processes.
-A contrast is one log-ratio per session, of two arms that met the same requests.
+The session is the unit of replication: all its rounds share the effects of its
+processes. A contrast is one log-ratio per session, of two arms with the same requests.
 
-Student's paired t tests its mean, and gives the interval. The sign-flip test is exact
-where the processes of a session are exchangeable (Fisher 1935): under that hypothesis a
-log-ratio d is as likely as -d. The p-value of a contrast is the larger of the two. So a
-difference never comes with an interval that includes 1, the level is at most that of
-the test whose assumption holds, and no p-value is smaller than the number of sessions
-allows.
+Student's paired t tests its mean and gives the interval. The sign-flip test is exact if
+the processes of a session are exchangeable (Fisher 1935): a log-ratio d is then as
+likely as -d. The p-value of a contrast is the larger of the two. A difference therefore
+never has an interval that includes 1, the level is at most that of the test whose
+assumption holds, and no p-value is smaller than the number of sessions allows.
 
-Where a session holds too few requests for the quantile, its values come from the
-jackknife (Tukey 1958): with ``theta`` the log-ratio of the quantiles pooled over all
-``n`` sessions and ``theta_i`` the same without session i, the value of session i is
+If a session has too few requests for the quantile, its values come from the jackknife
+(Tukey 1958). With ``theta`` the log-ratio of the quantiles pooled over all ``n``
+sessions, and ``theta_i`` the same without session i, the value of session i is
 ``theta + (n - 1) (mean theta_j - theta_i)``. Their mean is ``theta``. Tukey's
 pseudo-values are these plus an estimate of bias, which for a quantile is mostly noise
 and multiplies the errors of the tests. Deleting one request at a time fails for
@@ -30,10 +29,10 @@ from scipy.special import stdtr
 
 from spark_analysis.statistics import FloatArray
 
-# Up to 2^19 sign vectors are enumerated; beyond that as many are drawn.
+# Up to 2^19 sign vectors are enumerated; for more sessions as many are drawn.
 EXACT_SESSIONS_MAX: Final = 20
 DRAWS: Final = 2**16
-# Logarithms nearer to zero than this differ from it by rounding alone.
+# Smaller logarithms differ from zero by rounding only.
 _ROUNDING: Final = 1e-12
 # An infinite log-ratio (one arm answered nothing) counts as a factor of e^20.
 LOG_RATIO_MAX: Final = 20.0
@@ -42,8 +41,8 @@ LOG_RATIO_MAX: Final = 20.0
 def paired_p(log_ratios: FloatArray, seed: int = 0) -> float:
     """Return the p-value of one contrast: the larger of sign-flip and paired t.
 
-    An infinite log-ratio has no mean to be tested: the sign-flip test decides alone. 1
-    with fewer than two sessions. Cost: 2^19 sums at most.
+    With an infinite log-ratio there is no mean to test, and the sign-flip test decides.
+    1 with fewer than two sessions. Cost: at most 2^19 sums.
     """
     if len(log_ratios) < 2:
         return 1.0
@@ -54,9 +53,9 @@ def paired_p(log_ratios: FloatArray, seed: int = 0) -> float:
 
 
 def smallest_p(sessions: int, contrasts: int = 1) -> float:
-    """Return the smallest p-value that sessions can give, adjusted by Holm's rule.
+    """Return the smallest p-value of these sessions, adjusted by Holm's rule.
 
-    Of ``contrasts`` in a family the smallest p-value is multiplied by their number, and
+    In a family of ``contrasts`` the smallest p-value is multiplied by their number, and
     no other falls below it.
     """
     if sessions < 2:
@@ -110,9 +109,9 @@ def t_p(log_ratios: FloatArray) -> float:
 
 
 def jackknife_values(pooled: float, without: FloatArray) -> FloatArray:
-    """Return the value of each session of a statistic that is pooled over all of them.
+    """Return each session's value of a statistic that is pooled over all sessions.
 
-    ``without`` is the statistic with each session left out. The mean is ``pooled``.
+    ``without`` is the statistic without each session. The mean is ``pooled``.
     """
     shifts = (len(without) - 1) * (np.mean(without) - without)
     return np.asarray(pooled + shifts, dtype=np.float64)

@@ -1,14 +1,14 @@
 """The prediction interval of a deterministic world.
 
-A simulated world gives the same answer to the same trace every time: with enough traces
+A simulated world gives the same answer to the same trace every time. With enough traces
 any difference is significant, so it has no p-values. Its result is a prediction of the
-mean log-ratio that an experiment of as many sessions would measure. It is uncertain for
-three reasons: the traces that were simulated, those that would be measured, and the
-calibration, which is common to all. Let ``s`` be the standard deviation over ``n``
-sessions, ``m`` the number of sessions to be measured, and ``c`` the standard error of
-the log-ratio that is due to the calibration. The interval is
-``mean +- t sqrt(s^2 (1/n + 1/m) + c^2)`` with n - 1 degrees of freedom (Hahn and
-Meeker, *Statistical Intervals*, 1991, section 4.7, for ``c`` = 0).
+mean log-ratio that an experiment of as many sessions would measure. Three sources make
+it uncertain: the simulated traces, the measured traces, and the calibration, which is
+common to all. Let ``s`` be the standard deviation over ``n`` sessions, ``m`` the number
+of sessions to be measured, and ``c`` the standard error of the log-ratio due to the
+calibration. The interval is ``mean +- t sqrt(s^2 (1/n + 1/m) + c^2)`` with n - 1
+degrees of freedom (Hahn and Meeker, *Statistical Intervals*, 1991, section 4.7, for
+``c`` = 0).
 """
 
 from __future__ import annotations

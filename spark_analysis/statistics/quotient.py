@@ -1,10 +1,10 @@
 """The quotient of two independent estimates, from their intervals alone.
 
 The method of variance estimates recovery (Zou and Donner, Statistics in Medicine 27,
-2008): on a logarithmic scale each half of an interval is the possible error of its
-estimate on that side, and the halves that push the quotient the same way add in
-squares. It needs no standard error, keeps an asymmetric interval asymmetric, and is the
-classical interval where both are normal.
+2008). On a logarithmic scale each half of an interval is the possible error of its
+estimate on that side. Halves that move the quotient in the same direction add in
+squares. The method needs no standard error, keeps an asymmetric interval asymmetric,
+and gives the classical interval if both are normal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_analysis.statistics.intervals import Estimate
 def quotient(over: Estimate, under: Estimate) -> Estimate | None:
     """Return ``over / under`` with its interval; None unless both are positive numbers.
 
-    An end that one of them cannot bound is 0 or infinite.
+    An end that one of them does not bound is 0 or infinite.
     """
     if not all(0 < of.value < math.inf for of in (over, under)):
         return None

@@ -1,7 +1,7 @@
-"""Ratios and their logarithms, where either side may be zero or infinite.
+"""Ratios and their logarithms, with zero or infinity on either side.
 
-A quantile is infinite where too many requests got no answer, and goodput can be zero.
-Such a block still shows the better arm: its log-ratio is infinite, not missing.
+A quantile is infinite if too many requests got no answer, and goodput can be zero. Such
+a block still shows the better arm: its log-ratio is infinite, not missing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from spark_analysis.statistics.intervals import Estimate
 
 
 def log_ratio(value: float, base: float) -> float:
-    """Return log(value / base); 0 where both are the same, infinite or not."""
+    """Return log(value / base); 0 if both are equal, infinite or not."""
     if value == base:
         return 0.0
     if value == 0.0 or base == math.inf:
@@ -23,10 +23,10 @@ def log_ratio(value: float, base: float) -> float:
 
 
 def factor(log: float) -> float:
-    """Return the ratio of a log-ratio; infinite where no float is large enough."""
+    """Return the ratio of a log-ratio; infinite if it exceeds the largest float."""
     return math.exp(log) if log < 700 else math.inf
 
 
 def ratio_of(log: Estimate) -> Estimate:
-    """Return the estimate of a ratio, from that of its logarithm."""
+    """Return the estimate of a ratio from the estimate of its logarithm."""
     return Estimate(*map(factor, log))

@@ -21,7 +21,7 @@ def digits(value: float | None) -> str:
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    # The exponent of the written value: 9.999 is 10.0, and has one digit fewer behind.
+    # The exponent of the rounded value: 9.999 is 10.0, with one decimal place fewer.
     places = max(0, 2 - int(f"{value:.2e}".partition("e")[2]))
     return f"{value:,.{places}f}".replace(",", THIN_SPACE)
 
@@ -72,7 +72,7 @@ def p_value(p: float | None) -> str:
 
 
 def agreeing(number: int, one: str, many: str) -> str:
-    """Return the form of a word that a number asks for; of none there are many.
+    """Return the form of a word for a number; zero takes the plural.
 
     >>> [agreeing(number, "is", "are") for number in (0, 1, 2)]
     ['are', 'is', 'are']
@@ -90,7 +90,7 @@ def counted(number: int, word: str) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """Join words as a sentence does."""
+    """Join words with commas and "and", as in a sentence."""
     found: Sequence[str] = list(words)
     if len(found) < 2:
         return "".join(found)

@@ -1,7 +1,7 @@
-"""Tables of the paper: those of one experiment by its shape, and those over several.
+"""Tables of the paper: of one experiment by its shape, and over several experiments.
 
-A cell holds a ratio to the baseline, the mark of its verdict, and its interval where
-there is room. The baseline's own cell is its value.
+A cell holds a ratio to the baseline, the mark of its verdict, and its interval if there
+is room. The baseline's own cell is its value.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from spark_analysis.report.content.tables import (
 )
 
 _MARKS: Final = {"better": "*", "worse": "†", "equivalent": "="}
-# Points up to which the table of a sweep has all classes, and up to which it has the
-# primary class; beyond there are capacities or counts of verdicts.
+# Largest numbers of points for a table with all classes, and with the primary class.
+# Larger sweeps have capacities or counts of verdicts.
 _ALL_CLASSES_MAX, _POINTS_MAX = 4, 8
 _GOODPUT: Final = "goodput_per_s"
 _CAPACITY: Final = "capacity"
-# Prefix of the reason of a run that a later one has replaced.
+# Prefix of the discard reason of a run that a later one has replaced.
 _SUPERSEDED: Final = "superseded"
 _READER, _ADMISSION = "doorkeeper.reader", "doorkeeper.admission"
 # Columns of an arm besides its names.
@@ -70,7 +70,7 @@ def tables_of(found: Results) -> list[Table]:
 
 
 def marked(word: str, verdict: str) -> str:
-    """Return a number in words with the mark of its verdict."""
+    """Return a formatted number with the mark of its verdict."""
     return f"{word}{_MARKS.get(verdict, '')}"
 
 
@@ -190,7 +190,7 @@ def _ratios_by_point(found: Results) -> Table:
 
 
 def _comparable(summary: Summary) -> list[str]:
-    """Return the primary class, and others in which some arm could be compared."""
+    """Return the primary class, and others in which some arm was compared."""
     known = {
         row["class"]
         for row in summary.found["rows"]
@@ -281,7 +281,7 @@ def _heading(row: Incident) -> str:
 
 
 def _factorial(found: Results) -> dict[tuple[str, str], str]:
-    """Return the arm of each order and reader; planes have a reader of their own."""
+    """Return the arm of each order and reader; planes have their own reader."""
     arms = {
         (arm["factors"]["policy"], arm["factors"]["reading"]): arm["name"]
         for arm in found["arms"]
@@ -294,7 +294,7 @@ def _factorial(found: Results) -> dict[tuple[str, str], str]:
 
 
 def _systems(experiments: Sequence[Results]) -> Iterator[tuple[Results, str]]:
-    """Yield each experiment in orders and readers with each of its worlds."""
+    """Yield each experiment with orders and readers, with each of its worlds."""
     for found in experiments:
         if _factorial(found):
             yield from ((found, it["world"]) for it in found["worlds"])
@@ -326,7 +326,7 @@ def reader_by_order(experiments: Sequence[Results]) -> Table | None:
 
 
 def parts(experiments: Sequence[Results]) -> str:
-    """Return the ratios of an order alone, of the reader alone, and of both, by world.
+    """Return the ratios of one order, of the reader, and of both, by world.
 
     The order is the first after the baseline's for which all three were compared.
     """
@@ -347,7 +347,7 @@ def parts(experiments: Sequence[Results]) -> str:
 
 
 def _parts(summary: Summary, world: str, arms: Sequence[str]) -> str:
-    """Return the ratios of three arms, empty where one was not compared."""
+    """Return the ratios of three arms, empty if one was not compared."""
     primary = summary.found["primary"]["class_name"]
     rows = [summary.row(world, primary, arm) for arm in arms]
     ratios = [
@@ -404,9 +404,9 @@ def _distance(value: float) -> float:
 
 
 def arms_table(experiments: Sequence[Results]) -> Table:
-    """Return the arms by what they are, with their names.
+    """Return the arms by their settings, with their names.
 
-    The experiments stand beside a name that means different arms in several.
+    A name that has different settings in several experiments is listed with these.
     """
     names: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for found in experiments:
@@ -480,7 +480,7 @@ def recordings_table(experiments: Sequence[Results]) -> Table:
 
 
 def _discarded(world: World) -> str:
-    """Return the disturbed of all runs, without those of earlier plans."""
+    """Return the numbers of disturbed and all runs, without those of earlier plans."""
     superseded = sum(
         runs for why, runs in world["discarded"].items() if why.startswith(_SUPERSEDED)
     )
@@ -489,7 +489,7 @@ def _discarded(world: World) -> str:
 
 
 def further_table(experiments: Sequence[Results]) -> Table:
-    """Return a row per experiment: its question and how its comparisons ended."""
+    """Return a row per experiment: its question and the counts of its verdicts."""
     return Table(
         name="further",
         caption=sentence("further_caption"),

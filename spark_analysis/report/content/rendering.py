@@ -37,7 +37,7 @@ def _sentences() -> Any:
 
 
 def sentence(name: str, **values: object) -> str:
-    """Return a sentence of ``sentences.j2``, its white space collapsed."""
+    """Return a sentence of ``sentences.j2``, with collapsed white space."""
     return " ".join(str(getattr(_sentences(), name)(**values)).split(" ")).strip()
 
 

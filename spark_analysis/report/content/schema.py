@@ -1,7 +1,7 @@
 """Schema of ``results.json``.
 
 A number that does not exist, is infinite or was refused is null. ``rows`` is a contract
-with users of the file: keys may be added, none is renamed.
+with users of the file: keys may be added, but none is renamed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Definition(TypedDict):
 
 
 class Primary(TypedDict):
-    """The class and metric named in the config, by which the experiment is decided."""
+    """The configured class and metric that decide the experiment."""
 
     # ``class`` is a keyword of Python.
     class_name: str

@@ -1,7 +1,7 @@
 """First screen of a report: one table, one row per arm, and at most three sentences.
 
-Everything here follows from ``results.json``. The reference world is the first of
-``judging.worlds.ORDER`` that was recorded: measurement before simulation.
+All content follows from ``results.json``. The reference world is the first recorded one
+of ``judging.world_agreement.ORDER``: measurement before simulation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_analysis.report.content.tables import (
 )
 
 SENTENCES_MAX: Final = 3
-# Arms or cells that a sentence names before it counts the rest.
+# Largest number of arms or cells that a sentence names before it counts the rest.
 _NAMED_MAX: Final = 3
 _DECIDED: Final = ("better", "worse", "equivalent")
 
@@ -391,7 +391,7 @@ def _word(row: Row) -> str:
 
 
 def _price(row: Row | None) -> str:
-    """Return the ratio of a class that is not primary, with its verdict if decided."""
+    """Return the ratio of a secondary class, with its verdict if decided."""
     if row is None or row["ratio"] is None:
         return NONE if row is None else _word(row)
     word = f" {row['verdict']}" if row["verdict"] in _DECIDED else ""
@@ -424,7 +424,7 @@ def _tally(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _counts(rows: Sequence[Row]) -> str:
-    """Return how many points have each verdict, decided ones first."""
+    """Return the number of points with each verdict, decided ones first."""
     tally = _tally(rows)
     order = (*_DECIDED, "not significant", "refused")
     return ", ".join(f"{tally[word]} {word}" for word in order if tally.get(word))

@@ -33,7 +33,7 @@ Values = Mapping[str, object]
 class Column:
     """A column: its heading, the keys that it reads, and their format.
 
-    ``meaning`` defines a heading that does not explain itself.
+    ``meaning`` defines a heading that needs an explanation.
     """
 
     heading: str
@@ -115,7 +115,7 @@ def ratio_columns(found: Results, of: str = "") -> tuple[Column, Column]:
 
 
 def heads(found: Results, *keys: str) -> tuple[Column, ...]:
-    """Return the columns that identify a row, without those that never vary."""
+    """Return the columns that identify a row, without constant ones."""
     constant = {
         *([] if len(found["worlds"]) > 1 else ["world"]),
         *([] if found["points"] else ["point"]),
@@ -202,7 +202,7 @@ def comparison_table(found: Results) -> Table:
 
 
 def _pivoted(rows: Sequence[Row], primary: str) -> Iterable[dict[str, object]]:
-    """Yield the primary's row of each place, with all metrics' values as keys."""
+    """Yield the primary metric's row of each place, with all metrics' values added."""
     for _, group in groupby(rows, key=_place):
         of = {row["metric"]: row for row in group}
         values = {name: row["value"] for name, row in of.items()}
@@ -304,7 +304,7 @@ def theory_table(found: Results) -> Table:
 
 
 def effects_table(found: Results) -> Table:
-    """Return the effects of the factors of which arms are combinations."""
+    """Return the effects of the factors that the arms combine."""
     rows = [
         {
             **effect,
@@ -377,7 +377,7 @@ def levels_table(found: Results) -> Table:
 
 
 def paired_cpu_table(found: Results) -> Table:
-    """Return the CPU of identical requests relative to the baseline."""
+    """Return the CPU time of identical requests relative to the baseline."""
     return Table(
         name="paired-cpu",
         caption=(

@@ -2,5 +2,5 @@
 
 import os
 
-# matplotlib cannot be imported under an unknown backend, and figures need no other.
+# matplotlib fails to import under an unknown backend, and figures need only this one.
 os.environ["MPLBACKEND"] = "agg"

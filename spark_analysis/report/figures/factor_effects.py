@@ -23,7 +23,7 @@ from spark_analysis.report.figures.style import (
     plain_log_axis,
 )
 
-# Colours are of arms, in all figures.
+# Markers, because colours identify arms in all figures.
 _KINDS: Final = {"alone": "o", "share": "D", "last": "s"}
 _STEP: Final = 0.24
 _DECIDED: Final = ("lower", "higher")

@@ -1,7 +1,7 @@
 """Election panel: one incident under every arm, in every world.
 
-A row per arm, a column per world, a lane per fate of a write. The shaded time is that
-in which two brokers believed that they led some partition.
+A row per arm, a column per world, a lane per outcome of a write. Shading marks the time
+in which two brokers believed that they led the same partition.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _AFTER, _LONGEST_MS = 1.5, 4000.0
 
 
 def timelines(found: Results) -> Figure:
-    """Draw one incident of each world, an axis for each arm that all of them have.
+    """Draw one incident of each world, an axis for each arm that all worlds have.
 
-    Time is the same down a column: machines differ.
+    Each column has one time scale, because machines differ.
     """
     assert "election" in found
     shown: dict[str, dict[str, Timeline]] = {}
@@ -65,7 +65,7 @@ def _draw(axis: Axes, timeline: Timeline, until_ms: float) -> None:
             linelengths=0.8,
             linewidths=0.5,
             colors=_COLOURS[lane],
-            # A path for each of thousands of writes would be megabytes.
+            # Thousands of vector paths would need megabytes.
             rasterized=True,
         )
     obeyed_ms = max(timeline["obeyed_ms"], default=math.inf)

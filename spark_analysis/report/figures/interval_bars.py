@@ -1,7 +1,7 @@
-"""Intervals drawn as a dot on a bar, with an arrow at an end beyond the picture.
+"""Intervals drawn as a dot on a bar, with an arrow at an end outside of the figure.
 
-An unbounded interval, or the ratio to an arm that lost its requests, must not look like
-a number at the edge.
+The arrow distinguishes an unbounded interval, or the ratio to an arm that lost its
+requests, from a number at the edge.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
-# Room beyond the outermost finite end, as a factor.
+# Margin beyond the outermost finite end, as a factor.
 _ROOM = 1.5
 _ARROWS = {False: ("<", ">"), True: ("v", "^")}
 
 
 class Interval(NamedTuple):
-    """A value with both ends; None where an end is not bounded."""
+    """A value with both ends; an unbounded end is None."""
 
     value: float | None
     low: float | None
@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 
 
 def limits_of(intervals: Iterable[Interval]) -> tuple[float, float]:
-    """Return where a logarithmic picture of intervals begins and ends."""
+    """Return the limits of a logarithmic axis for intervals."""
     ends = [end for of in intervals for end in of if end is not None and end > 0]
     if not ends:
         return 0.1, 10.0
@@ -43,7 +43,7 @@ def draw_interval(
     upright: bool = False,
     hollow: bool = False,
 ) -> None:
-    """Draw an interval at a place of the other axis, ``upright`` or lying."""
+    """Draw an interval at a position of the other axis, ``upright`` or horizontal."""
     bottom, top = limits
     low = bottom if interval.low is None else max(interval.low, bottom)
     high = top if interval.high is None else min(interval.high, top)

@@ -87,7 +87,7 @@ def _quantile_line(axis: Axes, found: Results) -> None:
 
 
 def _curve(axis: Axes, found: Results, curve: Curve) -> None:
-    """Draw a curve in its band; faint where its share is not known to exceed zero."""
+    """Draw a curve in its band; faint where its share may be zero."""
     latency, share = np.array(curve["latency_ms"]), np.array(curve["share"])
     low, high = np.array(curve["low"]), np.array(curve["high"])
     shade = colour(found, curve["arm"])

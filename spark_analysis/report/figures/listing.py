@@ -36,7 +36,7 @@ FIRST = "first"
 
 
 def plots(found: Results) -> Iterator[Plot]:
-    """Yield the figures; the first is that of the first screen."""
+    """Yield the figures; the first one is on the first screen."""
     yield from _first(found)
     for world, point in _places(found):
         yield from _of_place(found, world, point)

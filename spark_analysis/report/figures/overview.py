@@ -1,9 +1,9 @@
 """Overview figure: the effect on the left, the prices on the right.
 
 Left: ratio of the primary class to the baseline, one row per arm, one marker per world.
-Right: ratios of the other classes in the reference world, on an axis of their own. An
-arm has its colour of all figures. The grey bands are the noise floors, which verdicts
-use: A/A intervals made symmetric.
+Right: ratios of the other classes in the reference world, on a separate axis. An arm
+has the same colour in all figures. The grey bands are the noise floors that verdicts
+use: symmetric A/A intervals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spark_analysis.report.figures.style import (
 )
 
 _SYMBOLS: Final = "oDs^vP"
-# Room around 1 on the axis of prices, where all may be within a thousandth of it.
+# Smallest range around 1 on the axis of prices, which may all be within 0.1 %.
 _AROUND: Final = 1.08
 _SPREAD: Final = 0.5
 

@@ -1,4 +1,4 @@
-"""Mean time by phase as stacked bars: all requests left, the slowest right."""
+"""Mean time by phase as stacked bars: all requests left, the slowest ones right."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spark_analysis.report.content.numbers import digits
 from spark_analysis.report.content.schema import Phases, Results
 from spark_analysis.report.figures.style import new_figure
 
-# Waiting for admission in warm colours, the queue in blue, work in green, the way back
-# in greys: ten phases cannot all differ, neighbouring ones do.
+# Waiting for admission in warm colours, the queue in blue, work in green, the response
+# in greys. Ten colours cannot all be distinguished; those of neighbours can.
 _COLOURS: Final = {
     "client_ns": "#b9bcc4",
     "unread_ns": "#f0e442",
@@ -58,7 +58,7 @@ def _panel(axis: Axes, arms: list[str], phases: list[Phases]) -> None:
     by_arm = {of["arm"]: of["means_ms"] for of in phases}
     left = [0.0] * len(arms)
     for phase in PHASES:
-        # Two phases end on the other process's stamp and may be just below zero.
+        # Two phases end on the other process's stamp and may be slightly negative.
         widths = [max(0.0, by_arm.get(arm, {}).get(phase.name, 0.0)) for arm in arms]
         axis.barh(
             range(len(arms)),

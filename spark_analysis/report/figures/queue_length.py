@@ -9,7 +9,7 @@ from spark_analysis.report.figures.style import MUTED, colour, new_figure
 
 
 def queue_length(found: Results, world: str, point: str) -> Figure:
-    """Draw the queue's length, and the requests that a full queue kept out (dashed)."""
+    """Draw the queue's length, and the requests blocked by a full queue (dashed)."""
     arms = [arm["name"] for arm in found["arms"]]
     window_s = next(w["window_s"] for w in found["worlds"] if w["world"] == world)
     figure = new_figure(0.6 + 1.15 * len(arms))

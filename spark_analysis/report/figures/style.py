@@ -1,8 +1,9 @@
 """Style of figures: Okabe-Ito colours, thin rules, no boxes, reproducible bytes.
 
-Colour-blind readers can distinguish the colours; arms differ in dash and marker, too.
-Ink is one colour that the HTML report replaces by the page's own, so a figure fits a
-dark page; nothing else in a figure is black. pyplot is not used: its state is global.
+Colour-blind readers can distinguish the colours; arms also differ in dash and marker.
+The HTML report replaces the colour ink by the page's own, so that a figure fits a dark
+page. Nothing else in a figure is black. pyplot is not used, because its state is
+global.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ MUTED: Final = "#8a8d96"
 _RIVALS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _MARKERS: Final = "osD^vP"
 _DASHES: Final = (None, (5.0, 1.6), (5.0, 1.4, 1.2, 1.4))
-# Ratio of an axis's ends up to which it gets linear numbers, and 1, 2, 5 per decade.
+# Ratios of an axis's ends: linear numbers up to the first, 1, 2, 5 per decade up to the
+# second.
 _NARROW, _WIDE = 5.0, 60.0
-# Order of drawing of lines of reference: above bands, below data.
+# Drawing order of reference lines: above bands, below data.
 REFERENCE: Final = 1.5
 WIDTH: Final = 8.6
 DPI: Final = 160
@@ -75,7 +77,7 @@ _RC: Final[dict[Any, Any]] = {
 
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
-    """Draw and save in this style, whatever the user's own matplotlibrc says."""
+    """Draw and save in this style, independent of the user's matplotlibrc."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_RC)
@@ -122,16 +124,16 @@ def marker(found: Results, arm: str) -> str:
 
 
 def _turned(place: int) -> int:
-    """Shift by one whenever the colours begin again, so that no two arms are alike."""
+    """Shift by one at each repetition of the colours, so that no two arms are alike."""
     return place + place // len(_RIVALS)
 
 
 def log_scale(axis: Axes, *which: Literal["x", "y"]) -> None:
-    """Make axes logarithmic where they have a positive value; else write "no data".
+    """Make axes logarithmic if they have a positive value; else write "no data".
 
-    Call it after drawing the data, and before lines of reference. An axis without a
-    positive value keeps the limits of a linear one, which begin below zero; matplotlib
-    cannot save it as a logarithmic one.
+    Called after drawing the data, and before reference lines. An axis without a
+    positive value keeps linear limits, which begin below zero; matplotlib cannot save
+    it as a logarithmic one.
     """
     if all(_has_positive(axis, name) for name in which):
         for name in which:
@@ -149,7 +151,7 @@ def log_scale(axis: Axes, *which: Literal["x", "y"]) -> None:
 
 
 def _has_positive(axis: Axes, which: Literal["x", "y"]) -> bool:
-    """Return whether something positive is drawn on an axis or one that shares it."""
+    """Return whether positive data is drawn on an axis or on one that shares it."""
     if which == "x":
         siblings = axis.get_shared_x_axes().get_siblings(axis)
         return any(math.isfinite(it.dataLim.minposx) for it in siblings)
@@ -158,10 +160,10 @@ def _has_positive(axis: Axes, which: Literal["x", "y"]) -> bool:
 
 
 def plain_log_axis(axis: Axes, which: Literal["x", "y"]) -> None:
-    """Write a logarithmic axis in plain numbers, enough of them to read it.
+    """Label a logarithmic axis with enough plain numbers.
 
-    Call it last: how many numbers are enough depends on the limits. An axis that
-    `log_scale` left linear keeps its numbers.
+    Called last, because the number of labels depends on the limits. An axis that
+    `log_scale` left linear keeps its labels.
     """
     scale = axis.get_xscale() if which == "x" else axis.get_yscale()
     if scale != "log":
@@ -181,7 +183,7 @@ def plain_log_axis(axis: Axes, which: Literal["x", "y"]) -> None:
 
 
 def plain(value: float) -> str:
-    """Return a tick's number without trailing zeros: 0.1, 1, 10, 1 000."""
+    """Return a tick label without trailing zeros: 0.1, 1, 10, 1 000."""
     text = digits(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -202,7 +204,7 @@ def legend(figure: Figure, axis: Axes, names: Sequence[str]) -> None:
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """Write SVG, transparent, and PNG, on white; neither carries a date."""
+    """Write SVG, transparent, and PNG, on white; neither contains a date."""
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(
         folder / f"{name}.svg",
@@ -210,7 +212,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
         transparent=True,
         metadata={"Date": None, "Creator": "doorkeeper"},
     )
-    # The second is laid out like the first; finding out how takes as long as drawing.
+    # The PNG has the same layout, and computing it takes as long as drawing.
     figure.set_layout_engine("none")
     figure.savefig(
         folder / f"{name}.png",

@@ -10,7 +10,7 @@ from spark_analysis.report.figures.style import INK
 def inline(svg: str, name: str, label: str) -> str:
     """Return an ``<svg>`` element for the page.
 
-    Ids get the figure's name in front, since all figures share one document; ink
+    Ids are prefixed with the figure's name, because all figures share one document. Ink
     becomes ``currentColor`` and type the page's, so that both follow a dark page.
     """
     body = svg[svg.index("<svg") :]

@@ -33,9 +33,9 @@ from spark_analysis.report.figures.style import (
     rivals,
 )
 
-# The baseline's colour is ink, which is white on a dark page.
+# Not ink, which is white on a dark page.
 _BASELINE: Final = "#5f636d"
-# A ratio of this size, either way, has the full colour.
+# A ratio of this size, in either direction, has the full colour.
 _FULL: Final = 4.0
 
 
@@ -113,7 +113,7 @@ def pair_map(found: Results, first: str, second: str) -> Figure:
     """Draw the better arm of a pair at every point, classes below each other.
 
     The first two factors span a panel. The last of the others varies over its columns,
-    and each combination of the rest has a row of panels.
+    The first two factors span a panel. The last of the others varies over its columns,
     """
     factors, classes = factors_of(found), _class_names(found)
     names = list(factors)
