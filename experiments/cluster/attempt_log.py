@@ -1,4 +1,4 @@
-"""The attempts of a run, as they are made: each has a number, its correlation id."""
+"""The attempts of a run, each with a number that is its correlation id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NONE = -1
 
 @dataclass(slots=True, kw_only=True)
 class Try:
-    """An attempt while it is made; its fields are those of `Attempt`."""
+    """An attempt in progress; its fields are those of `Attempt`."""
 
     number: int
     broker: int
@@ -32,7 +32,7 @@ class Try:
 
 
 class AttemptLog:
-    """All attempts of a run, in the order in which they were begun."""
+    """All attempts of a run, in the order of their starts."""
 
     def __init__(self) -> None:
         self.tries: list[Try] = []
@@ -40,7 +40,7 @@ class AttemptLog:
     def begin(
         self, api_key: int, broker: int, intended_ns: int, request_id: int = NO_REQUEST
     ) -> Try:
-        """Give an attempt its number."""
+        """Start an attempt and assign its number."""
         begun = Try(
             number=len(self.tries),
             broker=broker,
@@ -54,7 +54,7 @@ class AttemptLog:
     def last_tries(self, requests: int, since_ns: int) -> list[Try | None]:
         """Return the last attempt at each request of a trace.
 
-        Attempts due before ``since_ns`` are of a rehearsal.
+        Attempts due before ``since_ns`` belong to a rehearsal.
         """
         last: list[Try | None] = [None] * requests
         for each in self.tries:
@@ -63,9 +63,9 @@ class AttemptLog:
         return last
 
     def attempts(self, origin_ns: int, found: Mapping[int, int]) -> list[Attempt]:
-        """Return the attempts, instants counted from the origin.
+        """Return the attempts, with instants relative to the origin.
 
-        ``found`` is how many records of each are in the last leader's log.
+        ``found`` is the number of each attempt's records in the last leader's log.
         """
 
         def since(stamp_ns: int) -> int:

@@ -1,4 +1,4 @@
-"""One connection to one broker: a frame out, the answer with its number back."""
+"""One connection to one broker: one frame out, then the answer with its number."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from broker.client.connection import Stream
 
 
 class BrokerConnection:
-    """Asks one request at a time, as a broker serves them.
+    """Sends one request at a time, as a broker serves them.
 
-    A connection on which an answer was given up is of no more use: close it.
+    After an answer was given up the connection is unusable and must be closed.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -29,7 +29,7 @@ class BrokerConnection:
         return answer
 
     async def close(self) -> None:
-        """Close the connection, also while the caller is being cancelled."""
+        """Close the connection, even while the caller is being cancelled."""
         with trio.CancelScope(shield=True):
             await self._stream.aclose()
 

@@ -1,14 +1,14 @@
-"""The clients of a cluster: producers that know a leader, and others that ask for it.
+"""The clients of a cluster: producers that follow leaders, and clients of metadata.
 
-They keep Kafka's rules as far as an election touches them. A producer has one request
-in flight, sends it to the leader that it knows, and retries after a backoff. After
-NOT_LEADER_OR_FOLLOWER, or a time-out, it first asks some broker for the leader. After a
-time-out its connection is closed, for the answer may still come.
+They implement the rules of Kafka's clients that matter in an election. A producer has
+one request in flight, sends it to the leader that it knows, and retries after a
+backoff. After NOT_LEADER_OR_FOLLOWER, or a time-out, it first asks some broker for the
+leader. After a time-out its connection is closed, because the answer may still arrive.
 
-Each client is a task; requests that come due while it waits are queued in the client,
-as records are in a producer's accumulator. (Unlike there, they are not sent as one
-batch: the trace defines each request.) Every attempt has a record key of its own, by
-which it is found in the log at the end.
+Each client is a task. Requests that come due while it waits are queued in the client,
+like records in a producer's accumulator. They are not sent as one batch, because the
+trace defines each request. Every attempt has a unique record key, which identifies its
+records in the final log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KEY_BYTES = 8
 
 
 class Client(ABC):
-    """One connection's worth of a traffic entry: sends the due requests, in order."""
+    """One connection of a traffic entry: sends the due requests in order."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class Client(ABC):
         self._idle.set()
 
     def offer(self, request_id: int, intended_ns: int) -> None:
-        """Take a request up; it is sent when those before it are done."""
+        """Queue a request; it is sent after those before it."""
         if self._idle.is_set():
             self._idle = trio.Event()
         self._due.append((request_id, intended_ns))
         self._came.set()
 
     async def idle(self) -> None:
-        """Wait until everything that was offered is done."""
+        """Wait until all offered requests are done."""
         await self._idle.wait()
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class Client(ABC):
         """Send an offered request, from the first attempt to the last."""
 
     async def _tried(self, attempt: Try, body: RequestMessage[A]) -> A | None:
-        """Make an attempt; return the answer, None if none came in time."""
+        """Make an attempt; return the answer, None if none arrived in time."""
         key = attempt.api_key
         frame = requests.encode(key, attempt.number, self._client_id, body)
         wire = None
@@ -143,7 +143,7 @@ class Client(ABC):
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
         answer = await self._tried(attempt, body)
-        # A broker without metadata from a controller names no topic.
+        # A broker that has no metadata from a controller names no topic.
         if answer is None or not answer.topics:
             return None
         topic_row = answer.topics[0]
@@ -156,7 +156,7 @@ class Client(ABC):
 
 
 class Asker(Client):
-    """Asks for the metadata of a topic, whichever broker it happens to meet."""
+    """Requests the metadata of a topic from any broker."""
 
     def __init__(self, topic: str, *client: Any) -> None:
         super().__init__(*client)
@@ -167,7 +167,7 @@ class Asker(Client):
 
 
 class Producer(Client):
-    """Writes to one partition, at its leader as far as it knows."""
+    """Writes to one partition, at its leader as far as known."""
 
     def __init__(self, timeout_ms: float, sender: Sender, *client: Any) -> None:
         super().__init__(sender, *client)
@@ -205,7 +205,7 @@ class Producer(Client):
         return ErrorCode(attempt.error_code)
 
     async def _refresh(self, intended_ns: int) -> None:
-        """Update the known leader, if the broker that is asked knows one."""
+        """Update the known leader, if the queried broker knows one."""
         for row in await self._ask_for_leader(self._topic, intended_ns) or ():
             leads = 0 <= int(row.leader_id) < len(self._under_test.nodes)
             if int(row.partition_index) == self._partition and leads:

@@ -1,6 +1,6 @@
 """Requests of an operator to the controller: topics, replicas, elections.
 
-As Kafka's own tools send them, over a connection of its own for each request.
+Like Kafka's own tools, each request has a connection of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _VERSIONS = {
     ApiKey.ELECT_LEADERS: 1,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
 }
-# Outcomes without a fault of an election whose leader has gone or leads already.
+# Outcomes that are no fault: the elected leader is gone, or leads already.
 _UNCHANGED = (
     ErrorCode.none,
     ErrorCode.election_not_needed,
@@ -56,7 +56,7 @@ _UNCHANGED = (
 
 
 class ClusterOperator:
-    """Asks the controller, for the partitions of ``topics``, each with its count."""
+    """Sends requests to the controller about ``topics``: partition counts by name."""
 
     def __init__(self, under_test: ClusterUnderTest, topics: Mapping[str, int]) -> None:
         self._under_test = under_test
@@ -97,7 +97,7 @@ class ClusterOperator:
             return None
 
     async def create(self, replicas: Sequence[int]) -> None:
-        """Create all topics, with these replicas; the first is to lead."""
+        """Create all topics with these replicas; the first one should lead."""
         topics = [
             CreatableTopic(
                 name=topic,
@@ -145,7 +145,7 @@ class ClusterOperator:
             await self._elect(keys)
 
     async def balance(self) -> None:
-        """Elect preferred leaders wherever another one leads."""
+        """Elect preferred leaders of all partitions with another leader."""
         await self._elect(None)
 
     async def _elect(self, keys: Iterable[TopicPartition] | None) -> None:

@@ -1,4 +1,4 @@
-"""The brokers of a run as its clients and its operator meet them."""
+"""The brokers of a run as seen by its clients and its operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.cluster.broker_connection import BrokerConnection
 from experiments.processes.children import CpuTime
 
 _NS = 1_000_000_000
-# Exceptions of a transport whose other side is not there, or is gone.
+# Exceptions of a transport whose other side is unreachable or gone.
 LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -40,38 +40,38 @@ class Connect(Protocol):
 
 
 class BrokerFaults(Protocol):
-    """Faults of brokers from outside, as far as a world can make them."""
+    """Faults of brokers from outside, as far as a world supports them."""
 
     async def stop(self, number: int) -> None:
-        """Stop a broker in order, and wait until it has stopped."""
+        """Stop a broker cleanly, and wait until it has stopped."""
 
     async def kill(self, number: int) -> None:
-        """End a broker where it stands; its files stay."""
+        """Kill a broker; its files remain."""
 
     async def restart(self, number: int) -> None:
-        """Start a broker that has ended, on its files; wait until it listens."""
+        """Start an ended broker on its files; wait until it listens."""
 
     async def cut(self, one: int, other: int, *, apart: bool) -> None:
-        """Cut two brokers off from each other, or connect them again."""
+        """Cut the connection between two brokers, or restore it."""
 
     async def slow(self, number: int, factor: float) -> None:
         """Multiply the cost of a broker's requests by ``factor`` from now on."""
 
     async def fill(self, number: int, *, full: bool) -> None:
-        """Leave a broker's disk no room, or have room again."""
+        """Fill a broker's disk, or free it again."""
 
     def cpu_time(self, number: int) -> CpuTime:
-        """Return a broker's CPU time, if it was never restarted."""
+        """Return a broker's CPU time, which requires that it was never restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUnderTest:
-    """All brokers, by number, the way to them, and the clock of all stamps.
+    """All brokers by number, the connections to them, and the clock of all stamps.
 
-    ``controller`` is one more broker, which holds no replica; ``zookeeper`` is the
-    connect string of them all. ``timestamp_ms`` is what producers write into records as
-    the time of day; ``zookeeper_ns`` returns the instant of the clock at which
-    ZooKeeper's shows so many milliseconds.
+    ``controller`` is an additional broker without replicas; ``zookeeper`` is the
+    connect string of all of them. ``timestamp_ms`` returns the wall-clock time for
+    producers' records. ``zookeeper_ns`` converts milliseconds of ZooKeeper's clock to
+    an instant of the clock.
     """
 
     nodes: tuple[Node, ...]

@@ -1,4 +1,4 @@
-"""Content of the log at the end: the attempts' records, and their numbers."""
+"""Content of the final log: the attempts' records, by number."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from experiments.cluster.cluster_under_test import Address, ClusterUnderTest
 from experiments.load import load_requests as requests
 
 _CLIENT_ID = "reader"
-# Set-up and reading have no number that a record keeps.
+# Correlation id of requests that no record refers to: set-up and reading.
 _NUMBER = -1
 _FETCH_BYTES = 1 << 20
 _CONSUMER = -1
 
 
 class LogUnreadable(Exception):
-    """The last leader does not hand out its log."""
+    """The last leader does not return its log."""
 
 
 async def records_of(

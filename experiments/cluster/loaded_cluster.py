@@ -1,8 +1,7 @@
 """One run on a cluster: topics, clients, faults, and the final content of the log.
 
-The same in every world that has brokers: members of one ZooKeeper, and one more broker
-without replicas as their controller. The worlds differ in the `ClusterUnderTest`
-that they hand in.
+All worlds with brokers share this code: members of one ZooKeeper, and one more broker
+without replicas as their controller. The worlds differ in their `ClusterUnderTest`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from experiments.records.recording import NEVER
 from experiments.worlds.world import MachineTrial
 
 _NS = 1_000_000_000
-# Followers have found their leaders, and caught up, when so much has passed.
+# Time for followers to find their leaders and catch up.
 _SETTLE_S = 0.5
 _LEAD_NS = 20_000_000
 _PATIENCE_S, _PAUSE_S = 60.0, 0.1
@@ -40,12 +39,12 @@ _PATIENCE_S, _PAUSE_S = 60.0, 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOutcome:
-    """The result of a run, by the clock of the cluster.
+    """The result of a run, in instants of the cluster's clock.
 
-    ``offered_ns`` is when each request of the trace was taken up, ``decisions`` are the
-    controller's on partitions that existed, ``found`` is the number of records of each
-    attempt in the last leaders' logs. ``leader_cpu`` is the CPU time under load of the
-    broker that leads at first.
+    ``offered_ns`` is the instant at which each request of the trace was offered to its
+    client. ``decisions`` are the controller's on existing partitions. ``found`` is the
+    number of each attempt's records in the last leaders' logs. ``leader_cpu`` is the
+    CPU time under load of the broker that leads first.
     """
 
     attempt_log: AttemptLog
@@ -58,7 +57,7 @@ class ClusterOutcome:
 
 
 def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
-    """Return what all of the failures say, however deep they are nested."""
+    """Return the messages of all failures, at any depth of nesting."""
     said = [
         reasons(each) if isinstance(each, BaseExceptionGroup) else str(each)
         for each in failures.exceptions
@@ -69,8 +68,8 @@ def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
 class LoadedCluster:
     """A cluster under the load and the faults of a trial.
 
-    Both happen ``rehearsals`` times without a record before, each undone by an
-    election.
+    Both happen ``rehearsals`` times before without a record; an election undoes each
+    rehearsal.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class LoadedCluster:
     async def run(self) -> ClusterOutcome:
         """Run the trial from the creation of its topics to the last log.
 
-        :raises RunFailed: if the cluster does not come about, or cannot be read.
+        :raises RunFailed: if the cluster cannot be set up or read.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._decisions.run)
@@ -126,7 +125,7 @@ class LoadedCluster:
         )
 
     def _clients(self) -> Iterable[Client]:
-        """Yield new clients of the load, by their connections' numbers."""
+        """Yield new clients of the load, in the order of their connections."""
         about = (self._under_test, self._attempt_log, self._cluster, self._seed)
         timeout_ms = self._experiment.limits.timeout_ms
         for sender in senders(self._experiment.workload):
@@ -136,7 +135,7 @@ class LoadedCluster:
                 yield Asker(next(iter(self._topics)), sender, *about)
 
     async def _set_up(self) -> None:
-        """Create the topics: led by one replica, while another is the preferred one."""
+        """Create the topics: one replica leads, another is the preferred one."""
         await self._operator.wait_for_all()
         await self._operator.create(self._cluster.leader_first)
         await self._operator.reassign(self._cluster.replicas)
@@ -153,7 +152,7 @@ class LoadedCluster:
 
     async def _wait_until_set_up(self) -> None:
         with trio.move_on_after(_PATIENCE_S):
-            # Decisions are not reported to any task that could set an event for all.
+            # No event signals a decision, so the state is polled.
             while not all(  # noqa: ASYNC110 see above
                 map(self._is_set_up, self._operator.keys)
             ):
@@ -169,7 +168,7 @@ class LoadedCluster:
         return in_sync and standing.leader == self._cluster.leader
 
     async def _under_load(self, origin_ns: int) -> list[int]:
-        """Offer the trace, let faults happen; return when each request was offered."""
+        """Offer the trace and inject faults; return when each request was offered."""
         offered_ns = [NEVER] * len(self._replayed)
         workload, limits = self._experiment.workload, self._experiment.limits
         until_ns = origin_ns + round((workload.duration_s + limits.drain_s) * _NS)
@@ -197,14 +196,14 @@ class LoadedCluster:
         return offered_ns
 
     async def _in_the_end(self) -> Counter[int]:
-        """Return how many records of each attempt the last leaders have."""
+        """Return the number of each attempt's records at the last leaders."""
         found: Counter[int] = Counter()
         for key in self._operator.keys:
             found += await self._records_of(key)
         return found
 
     async def _records_of(self, key: TopicPartition) -> Counter[int]:
-        """Read a partition, as soon as its leader knows its role."""
+        """Read a partition when its leader knows its role."""
         fault: Exception | None = None
         with trio.move_on_after(_PATIENCE_S):
             while True:

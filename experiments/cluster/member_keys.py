@@ -30,7 +30,7 @@ class Endpoints:
 def listener_names(experiment: Experiment, arm: Arm) -> tuple[str, ...]:
     """Return the listeners of an arm's brokers, the clients' first.
 
-    Where an arm has a control plane the controller finds it by its listener's name.
+    If an arm has a control plane, the controller finds it by its listener's name.
     """
     named = experiment.broker_keys(arm).get(_CONTROL_PLANE)
     if named is None and arm.scheduler in _WITH_CONTROL_PLANE:
@@ -47,9 +47,9 @@ def member_keys(
 ) -> dict[str, str]:
     """Return a broker's configuration: the arm's keys, then the run's own.
 
-    Leaders are balanced only where an experiment asks for it. A run ends for all
-    brokers at once, without a handover; a broker that is stopped during the run hands
-    over first.
+    Leaders are balanced only if an experiment asks for it. All brokers end together at
+    the end of a run, so without a handover; a broker that is stopped during the run
+    hands over first.
     """
     assert experiment.cluster is not None
     names = listener_names(experiment, arm)

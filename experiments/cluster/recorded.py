@@ -1,10 +1,9 @@
 """From the observations of clients and brokers to the files of a run.
 
 The brokers' own rows are joined with the attempts by number and API. Replication and
-other traffic between brokers has numbers of its own and is left out, except the
-controller's requests about leaders: each such row is an attempt of its own. A request
-of the trace has the stamps of its last attempt; samples are of the broker that leads at
-first.
+other traffic between brokers has other numbers and is left out. The controller's
+requests about leaders are kept: each such row is a separate attempt. A request of the
+trace has the stamps of its last attempt; samples are of the broker that leads first.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def record_outcome(
     outcome: ClusterOutcome,
     records: Sequence[BrokerRecording],
 ) -> RunResult:
-    """Write a run's requests, samples and attempts; judge whether it counts."""
+    """Write a run's requests, samples and attempts; decide whether it is valid."""
     cluster = trial.experiment.cluster
     assert cluster is not None
     assert out.attempts is not None
@@ -107,7 +106,7 @@ def record_outcome(
 
 
 def _joined(outcome: ClusterOutcome, records: Sequence[BrokerRecording]) -> Columns:
-    """Return the brokers' records of each attempt, stamps since the origin."""
+    """Return the brokers' records of each attempt, with stamps since the origin."""
     tries = outcome.attempt_log.tries
     by_broker = np.array([it.broker for it in tries])
     keys = np.array([it.api_key for it in tries])
@@ -121,7 +120,7 @@ def _joined(outcome: ClusterOutcome, records: Sequence[BrokerRecording]) -> Colu
 
 
 def _columns(rows: npt.NDArray[Any], origin_ns: int) -> Columns:
-    """Return a broker's rows as columns, stamps since the origin."""
+    """Return a broker's rows as columns, with stamps since the origin."""
     columns = {}
     for name in _NAMES:
         values = rows["error_code" if name == BROKER_ERROR else name]
@@ -137,8 +136,8 @@ def _commands(
 ) -> tuple[list[Attempt], Columns]:
     """Return the controller's requests about leaders under load, from brokers' records.
 
-    Only the controller knows when they were sent. All count from the first decision
-    under load, as one election's do; without one, from their receipt.
+    Only the controller knows when it sent them. All are stamped with the first decision
+    under load, because one election causes them; without one, with their receipt.
     """
     decided_ns = _first_ns(outcome.decisions, outcome.origin_ns)
     attempts: list[Attempt] = []
@@ -183,7 +182,7 @@ def _first_ns(decisions: Sequence[Decision], origin_ns: int) -> int | None:
 
 
 def _results(outcome: ClusterOutcome, replayed: Trace, seen: Columns) -> Results:
-    """Return what became of each request: its last attempt."""
+    """Return the outcome of each request: its last attempt."""
     origin_ns = outcome.origin_ns
     last = outcome.attempt_log.last_tries(len(replayed), origin_ns)
     columns = {
@@ -213,7 +212,7 @@ def _done_ns(attempt: Try | None) -> int:
 
 
 def _violations(records: Sequence[BrokerRecording]) -> dict[str, int] | None:
-    """Return how often each law was broken by all brokers together."""
+    """Return the number of violations of each law over all brokers."""
     total: Counter[str] = Counter()
     for _, record in records:
         found = read_violations(record)

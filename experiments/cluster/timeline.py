@@ -1,4 +1,4 @@
-"""Faults happen at their times: from outside, and by what an operator asks for."""
+"""Execution of faults at their times: by a world, or by an operator's requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NS = 1_000_000_000
 
 
 class Timeline:
-    """The faults of a run, each of which may take longer than until the next."""
+    """The faults of a run; a fault may last beyond the start of the next one."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class Timeline:
         self._replicas = cluster.replicas
 
     async def run(self, origin_ns: int) -> None:
-        """Run all faults, counted from the load's origin."""
+        """Run all faults, at times relative to the load's origin."""
         async with trio.open_nursery() as nursery:
             for fault in self._faults:
-                # Scales of the load are in the trace already.
+                # The trace already contains scales of the load.
                 if not isinstance(fault, ScaleLoad):
                     nursery.start_soon(self._happen, fault, origin_ns)
 
@@ -91,7 +91,7 @@ class Timeline:
                 await brokers.fill(fault.broker, full=False)
 
     async def _elect(self, fault: Elect) -> None:
-        """Elect the preferred replica; make another one preferred before."""
+        """Elect the preferred replica; if needed, make another one preferred before."""
         if fault.leader not in (None, self._replicas[0]):
             others = (it for it in self._replicas if it != fault.leader)
             self._replicas = (fault.leader, *others)

@@ -1,8 +1,8 @@
 """Decisions of the controller, as ZooKeeper reports them to a watcher.
 
-A decision is the write of a partition's state in a new leader epoch. Its time is
-ZooKeeper's, to the millisecond, or the watch's, if that is earlier: a watcher that gets
-its CPU late does not make decisions late.
+A decision is the write of a partition's state with a new leader epoch. Its time is the
+earlier of ZooKeeper's, in milliseconds, and the watch event's. A watcher without CPU
+time therefore does not delay decisions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SESSION_MS = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A partition's leader in a new epoch, and when it was decided."""
+    """A partition's leader in a new epoch, and the time of the decision."""
 
     key: TopicPartition
     leader: int
@@ -38,7 +38,7 @@ class Decision:
 class Decisions:
     """Follows partitions from their creation on.
 
-    ``made`` are all decisions on partitions that were followed already, in order.
+    ``made`` are all decisions on followed partitions, in order.
     """
 
     def __init__(self, under_test: ClusterUnderTest, rng: random.Random) -> None:
@@ -57,9 +57,9 @@ class Decisions:
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Listen until cancelled.
+        """Watch until cancelled.
 
-        :raises RunFailed: if ZooKeeper gives the session up.
+        :raises RunFailed: if the ZooKeeper session expires.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._session.run)
@@ -78,11 +78,11 @@ class Decisions:
             await self._look(path, self._under_test.now_ns())
 
     def standing(self, key: TopicPartition) -> Leadership:
-        """Return the last word on a partition that is followed."""
+        """Return the last known state of a followed partition."""
         return self._known[key]
 
     def leader_of(self, key: TopicPartition) -> int:
-        """Return a partition's last known leader, below 0 if there is none."""
+        """Return a partition's last known leader, negative if there is none."""
         return self._known[key].leader
 
     async def _look(self, path: str, heard_ns: int) -> None:
@@ -92,7 +92,7 @@ class Decisions:
         known = self._known.get(key)
         self._known[key] = found
         if known is not None and known.leader_epoch < found.leader_epoch:
-            # A write of one millisecond happened before the next began.
+            # The write happened before the end of its millisecond.
             written_ns = self._under_test.zookeeper_ns(stat.mtime_ms + 1)
             decided_ns = min(heard_ns, written_ns)
             self.made.append(

@@ -1,12 +1,12 @@
 """Arrival times of requests: open-loop processes, in rates or in shares of capacity.
 
-``rate_per_s`` counts requests. ``load`` is the same as a share of the broker's
-capacity: the work that arrives in a second, in seconds of its time. A load of 0.4 keeps
-a broker busy for 0.4 of the time, on any machine; a burst may have a load of 4. A share
-becomes a rate when the cost of a request is known (``in_rates``).
+``rate_per_s`` counts requests. ``load`` is a share of the broker's capacity: the work
+that arrives per second, in seconds of the broker's time. A load of 0.4 keeps a broker
+busy for 0.4 of the time on any machine; a burst may have a load of 4. With the cost of
+a request a share becomes a rate (``in_rates``).
 
 All times are those of the nominal machine. ``slowed`` is the same process on a machine
-that takes ``stretch`` times as long for everything.
+that takes ``stretch`` times as long for all work.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class _OneRate(Section):
 
     @property
     def in_shares(self) -> bool:
-        """Whether this is still a load."""
+        """Whether only the load is stated."""
         return self.load is not None
 
     def in_rates(self, cost_us: float) -> Self:
-        """Return the same process by its rate, if a request costs ``cost_us``."""
+        """Return the same process with a rate, for requests that cost ``cost_us``."""
         if self.load is None:
             return self
         rate_per_s = _rate_of(self.load, cost_us)
         return self.changed(rate_per_s=rate_per_s, load=None)
 
     def slowed(self, stretch: float) -> Self:
-        """Return the same process where everything takes ``stretch`` times as long."""
+        """Return the same process with all times multiplied by ``stretch``."""
         return self.changed(rate_per_s=self.per_s / stretch)
 
 
@@ -79,9 +79,9 @@ class Constant(_OneRate):
 class Bursts(_OneRate):
     """Arrivals at ``rate_per_s`` in the first ``on_s`` of every ``every_s``.
 
-    ``gaps`` says how: ``poisson``, or ``even``, which makes all bursts of one size.
-    Between bursts arrivals are Poisson at ``idle_rate_per_s``, or ``idle_load``. The
-    bursts stand at fixed instants, so that every block sees as many of them.
+    ``gaps`` is ``poisson``, or ``even``, which gives all bursts equal sizes. Between
+    bursts arrivals are Poisson at ``idle_rate_per_s``, or ``idle_load``. Bursts have
+    fixed instants, so that every block has the same number of them.
     """
 
     kind: Literal["bursts"]
@@ -111,7 +111,7 @@ class Bursts(_OneRate):
         return self.per_s * share + self.idle_rate_per_s * (1 - share)
 
     def in_rates(self, cost_us: float) -> Self:
-        """Return the same process by its rates, if a request costs ``cost_us``."""
+        """Return the same process with rates, for requests that cost ``cost_us``."""
         if self.load is None:
             return self
         return self.changed(
@@ -122,7 +122,7 @@ class Bursts(_OneRate):
         )
 
     def slowed(self, stretch: float) -> Self:
-        """Return the same process where everything takes ``stretch`` times as long."""
+        """Return the same process with all times multiplied by ``stretch``."""
         return self.changed(
             rate_per_s=self.per_s / stretch,
             every_s=self.every_s * stretch,
@@ -160,7 +160,7 @@ class Mmpp(Section):
 
     @property
     def in_shares(self) -> bool:
-        """Whether these are still loads."""
+        """Whether only the loads are stated."""
         return self.loads is not None
 
     def mean_rate_per_s(self) -> float:
@@ -169,14 +169,14 @@ class Mmpp(Section):
         return sum(rate * dwell for rate, dwell in pairs) / sum(self.dwell_s)
 
     def in_rates(self, cost_us: float) -> Self:
-        """Return the same process by its rates, if a request costs ``cost_us``."""
+        """Return the same process with rates, for requests that cost ``cost_us``."""
         if self.loads is None:
             return self
         rates = tuple(_rate_of(load, cost_us) for load in self.loads)
         return self.changed(rates_per_s=rates, loads=None)
 
     def slowed(self, stretch: float) -> Self:
-        """Return the same process where everything takes ``stretch`` times as long."""
+        """Return the same process with all times multiplied by ``stretch``."""
         return self.changed(
             rates_per_s=tuple(rate / stretch for rate in self.each_per_s),
             dwell_s=tuple(dwell * stretch for dwell in self.dwell_s),
@@ -184,10 +184,10 @@ class Mmpp(Section):
 
 
 class OnOff(_OneRate):
-    """``sources`` that are on and off for exponential times, each on its own.
+    """``sources`` that are independently on and off for exponential times.
 
-    A source that is on sends ``rate_per_s`` requests (or has ``load``), Poisson; one
-    that is off sends none.
+    A source that is on sends ``rate_per_s`` requests (or has ``load``), Poisson; a
+    source that is off sends none.
     """
 
     kind: Literal["on-off"]
@@ -200,7 +200,7 @@ class OnOff(_OneRate):
         return self.sources * self.per_s * self.on_s / (self.on_s + self.off_s)
 
     def slowed(self, stretch: float) -> Self:
-        """Return the same process where everything takes ``stretch`` times as long."""
+        """Return the same process with all times multiplied by ``stretch``."""
         return self.changed(
             rate_per_s=self.per_s / stretch,
             on_s=self.on_s * stretch,
@@ -219,7 +219,7 @@ class Recorded(Section):
 
     @property
     def in_shares(self) -> bool:
-        """Whether this is a load: never."""
+        """Whether the load is a share of capacity: never."""
         return False
 
     def mean_rate_per_s(self) -> float:
@@ -231,7 +231,7 @@ class Recorded(Section):
         return self
 
     def slowed(self, stretch: float) -> Self:
-        """Return the same arrivals: seconds of a trace are seconds everywhere."""
+        """Return the same arrivals: a trace is never stretched."""
         return self
 
 
@@ -245,7 +245,7 @@ def _rate_of(load: float, cost_us: float) -> float:
 
 
 def _refuse_both(section: Section, rate: str, load: str) -> None:
-    """Hold that a process is stated in one of both ways."""
+    """Check that a process states either a rate or a load."""
     given = [name for name in (rate, load) if getattr(section, name) is not None]
     if len(given) != 1:
         found = "both are given" if given else "neither is given"

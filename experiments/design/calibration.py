@@ -1,12 +1,12 @@
 """Costs of requests: the mean CPU time per traffic entry, and one fixed read cost.
 
-A config's ``[nominal]`` costs define the machine in whose time its traffic is written:
-there a load becomes a rate, so the trace is the same wherever it is replayed. A
+A config's ``[nominal]`` costs define the machine in whose time its traffic is stated.
+In that time a load becomes a rate, so the trace is the same on every machine. The
 calibration of another machine gives the factor by which the trace is stretched there
-(``doorkeeper calibrate``, `experiments.running.calibrating.calibrate`).
+(``doorkeeper calibrate``, `experiments.running.calibrate`).
 
-All requests of an entry cost its mean. A ``service`` in the traffic entry is the only
-source of other service times; no distribution is fitted to a measurement.
+All requests of an entry have its mean cost. A ``service`` in the traffic entry is the
+only source of other service times; no distribution is fitted to a measurement.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cost(Section):
         return self
 
     def times(self, factor: float) -> Cost:
-        """Return the cost of requests that cost ``factor`` times as much."""
+        """Return the cost multiplied by ``factor``."""
         if factor == 1:
             return self
         low, high = self.low_us, self.high_us
@@ -51,13 +51,13 @@ class Cost(Section):
 
 
 class Calibration(Section):
-    """The cost of each traffic entry's requests, by name, and where it comes from.
+    """The cost of each traffic entry's requests, by name, and its source.
 
-    ``source`` is the command that measured it and on what. ``read`` is the part of
-    every request's cost that is spent before the request is queued, where no policy
-    has a say. Intervals have the given ``confidence``. ``loop_us`` is the mean time of
-    the reference loop meanwhile (`processes.idle_probe`): runs record theirs, so the
-    machine's speed then and now can be compared.
+    ``source`` is the command that measured it, and the machine. ``read`` is the part of
+    every request's cost before the request is queued, which no policy affects.
+    Intervals have the given ``confidence``. ``loop_us`` is the mean time of the
+    reference loop during the calibration (`processes.idle_probe`). Runs record theirs,
+    so the machine's speeds can be compared.
     """
 
     source: str
@@ -73,7 +73,7 @@ class Calibration(Section):
 
 
 def read(path: Path) -> Calibration:
-    """Read what ``doorkeeper calibrate --out`` wrote.
+    """Read the output of ``doorkeeper calibrate --out``.
 
     :raises ExperimentError: if it is no calibration.
     """

@@ -1,14 +1,13 @@
 """Conversion of load shares to rates, and of nominal time to a machine's time.
 
-A trace is drawn in *work*: in the time of the machine whose costs the config's
-``[nominal]`` states (or a traffic entry's ``service``). A load becomes a rate by those
-costs alone, so what is drawn, and its hash, is the same on all machines and in all
-worlds. A machine whose requests cost otherwise gets the trace *stretched*: all instants
-are multiplied by one factor, the cost of the trace there by its cost in nominal time.
-The work that arrives in a second, in seconds of the machine's time, is therefore the
-config's on every machine.
+A trace is drawn in nominal time: the time of the machine whose costs are stated in
+``[nominal]`` (or in a traffic entry's ``service``). A load becomes a rate by these
+costs only, so the drawn trace and its hash are equal on all machines and in all worlds.
+For a machine with other costs the trace is *stretched*: all instants are multiplied by
+the ratio of the trace's cost there to its nominal cost. The work that arrives per
+second, in seconds of the machine's time, is therefore the config's on every machine.
 
-A workload in ``rate_per_s`` is never stretched: a second is a second.
+A workload in ``rate_per_s`` is never stretched.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _WithKeys = TypeVar("_WithKeys", Arm, BrokerSection, MeasuredWorld)
 def in_rates(experiment: Experiment) -> Experiment:
     """Return the experiment in nominal time: rates for loads, a service for each cost.
 
-    A load whose cost is neither stated nor measured is not changed. With a calibration
-    and without nominal costs, the calibrated machine is the nominal one.
+    A load without a stated or measured cost is not changed. With a calibration and
+    without nominal costs, the calibrated machine is the nominal one.
     """
     workload = experiment.workload
     if workload.in_shares and experiment.nominal is None:
@@ -46,15 +45,15 @@ def in_rates(experiment: Experiment) -> Experiment:
 
 
 def uncosted(experiment: Experiment) -> list[str]:
-    """Return the traffic whose load cannot become a rate: its cost is not known."""
+    """Return the traffic with loads that cannot become rates for lack of a cost."""
     workload = in_rates(experiment).workload
     return [entry.name for entry in workload.traffic if entry.arrivals.in_shares]
 
 
 def drawable(experiment: Experiment) -> Experiment:
-    """Return the experiment with rates, of which a trace can be drawn.
+    """Return the experiment with rates, from which a trace can be drawn.
 
-    :raises ExperimentError: if the cost of some traffic is needed and not known.
+    :raises ExperimentError: if a needed cost of some traffic is not known.
     """
     for name in uncosted(experiment):
         raise ExperimentError(
@@ -67,9 +66,9 @@ def drawable(experiment: Experiment) -> Experiment:
 
 
 def stretch(experiment: Experiment) -> float:
-    """Return by how much a trace is stretched for the machine; 1 without calibration.
+    """Return the factor that stretches a trace for the machine; 1 without calibration.
 
-    ``experiment`` is the one that states loads; that with their rates is not enough.
+    ``experiment`` must be the one with loads, before their conversion to rates.
     """
     if experiment.machine is None or not experiment.workload.in_shares:
         return 1.0
@@ -78,13 +77,13 @@ def stretch(experiment: Experiment) -> float:
 
 
 def on_machine(experiment: Experiment, factor: float) -> Experiment:
-    """Return an experiment with rates as it is once its trace is stretched.
+    """Return an experiment with rates as it is after its trace has been stretched.
 
-    The load is stretched (rates, bursts, lengths, the drain, slow clients, the times of
-    faults and of recovery, the limit of lateness), promises are not (time-outs, SLOs).
-    Of a broker's keys the quantum is stretched, where the experiment states it:
-    requests that come during one wait for its end, and their number is to be the same
-    everywhere.
+    The load is stretched: rates, bursts, lengths, the drain, slow clients, the times of
+    faults and of recovery, the limit of lateness. Time-outs and SLOs are not. Of a
+    broker's keys the quantum is stretched, if the experiment states it: requests that
+    arrive during a quantum wait for its end, and their number should be the same on
+    every machine.
     """
     if factor == 1.0:
         return experiment
@@ -115,7 +114,7 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
 def mean_request_us(experiment: Experiment) -> float | None:
     """Return the mean cost of a request on the machine; None if a cost is not known.
 
-    Requests count as often as they come; ``experiment`` is one with rates.
+    Entries are weighted by their requests; ``experiment`` is one with rates.
     """
     costs_us = machine_us(experiment)
     workload = experiment.workload
@@ -128,7 +127,7 @@ def mean_request_us(experiment: Experiment) -> float | None:
 def nominal_us(experiment: Experiment) -> dict[str, float]:
     """Return the nominal cost of each entry's requests, as far as known.
 
-    An entry's own ``service`` goes before what ``[nominal]`` says.
+    An entry's own ``service`` has precedence over ``[nominal]``.
     """
     stated = experiment.nominal.costs if experiment.nominal else {}
     return {
@@ -153,20 +152,20 @@ def machine_us(experiment: Experiment) -> dict[str, float]:
 
 
 def calibration(experiment: Experiment) -> Calibration | None:
-    """Return the costs of the machine if that was calibrated, else the nominal ones."""
+    """Return the machine's measured costs, or the nominal ones without calibration."""
     return experiment.machine or experiment.nominal
 
 
 def read_ns(experiment: Experiment) -> int:
-    """Return the cost of reading one request, which no policy can move."""
+    """Return the cost of reading one request, which no policy affects."""
     costs = calibration(experiment)
     return 0 if costs is None else costs.read_ns
 
 
 def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
-    """Return the manifest's entry about costs; None where none is known.
+    """Return the manifest's entry about costs; None if no cost is known.
 
-    ``load`` is the work that each entry offers, as a share of the machine's time.
+    ``load`` is the work of each entry, as a share of the machine's time.
     """
     costs_us = machine_us(experiment)
     mean_us = mean_request_us(experiment)
@@ -209,7 +208,7 @@ def _longer_quantum(section: _WithKeys, factor: float) -> _WithKeys:
 
 
 def _work_us(experiment: Experiment, costs_us: Mapping[str, float]) -> float:
-    """Return what all requests of a run cost, by expectation."""
+    """Return the expected cost of all requests of a run."""
     workload = experiment.workload
     return sum(
         _requests(workload, entry) * costs_us[entry.name] for entry in workload.traffic
@@ -217,6 +216,6 @@ def _work_us(experiment: Experiment, costs_us: Mapping[str, float]) -> float:
 
 
 def _requests(workload: Workload, entry: Traffic) -> float:
-    """Return how many requests of an entry a run has, by expectation."""
+    """Return the expected number of an entry's requests in a run."""
     length_s = workload.stop_of(entry) - entry.start_s
     return workload.mean_rate_per_s(entry) * length_s

@@ -1,4 +1,4 @@
-"""Several brokers instead of one, and how their clients behave."""
+"""The keys of an experiment with several brokers, and of their clients."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from experiments.design.workload import Traffic, Workload
 
 
 class Cluster(Section):
-    """The brokers of an experiment, numbered from 0, and their clients' patience.
+    """The brokers of an experiment, numbered from 0, and their clients' time-outs.
 
     Every topic of the load has a replica on each broker. ``leader`` leads all
-    partitions when the load begins; the preferred replica is the broker after it. Their
-    controller is one more broker of ours, without a replica: all are members of one
-    ZooKeeper. Producers keep one request each in flight, ask any broker for metadata
-    after NOT_LEADER_OR_FOLLOWER or without an answer, and try again after
-    ``retry_backoff_ms``, until ``limits.timeout_ms`` (Kafka's ``delivery.timeout.ms``)
-    have passed. ``request_timeout_ms`` is their ``request.timeout.ms``, and the limit
-    of a request with acks=-1 that waits for its replicas. Where such times are shorter
-    than Kafka's, queues should be, too. Where time is not real, ZooKeeper takes
-    ``decision_ms`` for each request, of which an election's write is one, and each of
-    the controller's requests costs a broker ``control_us``. ZooKeeper misses a broker
-    that was killed after ``session_ms``.
+    partitions when the load begins; the preferred replica is on the next broker. The
+    controller is an additional Doorkeeper broker without replicas. All are members of
+    one ZooKeeper.
+
+    Producers keep one request each in flight. After NOT_LEADER_OR_FOLLOWER, or without
+    an answer, they ask any broker for metadata and retry after ``retry_backoff_ms``,
+    until ``limits.timeout_ms`` (Kafka's ``delivery.timeout.ms``) has passed.
+    ``request_timeout_ms`` is their ``request.timeout.ms``, and the limit of a request
+    with acks=-1 that waits for its replicas. If such times are shorter than Kafka's,
+    queues should be shorter too.
+
+    In virtual time ZooKeeper takes ``decision_ms`` for each request, such as the write
+    of an election, and each of the controller's requests costs a broker ``control_us``.
+    ZooKeeper expires a killed broker's session after ``session_ms``.
     """
 
     brokers: Annotated[int, Field(ge=2, le=9)] = 2
@@ -48,9 +51,9 @@ class Cluster(Section):
 
 
 def lacking(cluster: Cluster, workload: Workload, world: str, *, on_seats: bool) -> str:
-    """Return the reason that a world has no such cluster, or "".
+    """Return the reason that a world does not support such a cluster, or "".
 
-    ``on_seats`` is whether the virtual world's brokers are served by seats.
+    ``on_seats`` is true if the virtual world's brokers have seats as servers.
     """
     if cluster.leader >= cluster.brokers:
         return f"cluster.leader: there is no broker {cluster.leader}"

@@ -1,12 +1,12 @@
-"""An experiment as a TOML file: read, checked, and nothing silently ignored.
+"""An experiment as a TOML file, read strictly.
 
-Most benchmark tools drop a mistyped key and measure the default. Here an unknown key, a
-value of the wrong type or an arm with a key that the broker does not know stops the
-experiment before it starts, and the message has its path and the expected value.
+Most benchmark tools ignore a mistyped key and measure the default. Here an unknown key,
+a value of the wrong type, or an arm with a key unknown to the broker stops the
+experiment before it starts. The message has the key's path and the expected value.
 
-The arms of an experiment differ in the scheduler and in broker keys, never in the load.
-With ``again`` the baseline runs twice in each block, the second time as ``NAME-again``:
-any difference between the two is noise, by construction.
+Arms of an experiment differ in the scheduler and in broker keys, never in the load.
+With ``again`` the baseline runs twice in each block, the second time as ``NAME-again``.
+Any difference between the two is noise by construction.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WindowMs: TypeAlias = Annotated[float, Field(ge=1e-3, le=1e9, allow_inf_nan=Fals
 class Header(Section):
     """Name, seed and number of repetitions.
 
-    ``blocks`` is absent where ``[sessions]`` states the number of rounds.
+    ``blocks`` is absent if ``[sessions]`` states the number of rounds.
     """
 
     name: Name
@@ -67,12 +67,12 @@ class Header(Section):
 
 
 class Arm(Section):
-    """One rival: a scheduler, the broker keys that go with it, its model's values.
+    """One alternative: a scheduler, its broker keys, its model settings.
 
-    ``factors`` names the arm's parts (``reader = "own"``), for arms that are
-    combinations of parts: the report then separates the parts' effects. ``controller``
-    selects how a controller sends requests that wait for a broker's earlier answer:
-    ``in-turn``, or ``merged`` into one of each kind (as LinkedIn's fork of Kafka did).
+    ``factors`` names the arm's parts (``reader = "own"``) if arms are combinations of
+    parts; the report then separates the parts' effects. ``controller`` selects how a
+    controller sends requests that wait for a broker's earlier answer: ``in-turn``, or
+    ``merged`` into one of each kind (as in LinkedIn's fork of Kafka).
     """
 
     name: Name
@@ -85,21 +85,21 @@ class Arm(Section):
 
 
 class BrokerSection(Section):
-    """Broker keys that all arms share; an arm's own ``set`` wins."""
+    """Broker keys that all arms share; an arm's own ``set`` has precedence."""
 
     set: BrokerKeys = Field(default_factory=dict)
 
 
 class Limits(Section):
-    """When a run is over, and when it is discarded.
+    """Limits of a run's duration, and of its generator's lateness.
 
-    A run is discarded if the generator took up requests later than ``lateness_p99_ms``;
-    a run of a session also if the generator was without its CPU for that long at once.
-    It is then repeated, up to ``retries`` times; in vain, the round is discarded for
-    all arms. Nothing that a broker did discards a run. ``timeout_ms`` is the client's
-    ``request.timeout.ms``; ``drain_s`` is how long a run waits for answers after the
-    last arrival. Where loads are shares of a machine, the lateness and ``drain_s`` are
-    in nominal time, as the load is.
+    A run is discarded if the generator offered requests later than ``lateness_p99_ms``,
+    or, in a session, was without its CPU for that long at once. It is then repeated up
+    to ``retries`` times; after that the round is discarded for all arms. No behaviour
+    of a broker discards a run. ``timeout_ms`` is the client's ``request.timeout.ms``.
+    ``drain_s`` is the time that a run waits for answers after the last arrival. If
+    loads are shares of a machine, the lateness and ``drain_s`` are in nominal time, as
+    the load is.
     """
 
     lateness_p99_ms: Mean = 1.0
@@ -111,14 +111,14 @@ class Limits(Section):
 class Analysis(Section):
     """Settings of the analysis: quantiles, margins, pairs.
 
-    ``compare`` are pairs of arms to be compared with each other; with the baseline all
-    arms are. Two worlds agree on a ratio if it is the same to within ``margin_worlds``.
+    ``compare`` are pairs of arms to compare with each other; all arms are compared with
+    the baseline. Two worlds agree on a ratio if it is equal within ``margin_worlds``.
     A quantile with fewer effective exceedances than ``exceedances_shown`` is refused.
     The objective of a class is met if a share of ``slo_share`` of its requests gets a
-    good answer within ``slo_ms``. With ``fairness_window_ms`` fairness between the
-    flows of a class is measured, in windows of this width. ``recovery_s`` are intervals
-    that follow bursts, in each of which recovery is measured. Both are in nominal time,
-    as the load is.
+    good answer within ``slo_ms``. ``fairness_window_ms`` is the width of the windows in
+    which fairness between the flows of a class is measured; without it, it is not.
+    ``recovery_s`` are intervals that follow bursts, in each of which recovery is
+    measured. Both are in nominal time, as the load is.
     """
 
     quantiles: Annotated[tuple[Share, ...], Field(min_length=1)] = (
@@ -141,10 +141,10 @@ class Analysis(Section):
 class Experiment(Section):
     """The whole file.
 
-    ``nominal`` are the costs in whose time the traffic is written, ``machine`` those of
-    the machine that it is replayed on (``--calibration``). ``cluster`` makes several
-    brokers of one, and ``faults`` is what happens to them. ``kafka`` is for both worlds
-    of Apache Kafka.
+    ``nominal`` are the costs in whose time the traffic is stated, ``machine`` those of
+    the machine that replays it (``--calibration``). ``cluster`` replaces the broker by
+    several, and ``faults`` are their faults. ``kafka`` is for both worlds of Apache
+    Kafka.
     """
 
     experiment: Header
@@ -205,7 +205,7 @@ class Experiment(Section):
         return self
 
     def _check_sessions(self) -> None:
-        """Refuse blocks with sessions, and sessions of no class."""
+        """Refuse blocks with sessions, and a primary class that does not exist."""
         blocks = self.experiment.blocks
         if self.sessions is None:
             if blocks is None:
@@ -333,16 +333,16 @@ class Experiment(Section):
     def broker_keys(
         self, arm: Arm, world: Mapping[str, str | int | float | bool] = NO_KEYS
     ) -> dict[str, str]:
-        """Return an arm's broker configuration, as ``server.properties`` has it.
+        """Return an arm's broker configuration, as in ``server.properties``.
 
-        ``world`` are keys that only one world sets; an arm's own win.
+        ``world`` are keys that only one world sets; an arm's own have precedence.
         """
         own = {**arm.set, "doorkeeper.scheduler": arm.scheduler}
         merged = {**self.broker.set, **world, **own}
         return {key: _property(value) for key, value in merged.items()}
 
     def with_schedulers(self, names: Iterable[str]) -> Experiment:
-        """Keep the arms named, add an arm for a scheduler that has none.
+        """Keep the named arms; add an arm for a scheduler without one.
 
         :raises ExperimentError: if the baseline is not among them, or one is no name.
         """
@@ -413,17 +413,17 @@ def parse(content: Mapping[str, Any]) -> Experiment:
     :raises ExperimentError: at the first key or value that is not as expected.
     """
     try:
-        # Through JSON, where strict types still let an array become a tuple.
+        # As JSON, because strict types then still accept an array as a tuple.
         return Experiment.model_validate_json(json.dumps(content, default=str))
     except ValidationError as error:
         raise first_error(error, Experiment) from error
 
 
 def check_broker_keys(experiment: Experiment) -> None:
-    """Make each arm's planes, as a broker with the arm's keys would.
+    """Create each arm's planes, as a broker with the arm's keys would.
 
     :raises ExperimentError: naming the arm, the key, and the value that the broker
-    expected.
+        expected.
     """
     from broker.config import BrokerConfig
     from broker.protocol.errors import ConfigError
@@ -438,7 +438,7 @@ def check_broker_keys(experiment: Experiment) -> None:
 
 
 def _check_factors(arms: Iterable[Arm]) -> None:
-    """Refuse arms whose factors differ in name, or that are the same combination."""
+    """Refuse arms with different factors, or with the same combination."""
     seen: dict[tuple[tuple[str, str], ...], str] = {}
     expected: set[str] = set()
     for arm in arms:
@@ -459,7 +459,7 @@ def _check_factors(arms: Iterable[Arm]) -> None:
 
 
 def _check_recovery(analysis: Analysis, workload: Workload) -> None:
-    """Refuse intervals outside the window, overlapping ones, and none to recover."""
+    """Refuse intervals outside the window, overlapping ones, and a lack of any SLO."""
     if not analysis.recovery_s:
         return
     if all(entry.slo_ms is None for entry in workload.traffic):
@@ -476,7 +476,7 @@ def _check_recovery(analysis: Analysis, workload: Workload) -> None:
 
 
 def _check_costs(nominal: Calibration | None, workload: Workload) -> None:
-    """Refuse nominal costs of traffic that there is not."""
+    """Refuse nominal costs of traffic that does not exist."""
     names = [entry.name for entry in workload.traffic]
     strangers = sorted(set(nominal.costs if nominal else ()) - set(names))
     if strangers:
@@ -487,10 +487,10 @@ def _check_costs(nominal: Calibration | None, workload: Workload) -> None:
 
 
 def _property(value: str | int | float | bool) -> str:
-    """Write a TOML value as ``server.properties`` would."""
+    """Return a TOML value as text of ``server.properties``."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _arm_name(scheduler: str) -> str:
-    """Make an arm's name of a scheduler's (``module:factory``)."""
+    """Return an arm's name for a scheduler (``module:factory``)."""
     return scheduler.replace(":", ".").lower()

@@ -1,6 +1,6 @@
-"""Faults in an experiment's file, in the words of the file.
+"""Faults in an experiment's file, described by paths in the file.
 
-Pydantic reports a location as a tuple with the tags of unions in it; an operator knows
+Pydantic reports a location as a tuple that contains the tags of unions. Operators know
 the path in the TOML, such as ``workload.traffic[0].arrivals.rate_per_s``.
 """
 
@@ -25,9 +25,9 @@ class ExperimentError(ValueError):
 
 
 def first_error(error: ValidationError, model: type[BaseModel]) -> ExperimentError:
-    """Turn pydantic's first error into ours."""
+    """Convert pydantic's first error into an `ExperimentError`."""
     errors = error.errors(include_url=False)
-    # A mistyped key is also a missing one: name what stands in the file.
+    # A mistyped key also makes one missing: report the key that is in the file.
     details = min(errors, key=lambda each: each["type"] != "extra_forbidden")
     path, table = _follow(details["loc"], model)
     return ExperimentError(path or "the file", _fault(details, table))
@@ -80,7 +80,7 @@ def _fault(details: ErrorDetails, table: type[BaseModel] | None) -> str:
 def _follow(
     location: tuple[int | str, ...], model: type[BaseModel]
 ) -> tuple[str, type[BaseModel] | None]:
-    """Write a location as a path; return it with the table that its last key is in."""
+    """Return a location as a path, with the table of its last key."""
     path = ""
     table: type[BaseModel] | None = model
     choices: list[type[BaseModel]] = [model]
@@ -103,7 +103,7 @@ def _follow(
 
 
 def _tables_of(table: type[BaseModel] | None, key: str) -> list[type[BaseModel]]:
-    """Return the models that a key's value may be."""
+    """Return the models that a key's value may have."""
     for name, field in table.model_fields.items() if table else ():
         if key == (field.alias or name):
             return list(_models_in(field.annotation))
@@ -111,7 +111,7 @@ def _tables_of(table: type[BaseModel] | None, key: str) -> list[type[BaseModel]]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """Return every model that a type annotation mentions."""
+    """Return every model in a type annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models_in(part)]
@@ -128,7 +128,7 @@ def _tags(model: type[BaseModel]) -> set[str]:
 
 
 def _keys(model: type[BaseModel] | None) -> list[str]:
-    """Return the keys of a table as the file writes them."""
+    """Return the keys of a table as they are in the file."""
     if model is None:
         return []
     return [field.alias or name for name, field in model.model_fields.items()]

@@ -13,7 +13,7 @@ from experiments.design.trace_windows import with_trace
 def load(path: Path) -> Experiment:
     """Read an experiment from a TOML file, and the trace that it names.
 
-    :raises ExperimentError: if it is no TOML, or any key or value is not as expected.
+    :raises ExperimentError: if it is no TOML, or any key or value is invalid.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))

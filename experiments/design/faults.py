@@ -1,6 +1,6 @@
 """The fault timeline of an experiment: faults of its brokers, and their times.
 
-Times count from the beginning of the load. A fault is data: worlds make it happen, and
+Times count from the beginning of the load. A fault is data; worlds inject it, and
 `WORLDS_OF` lists the worlds that can. Brokers are named by their number, from 0.
 """
 
@@ -19,17 +19,17 @@ Broker: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 class Event(Section):
-    """Something that happens ``at_s`` seconds into the load."""
+    """An event ``at_s`` seconds into the load."""
 
     at_s: Rate
 
     def brokers(self) -> tuple[int, ...]:
-        """Return the brokers that it names."""
+        """Return the brokers that the event names."""
         return ()
 
 
 class Span(Event):
-    """Something that lasts from ``at_s`` until ``until_s``."""
+    """A state from ``at_s`` until ``until_s``."""
 
     until_s: Seconds
 
@@ -43,10 +43,10 @@ class Span(Event):
 class Elect(Event):
     """The controller makes ``leader`` the leader of all partitions.
 
-    Without one it is a preferred election: each partition's first replica. Another
-    leader is made the preferred one before, where there are real brokers. With
-    ``one_by_one`` each partition has requests of its own, else a broker receives all of
-    them in one. A replica that is not in sync is not elected.
+    Without ``leader`` it is a preferred election: each partition's first replica. With
+    real brokers another leader is made the preferred one first. With ``one_by_one``
+    each partition has its own requests; otherwise a broker receives all in one. A
+    replica that is not in sync is not elected.
     """
 
     kind: Literal["elect"]
@@ -54,7 +54,7 @@ class Elect(Event):
     one_by_one: bool = False
 
     def brokers(self) -> tuple[int, ...]:
-        """Return the brokers that it names."""
+        """Return the brokers that the event names."""
         return () if self.leader is None else (self.leader,)
 
 
@@ -65,18 +65,18 @@ class Reassign(Event):
     replicas: Annotated[tuple[Broker, ...], Field(min_length=1)]
 
     def brokers(self) -> tuple[int, ...]:
-        """Return the brokers that it names."""
+        """Return the brokers that the event names."""
         return self.replicas
 
 
 class Rebalance(Event):
-    """Preferred replicas lead again, wherever another one does, all in one election."""
+    """The controller elects preferred replicas where another one leads, all at once."""
 
     kind: Literal["rebalance"]
 
 
 class Stop(Event):
-    """An orderly stop of a broker."""
+    """A clean shutdown of a broker."""
 
     kind: Literal["stop"]
     broker: Broker
@@ -87,7 +87,7 @@ class Stop(Event):
 
 
 class Kill(Event):
-    """A broker ends where it stands; its files stay."""
+    """A crash of a broker; its files remain."""
 
     kind: Literal["kill"]
     broker: Broker
@@ -98,7 +98,7 @@ class Kill(Event):
 
 
 class Restart(Event):
-    """A broker that has ended starts again with its files; one that runs is stopped."""
+    """An ended broker starts again with its files; a running one is stopped first."""
 
     kind: Literal["restart"]
     broker: Broker
@@ -109,7 +109,7 @@ class Restart(Event):
 
 
 class Cut(Span):
-    """The two brokers in ``between`` cannot reach each other; all others reach both."""
+    """The two brokers in ``between`` cannot reach each other; others reach both."""
 
     kind: Literal["cut"]
     between: tuple[Broker, Broker]
@@ -122,7 +122,7 @@ class Cut(Span):
 class Slow(Span):
     """Requests cost a broker ``factor`` times as much.
 
-    A live broker stands still for all but its part of the time.
+    A live broker is stopped for part of the time.
     """
 
     kind: Literal["slow"]
@@ -135,7 +135,7 @@ class Slow(Span):
 
 
 class Fill(Span):
-    """A broker's disk has no room."""
+    """A broker's disk is full."""
 
     kind: Literal["fill"]
     broker: Broker
@@ -211,7 +211,7 @@ def refusal(fault: Fault, world: str, brokers: int, workload: Workload) -> str:
 
 
 def _of_brokers(fault: Fault, brokers: int) -> str:
-    """Return the error in the brokers that a fault names, or ""."""
+    """Return the error in a fault's broker numbers, or ""."""
     named = fault.brokers()
     strangers = [number for number in named if number >= brokers]
     if strangers:

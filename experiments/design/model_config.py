@@ -1,8 +1,8 @@
 """The settings of the model world: its servers, their overheads, its distortions.
 
-Nothing here exists in the live world, where it is measured or cannot be chosen. An arm
-may have its own values (``[arms.model]``), which is how one experiment compares
-granularities, misclassification or the parts of KIP-291.
+The live world measures these values or cannot choose them. An arm may have its own
+values (``[arms.model]``), so one experiment can compare granularities,
+misclassification or the parts of KIP-291.
 """
 
 from __future__ import annotations
@@ -23,24 +23,30 @@ Part: TypeAlias = Literal["reader", "queue", "worker"]
 class ModelSection(Section):
     """The model of a broker.
 
-    ``server`` is ``cpu`` (one CPU that all planes share: a broker on Trio), ``seats``
-    (each of ``num.io.threads`` is a server of its own: Kafka's threads on as many
-    cores) or ``threads`` (Kafka's threads on fewer: a kernel shares ``cpus`` among them
-    in turns of ``slice_us``, and lets a thread that wakes preempt if ``wakes``). Under
-    ``cpu`` and ``seats`` a policy can preempt a handler every ``granularity_us`` of its
-    service (0: anywhere); under ``threads`` no policy preempts, and the kernel does
-    anywhere. ``preemption_us`` and ``switch_us`` are lost at each preemption and at
-    each start of another request (under ``threads``: of another thread). ``service_us``
-    is the cost of requests whose traffic entry states none, ``refusal_us`` the cost of
-    a rejection. Policies receive an expected cost: the broker's learned one
-    (``estimate`` = ``learned``) or the true one, times ``estimate_bias`` and a
-    lognormal error of ``estimate_sigma``; and the true size too if ``sizes_known``.
-    ``misclassified`` is the share of other requests taken for control.
+    ``server`` is one of:
 
-    Of each class, the share that ``lock_shares`` gives takes one lock when served, and
-    holds it for the first ``lock_us`` of its service (for all of it, if that is less).
-    It is a lock that handlers share; ``doorkeeper.lock.inheritance`` decides whether
-    its holder inherits the rank of a waiter.
+    - ``cpu``: one CPU that all planes share, like a broker on Trio;
+    - ``seats``: each of ``num.io.threads`` is a server, like Kafka's threads on as many
+      cores;
+    - ``threads``: like Kafka's threads on fewer cores. A kernel shares ``cpus`` among
+      them in turns of ``slice_us``, and lets a waking thread preempt if ``wakes``.
+
+    Under ``cpu`` and ``seats`` a policy can preempt a handler every ``granularity_us``
+    of its service (0: anywhere). Under ``threads`` no policy preempts, and the kernel
+    does anywhere. ``preemption_us`` and ``switch_us`` are lost at each preemption and
+    at each start of another request (under ``threads``: of another thread).
+    ``service_us`` is the cost of requests whose traffic entry states none,
+    ``refusal_us`` the cost of a rejection.
+
+    Policies receive an expected cost: the broker's learned one (``estimate`` =
+    ``learned``) or the true one, times ``estimate_bias`` and a lognormal error of
+    ``estimate_sigma``; and the true size too if ``sizes_known``. ``misclassified`` is
+    the share of other requests classified as control.
+
+    Of each class, the share ``lock_shares`` takes one lock when served, and holds it
+    for the first ``lock_us`` of its service (for all of it, if that is less). It is a
+    lock between handlers; ``doorkeeper.lock.inheritance`` decides whether its holder
+    inherits the rank of a waiter.
     """
 
     server: Server = "cpu"
@@ -64,12 +70,12 @@ class ModelSection(Section):
 class ModelArm(Section):
     """An arm's own settings in the model world.
 
-    ``own`` are the parts of KIP-291 that control requests have to themselves; the arm's
-    scheduler orders what is shared. An own *reader* is a processor for the control
-    connections. An own *queue* is one of 20 places; where workers are shared, they look
-    into it first. An own *worker* is one of ``num.io.threads`` that serves only
-    control, while the others serve the rest, so the number of workers is the same with
-    and without it. Queue and worker together are a plane.
+    ``own`` are the parts of KIP-291 that are reserved for control requests; the arm's
+    scheduler orders the shared parts. An own *reader* is a processor for the control
+    connections. An own *queue* holds 20 requests, and shared workers take from it
+    first. An own *worker* is one of ``num.io.threads`` and serves only control, while
+    the others serve the rest, so the number of workers does not change. Queue and
+    worker together are a plane.
     """
 
     own: tuple[Part, ...] = ()
@@ -86,13 +92,13 @@ class ModelArm(Section):
     lock_us: Rate | None = None
 
     def settings(self, shared: ModelSection) -> ModelSection:
-        """Return the experiment's settings with this arm's values in their place."""
+        """Return the experiment's settings, overridden by this arm's values."""
         own = self.model_dump(exclude={"own"}, exclude_none=True)
         return shared.changed(**own)
 
 
 def misfit(settings: ModelSection, scheduler: str) -> str:
-    """Return the settings of an arm that exclude each other, as a sentence, or ""."""
+    """Return the reason that an arm's settings exclude each other, or ""."""
     if settings.server != "threads":
         return ""
     if settings.granularity_us:

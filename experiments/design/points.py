@@ -1,14 +1,13 @@
-"""The points of a sweep, each as the experiment that it is, and planned in rates.
+"""The points of a sweep, each as an experiment, and planned in rates.
 
 There are three stages. `Experiment` is the file, a `Point` of it one combination of
 levels; loads may still be shares of capacity. A `PlannedPoint` has rates in nominal
 time: traces are drawn and trials are hashed from it. `worlds.world.MachineTrial` is a
 trial in the time of the machine that runs it.
 
-A point is nothing but the file with other values in it, so it is checked like any file,
-and a run at a point does not depend on the sweep around it. The seed, the arms, the
-request classes and the analysis stay the same, so runs at different points are
-comparable.
+A point is the file with other values, so it is checked like any file, and a run at a
+point does not depend on the sweep. The seed, the arms, the request classes and the
+analysis are the same at all points, so runs at different points are comparable.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from experiments.design.sweep import (
 
 # The sections that a level may change.
 _OPEN = ("workload", "arms", "broker", "limits", "virtual", "model", "nominal")
-# Tables whose keys are not this program's: all that is left of a path is one key.
+# Tables with foreign keys: the rest of a path is one key.
 _FREE = ("set", "slice_us")
 
 
@@ -40,7 +39,7 @@ _FREE = ("set", "slice_us")
 class Point:
     """One combination of levels, and the experiment with their keys set.
 
-    ``number`` is its place in the design, None for an experiment that is no sweep.
+    ``number`` is its index in the design, None for an experiment without a sweep.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Point:
     def planned(self) -> PlannedPoint:
         """Return the point with rates for loads.
 
-        :raises ExperimentError: if the cost of some traffic is needed and not known.
+        :raises ExperimentError: if a needed cost of some traffic is not known.
         """
         return PlannedPoint(
             name=self.name,
@@ -81,7 +80,7 @@ class PlannedPoint:
 
     @property
     def prefix(self) -> str:
-        """Return the beginning of the names of its runs."""
+        """Return the prefix of its runs' names."""
         return "" if self.number is None else f"p{self.number:03d}-"
 
     def on_machine(self) -> Experiment:
@@ -91,7 +90,7 @@ class PlannedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A change, and where in the file it stands."""
+    """A change, and its place in the file."""
 
     where: str
     change: Change
@@ -119,13 +118,13 @@ def planned_points(experiment: Experiment) -> tuple[PlannedPoint, ...]:
     """Return the points of an experiment, ready to be drawn.
 
     :raises ExperimentError: naming the first key or level that does not fit, or the
-        traffic whose cost is needed and not known.
+        traffic with an unknown but needed cost.
     """
     return tuple(point.planned() for point in points(experiment))
 
 
 def factors(found: Iterable[Point | PlannedPoint]) -> dict[str, list[str]]:
-    """Return the levels of each factor, in the order in which they come up."""
+    """Return the levels of each factor, in order of appearance."""
     levels: dict[str, list[str]] = {}
     for point in found:
         for factor, level in point.levels.items():
@@ -138,7 +137,7 @@ def factors(found: Iterable[Point | PlannedPoint]) -> dict[str, list[str]]:
 def _combinations(
     experiment: Experiment,
 ) -> Iterator[tuple[dict[str, str], list[_Step]]]:
-    """Yield the levels of each point, and the changes that they are."""
+    """Yield the levels of each point, and their changes."""
     sweep = experiment.sweep
     assert sweep is not None
     if isinstance(sweep, Bisection):
@@ -194,7 +193,7 @@ def _at(experiment: Experiment, name: str, steps: Iterable[_Step]) -> Experiment
 def _in_proportion(found: Experiment, base: Experiment) -> Experiment:
     """Return a point with the machine's costs in proportion to its nominal ones.
 
-    The machine was calibrated with the requests of the file. A level that sets another
+    The machine was calibrated with the requests of the file. A level with another
     nominal cost has requests of another size.
     """
     if found.machine is None or found.nominal is None or base.nominal is None:
@@ -210,7 +209,7 @@ def _in_proportion(found: Experiment, base: Experiment) -> Experiment:
 
 
 def _place(content: dict[str, Any], key: str, where: str) -> tuple[dict[str, Any], str]:
-    """Return the table that a path ends in, and the last key of the path.
+    """Return the table at the end of a path, and the path's last key.
 
     :raises ExperimentError: if there is no such key.
     """
@@ -242,7 +241,7 @@ def _entry(
         for each in entries
         if isinstance(each, dict) and "name" in each
     }
-    # Names may have dots of their own: the longest that fits.
+    # Names may contain dots: choose the longest that fits.
     for name in sorted(named, key=len, reverse=True):
         if rest.startswith(name + "."):
             return named[name], name, rest.removeprefix(name + ".")
@@ -263,7 +262,7 @@ def _unknown(
 
 
 def _scaled(value: Any, multiplier: float, key: str, where: str) -> int | float:
-    """Return a number times another; whole numbers stay whole where they can."""
+    """Return a number times another; whole numbers stay whole if possible."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         fault = f"{key!r} is {value!r} in this file, no number to scale"
         raise ExperimentError(where, fault)
@@ -272,7 +271,7 @@ def _scaled(value: Any, multiplier: float, key: str, where: str) -> int | float:
 
 
 def _identity(experiment: Experiment) -> tuple[Any, ...]:
-    """Return what has to be the same at all points."""
+    """Return the values that must be equal at all points."""
     return (
         [(arm.name, arm.scheduler, arm.factors) for arm in experiment.arms],
         [(each.name, each.reported_class) for each in experiment.workload.traffic],

@@ -1,10 +1,9 @@
 """Service mixes that scheduling papers have measured, by name.
 
-Figures in microseconds as published, taken over verbatim from the artefact of
-Persephone (Demoulin et al., SOSP 2021), which collects those of Shinjuku (Kaffes et
-al., NSDI 2019) and others: a share of the requests, and the cost of each. They are a
-thousand times shorter than requests of a broker in Python, so a workload gives a
-``scale``.
+Figures are in microseconds as published, copied from the artefact of Persephone
+(Demoulin et al., SOSP 2021), which collects those of Shinjuku (Kaffes et al., NSDI
+2019) and others: a share of the requests, and the cost of each. They are a thousand
+times shorter than requests of a broker in Python, so a workload states a ``scale``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-# Of each mix: (share in per cent, cost in microseconds).
+# Each mix: (share in per cent, cost in microseconds).
 MIXES: Final[Mapping[str, tuple[tuple[float, float], ...]]] = MappingProxyType(
     {
         "high-bimodal": ((50.0, 1.0), (50.0, 100.0)),

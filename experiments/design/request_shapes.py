@@ -1,8 +1,8 @@
 """Requests of a workload: a shape with a few parameters for each API.
 
-The laboratory makes the rest from a shape: the keys of the experiment's file, their
-checks, the bytes of a request and the error code of its answer. Shapes stand below the
-load, since a config is checked against them before anything runs.
+All else follows from a shape: the keys of the experiment's file, their checks, the
+bytes of a request and the error code of its answer. Shapes are a layer below the load,
+because a config is checked against them before anything runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from broker.requests.classifier import REPLICATION
 
 _LATEST: Final = -1
 _CONSUMER: Final = -1
-# The epoch of the only member of a group, once it has joined: groups begin with one.
+# The epoch of a group's only member after it has joined; new groups begin with 1.
 _JOINED: Final = 2
 _REBALANCE_TIMEOUT: Final = timedelta(minutes=5)
 
@@ -65,8 +65,8 @@ class Occasion:
 
     ``topic`` is that of the workload's entry, and ``position`` the connection's number
     within the entry, from 0. ``host`` and ``port`` are those of the broker under load.
-    ``leader_epoch`` rises with every request of a connection. ``batch`` makes a batch
-    of so many records of so many bytes each, which nothing compresses.
+    ``leader_epoch`` increases with every request of a connection. ``batch`` creates a
+    batch from a number of records and their size, in uncompressed bytes.
     """
 
     topic: str
@@ -86,21 +86,21 @@ def at_least(least: int, default: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestShape(ABC):
-    """One request of a workload: its fields are the keys of the experiment's file.
+    """One request of a workload; its fields are the keys of the experiment's file.
 
-    ``every_request_differs`` says that a connection cannot send the same bytes again.
+    ``every_request_differs`` means that a connection cannot send the same bytes again.
     A derived class that refuses a combination of parameters raises ``ValueError``.
     """
 
     every_request_differs: ClassVar[bool] = False
 
     def partitions_needed(self, connections: int) -> int:
-        """Return how many partitions the entry's topic needs; 0 if it needs none."""
+        """Return the number of partitions that the entry's topic needs, or 0."""
         return 0
 
     @property
     def filled_bytes(self) -> int:
-        """Bytes that each of these partitions holds before the run."""
+        """Number of bytes in each of these partitions before the run."""
         return 0
 
     @property
@@ -110,32 +110,32 @@ class RequestShape(ABC):
 
     @property
     def request_class(self) -> str | None:
-        """The class that the broker gives it, if that is not its API's."""
+        """The class that the broker assigns, if it is not the API's."""
         return None
 
     def carrying(self, rows: int) -> RequestShape:
-        """Return the shape of one request that carries what ``rows`` of them would."""
+        """Return the shape of one request with the content of ``rows`` requests."""
         return self
 
     def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
         """Return the requests that a connection needs before its first, in order.
 
-        Topics exist and are filled by then.
+        Topics have been created and filled before.
         """
         return ()
 
     @abstractmethod
     def body(self, on: Occasion) -> AnyRequest[Any]:
-        """Return the request, with the fields of the version that it is sent in."""
+        """Return the request, with the fields of its API version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPartitions(RequestShape):
     """Partitions that only one connection's controller requests name.
 
-    Each request raises the leader epoch by one, so that every one of them changes
-    state: every scheduler keeps the order of a connection. The broker stays the leader
-    and the sole replica, which keeps the rest of the load valid.
+    Each request increases the leader epoch by one, so each of them changes state: every
+    scheduler keeps the order of a connection. The broker stays the leader and the only
+    replica, which keeps the rest of the load valid.
     """
 
     every_request_differs: ClassVar[bool] = True
@@ -179,7 +179,7 @@ class ProduceShape(RequestShape):
         return self.acks != 0
 
     def carrying(self, rows: int) -> ProduceShape:
-        """Return the same with the records of ``rows`` requests in each batch."""
+        """Return the same shape with the records of ``rows`` requests per batch."""
         return replace(self, records=self.records * rows)
 
     def body(self, on: Occasion) -> ProduceRequest:
@@ -202,9 +202,9 @@ class ProduceShape(RequestShape):
 class FetchShape(RequestShape):
     """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
 
-    ``max_wait_ms`` above zero parks the request while less than ``min_bytes`` is there.
-    With ``follower`` it is that of another broker, which has replicas that are not in
-    sync: its class is replication.
+    ``max_wait_ms`` above zero parks the request while fewer than ``min_bytes`` are
+    available. With ``follower`` another broker sends it, whose replicas are not in
+    sync: the class is replication.
     """
 
     partitions: int = at_least(1, 1)
@@ -214,12 +214,12 @@ class FetchShape(RequestShape):
     follower: bool = False
 
     def partitions_needed(self, connections: int) -> int:
-        """Return the partitions that are read."""
+        """Return the partitions to read."""
         return self.partitions
 
     @property
     def filled_bytes(self) -> int:
-        """Bytes that each of these partitions holds before the run."""
+        """Number of bytes in each of these partitions before the run."""
         return self.partition_max_bytes
 
     @property
@@ -228,7 +228,7 @@ class FetchShape(RequestShape):
         return REPLICATION if self.follower else None
 
     def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
-        """Return the controller's request that gives the partitions a follower."""
+        """Return the controller's request that adds a follower to the partitions."""
         if not self.follower or on.position:
             return ()
         replicas = (on.broker_id, on.broker_id + 1)
@@ -271,7 +271,7 @@ class ListOffsetsShape(RequestShape):
     partitions: int = at_least(1, 1)
 
     def partitions_needed(self, connections: int) -> int:
-        """Return the partitions that are asked for."""
+        """Return the partitions of the request."""
         return self.partitions
 
     def body(self, on: Occasion) -> ListOffsetsRequest:
@@ -294,14 +294,14 @@ class LeaderAndIsrShape(OwnPartitions):
     """LEADER_AND_ISR for ``partitions`` partitions that the connection owns."""
 
     def body(self, on: Occasion) -> LeaderAndIsrRequest:
-        """Return a request that makes the broker leader of them in a new epoch."""
+        """Return a request that makes the broker their leader in a new epoch."""
         return leader_and_isr(on, self.indexes(on), (on.broker_id,))
 
 
 def leader_and_isr(
     on: Occasion, indexes: range, replicas: tuple[int, ...]
 ) -> LeaderAndIsrRequest:
-    """Return a request that makes the broker leader, and the only replica in sync."""
+    """Return a request that makes the broker leader and the only replica in sync."""
     states = tuple(
         LeaderAndIsrPartitionState(
             partition_index=index,
@@ -362,25 +362,25 @@ class UpdateMetadataShape(OwnPartitions):
 
 
 def _group(on: Occasion) -> str:
-    """Return the group of a connection, all as long as each other."""
+    """Return the group of a connection; all names have equal lengths."""
     return f"{on.topic}-{on.position:04d}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitShape(RequestShape):
-    """OFFSET_COMMIT of ``partitions`` partitions by a consumer that assigns its own.
+    """OFFSET_COMMIT of ``partitions`` partitions by a consumer with assigned ones.
 
-    Every connection has a group of its own.
+    Every connection has its own group.
     """
 
     partitions: int = at_least(1, 1)
 
     def partitions_needed(self, connections: int) -> int:
-        """Return the partitions that offsets are committed of."""
+        """Return the partitions with committed offsets."""
         return self.partitions
 
     def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
-        """Return the request that finds, and so creates, the group's coordinator."""
+        """Return the request that finds, and thereby creates, the coordinator."""
         return (FindCoordinatorRequest(key=_group(on)),)
 
     def body(self, on: Occasion) -> OffsetCommitRequest:
@@ -400,9 +400,9 @@ class OffsetCommitShape(RequestShape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeatShape(RequestShape):
-    """CONSUMER_GROUP_HEARTBEAT of a group's only member, which nothing changes for.
+    """CONSUMER_GROUP_HEARTBEAT of a group's only member, without any change.
 
-    Every connection has a group of its own.
+    Every connection has its own group.
     """
 
     def partitions_needed(self, connections: int) -> int:
@@ -410,7 +410,7 @@ class ConsumerGroupHeartbeatShape(RequestShape):
         return 1
 
     def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
-        """Return the requests by which the member joins."""
+        """Return the requests with which the member joins."""
         return (
             FindCoordinatorRequest(key=_group(on)),
             ConsumerGroupHeartbeatRequest(

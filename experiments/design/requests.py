@@ -1,7 +1,7 @@
-"""Requests that a workload may have: a section for every API that has a shape.
+"""Requests in a workload: a section for every API that has a shape.
 
-The API gives the tag (``api = "list-offsets"``) and the request's class, its shape
-(`experiments.design.request_shapes`) the keys with defaults and bounds.
+The API gives the tag (``api = "list-offsets"``) and the request's class. Its shape
+(`experiments.design.request_shapes`) gives the keys, with defaults and bounds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Request(Section):
 
     @property
     def sent_class(self) -> str:
-        """The class that the broker gives it: its API's, unless its shape has one."""
+        """The class that the broker assigns: its API's, unless its shape has one."""
         return self.shape().request_class or self.declared.request_class
 
     @property
@@ -66,7 +66,7 @@ class Request(Section):
         return self.declared.request_class == CONTROL
 
     def __reduce__(self) -> tuple[Callable[..., Request], tuple[str, dict[str, Any]]]:
-        """Travel to another process by the tag: no module has the class by its name."""
+        """Pickle by the tag, because the class is not an attribute of any module."""
         return _again, (self.api, self.model_dump())
 
     def shape(self) -> RequestShape:

@@ -1,15 +1,15 @@
-"""A sweep: the same experiment at many points, as data.
+"""A sweep: one experiment at many points, as data.
 
-A *factor* is varied, a *level* is one of its values and lists the keys of the file that
-it sets or scales, and a *point* is one combination of levels. Every arm runs at every
-point. A full factorial design crosses all levels; a listed one names its points; a
-bisection adds levels of the load where an arm stops to meet an objective.
+A *factor* is varied. A *level* is one of its values and lists the keys of the file that
+it sets or scales. A *point* is one combination of levels. Every arm runs at every
+point. A full factorial design crosses all levels. A listed one names its points. A
+bisection adds levels of the load where an arm ceases to meet an objective.
 
-Keys are dotted paths of the file, entries of arrays by their name:
-``workload.traffic.produce.arrivals.load``. ``set`` replaces the value; ``scale``
-multiplies it, after every ``set``, so that load and the share of a class can be factors
-of their own although both move the same rate. Two factors that set the same key would
-depend on their order, and are refused.
+Keys are dotted paths of the file, with entries of arrays by their name:
+``workload.traffic.produce.arrivals.load``. ``set`` replaces the value. ``scale``
+multiplies it, after every ``set``, so that load and the share of a class can be
+separate factors although both change the same rate. Two factors that set the same key
+would depend on their order, and are refused.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ListedPoint(Change):
 
 
 class Listed(Section):
-    """The points that are named, in their order."""
+    """The listed points, in their order."""
 
     design: Literal["listed"]
     points: Annotated[tuple[ListedPoint, ...], Field(min_length=1)]
@@ -101,9 +101,9 @@ class Bisection(Section):
     """One factor, the load, in levels that multiply the numbers of ``scale``.
 
     After the stated ``levels`` have run, bisection adds levels: for each arm the middle
-    between the last level up to which ``class`` meets its objective and the next, until
-    the distance of the stated ones is halved ``steps`` times. Every arm runs at every
-    level.
+    between the last level at which ``class`` meets its objective and the next one,
+    until the distance of the stated levels is halved ``steps`` times. Every arm runs at
+    every level.
     """
 
     design: Literal["bisection"]
@@ -135,7 +135,7 @@ def point_name(levels: Mapping[str, str]) -> str:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Return whether two keys are equal, or one is inside the other one's table."""
+    """Return whether two keys are equal, or one is inside the table of the other."""
     short, long = sorted((one, other), key=len)
     return long == short or long.startswith(short + ".")
 

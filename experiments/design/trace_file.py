@@ -1,15 +1,15 @@
-"""A trace from elsewhere: requests in a CSV or Parquet file, read and checked.
+"""A trace of another system: requests in a CSV or Parquet file, read and checked.
 
 The file has a row per request, in order of arrival, with these columns; others are
 ignored:
 
 - ``arrival_s``: seconds; the first row is the origin;
-- ``class``: the class of the results, that of exactly one traffic entry;
+- ``class``: the class in the results, that of exactly one traffic entry;
 - ``flow``: the client or tenant that fair policies serve;
 - ``service_us``: the service time in microseconds.
 
-A fault is reported with its file, line (CSV) or row (Parquet), and column. The file is
-read once per process, and only if its hash is the one that was checked.
+An error names the file, the line (CSV) or row (Parquet), and the column. The file is
+read once per process, and only if its hash equals the checked one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from experiments.design.config_errors import ExperimentError
 
 COLUMNS: Final = ("arrival_s", "class", "flow", "service_us")
-# Bounds keep every instant within the 53 bits that a float holds exactly.
+# Keeps every instant within the 53 bits that a float holds exactly.
 _SPAN_S_MAX: Final = 9e6
 _SERVICE_US_MAX: Final = 1e10
 # Measured at the peak of reading a million rows: 213 from CSV, 222 from Parquet.
@@ -71,13 +71,13 @@ class TraceFile:
         return int(self.arrival_ns[-1]) / 1e9
 
     def of_class(self, name: str) -> npt.NDArray[np.bool_]:
-        """Return which requests are of a class."""
+        """Return a mask of the requests of a class."""
         code = self.classes.index(name) if name in self.classes else -1
         found: npt.NDArray[np.bool_] = self.class_code == code
         return found
 
     def fault(self, row: int, column: str, words: str) -> ExperimentError:
-        """Return an error about a row's value, which names file, place and column."""
+        """Return an error about a row's value, with file, place and column."""
         return _fault(self.path, row, column, words)
 
 
@@ -95,7 +95,7 @@ def digest(path: Path) -> str:
 
 @functools.lru_cache(maxsize=1)
 def recorded(path: str, sha256: str) -> TraceFile:
-    """Return the requests of a file whose hash was checked before.
+    """Return the requests of a file with a checked hash.
 
     :raises ExperimentError: if it has changed, or is no such trace.
     """
@@ -110,7 +110,7 @@ def recorded(path: str, sha256: str) -> TraceFile:
 def read(path: Path) -> TraceFile:
     """Read a trace. Cost: O(rows).
 
-    :raises ExperimentError: naming the first row and column that is not as expected.
+    :raises ExperimentError: naming the first invalid row and column.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise ExperimentError(str(path), "expected a name in .csv or .parquet")
@@ -212,7 +212,7 @@ def _csv(path: Path) -> pa.Table:
 
 
 def _first_csv_fault(path: Path) -> ExperimentError | None:
-    """Return the first row that has too few values, or text for a number."""
+    """Return an error about the first row with missing values or text for a number."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
         reader = csv.reader(lines)
         header = next(reader)
@@ -317,7 +317,7 @@ def _fault(path: Path, row: int, column: str, words: str) -> ExperimentError:
 
 
 def _place(path: Path, row: int) -> str:
-    """Return where a row stands: the line of a CSV file, the row of another."""
+    """Return the place of a row: the line in CSV, the row in Parquet."""
     if path.suffix != ".csv":
         return f"row {row + 1}"
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:

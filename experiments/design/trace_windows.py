@@ -1,4 +1,4 @@
-"""A trace from elsewhere in an experiment: its file found, its windows checked.
+"""The trace file of an experiment: its lookup, and the check of its windows.
 
 Block n replays window n: the requests that arrive in ``[n, n + 1) * duration_s`` of the
 trace, at ``trace_speed``. Windows are consecutive and disjoint, so all blocks together
@@ -45,7 +45,7 @@ def with_trace(experiment: Experiment, config: Path) -> Experiment:
 def trace_of(experiment: Experiment) -> TraceFile:
     """Return the trace of an experiment that has one.
 
-    :raises ExperimentError: if the file is not there, or has changed.
+    :raises ExperimentError: if the file is missing or has changed.
     """
     workload = experiment.workload
     assert workload.trace is not None
@@ -57,7 +57,7 @@ def trace_of(experiment: Experiment) -> TraceFile:
 def window(experiment: Experiment, block: int) -> slice:
     """Return the rows of a block's window.
 
-    :raises ExperimentError: if the trace ends before the window does.
+    :raises ExperimentError: if the trace ends before the window.
     """
     begin_ns, end_ns = bounds_ns(experiment, block)
     trace = trace_of(experiment)
@@ -74,7 +74,7 @@ def window(experiment: Experiment, block: int) -> slice:
 
 
 def bounds_ns(experiment: Experiment, block: int) -> tuple[int, int]:
-    """Return between which instants of the trace a block's window is."""
+    """Return the bounds of a block's window, as instants of the trace."""
     workload = experiment.workload
     length_ns = workload.duration_s * workload.trace_speed * 1e9
     return round(block * length_ns), round((block + 1) * length_ns)
@@ -83,8 +83,8 @@ def bounds_ns(experiment: Experiment, block: int) -> tuple[int, int]:
 def check_windows(experiment: Experiment) -> None:
     """Check that the trace has a class and a flow for each of its requests.
 
-    :raises ExperimentError: if it has not, ends too early, or a window has no request
-        of some class after the warm-up.
+    :raises ExperimentError: if one is missing, the trace is too short, or a window has
+        no request of some class after the warm-up.
     """
     workload = experiment.workload
     if workload.trace is None:
@@ -117,7 +117,7 @@ def check_windows(experiment: Experiment) -> None:
 def _check_classes(
     experiment: Experiment, trace: TraceFile, entries: list[Traffic], block: int
 ) -> None:
-    """Refuse a window in which a class has no request that is analysed."""
+    """Refuse a window in which a class has no analysed request."""
     workload = experiment.workload
     rows = window(experiment, block)
     begin_ns, _ = bounds_ns(experiment, block)
@@ -133,7 +133,7 @@ def _check_classes(
 
 
 def _means(trace: TraceFile, entry: Traffic) -> tuple[float, float]:
-    """Return the mean rate and service time of an entry's class; 0 and 1 of none."""
+    """Return the mean rate and service time of an entry's class; 0 and 1 if empty."""
     of_class = trace.of_class(entry.reported_class)
     count = int(of_class.sum())
     if not count or not trace.span_s:

@@ -10,7 +10,7 @@ from experiments.design.config_errors import first_error
 
 
 def _no_trace(value: float) -> float:
-    """Refuse a value that is not 0 but too small for a computation to distinguish."""
+    """Refuse nonzero values that are too small to distinguish from 0."""
     if 0 < value < _LEAST:
         raise ValueError(f"found {value}, expected 0 or at least {_LEAST}")
     return value
@@ -19,8 +19,8 @@ def _no_trace(value: float) -> float:
 _LEAST: Final = 1e-9
 
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
-# Bounds keep every instant and duration within 64 bits of nanoseconds, and those of a
-# run within the 53 bits that a float holds exactly.
+# These bounds keep every instant and duration within 64 bits of nanoseconds, and those
+# of a run within the 53 bits that a float holds exactly.
 Rate: TypeAlias = Annotated[
     float, Field(ge=0, le=1e12, allow_inf_nan=False), AfterValidator(_no_trace)
 ]
@@ -28,7 +28,7 @@ Seconds: TypeAlias = Annotated[float, Field(ge=1e-6, le=9e6, allow_inf_nan=False
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
 Band: TypeAlias = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Mean: TypeAlias = Annotated[float, Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
-# Mean cost of a request: a draw is at least 1 ns, which must not matter.
+# Mean cost of a request; large enough that the minimum draw of 1 ns does not matter.
 MeanUs: TypeAlias = Annotated[float, Field(ge=1.0, le=1e7, allow_inf_nan=False)]
 # Cost of one request.
 CostUs: TypeAlias = Annotated[float, Field(ge=1e-3, le=1e7, allow_inf_nan=False)]
@@ -42,7 +42,7 @@ class Section(BaseModel):
     def changed(self, **values: object) -> Self:
         """Return the table with other values, which are checked like those of a file.
 
-        :raises ExperimentError: naming the key whose value does not fit.
+        :raises ExperimentError: naming the key of an invalid value.
         """
         kept = {
             field.alias or name: values.pop(name, getattr(self, name))

@@ -2,10 +2,10 @@
 
 A workload is a list of *traffic* entries. Each has an arrival process (an open loop:
 arrivals never wait for answers), the kind of its requests, and the number of their
-connections. Lists of alternatives are tagged (``kind``, ``api``), so a key that belongs
-to another alternative is refused instead of ignored.
+connections. Alternatives are tagged (``kind``, ``api``), so a key that belongs to
+another alternative is refused instead of ignored.
 
-One request per connection is in a Kafka broker at a time, so the request queue fills
+A connection has one request in a Kafka broker at a time, so the request queue fills
 only if a workload has more connections than ``queued.max.requests``.
 """
 
@@ -30,17 +30,17 @@ from experiments.design.values import (
     Section,
 )
 
-# ---- how long the model world serves it ----
+# ---- service times in the model world ----
 
 
 def _refuse_mean(mean_us: float) -> None:
-    """Refuse costs whose mean is lost when each is rounded to nanoseconds."""
+    """Refuse costs whose mean is lost by rounding each cost to nanoseconds."""
     if mean_us < 1:
         raise ValueError(f"the mean is {mean_us:.3g} us, expected at least 1")
 
 
 class ConstantService(Section):
-    """Every request costs the same."""
+    """A constant cost."""
 
     kind: Literal["constant"]
     mean_us: MeanUs
@@ -110,7 +110,7 @@ class ParetoService(Section):
 
     @property
     def span(self) -> float:
-        """The logarithm of ``high_us`` over ``low_us``, exact where they touch."""
+        """The logarithm of ``high_us`` over ``low_us``, exact if they are equal."""
         return math.log1p((self.high_us - self.low_us) / self.low_us)
 
     def mean(self) -> float:
@@ -118,7 +118,7 @@ class ParetoService(Section):
 
         With the span L it is ``low f((alpha - 1) L) / f(alpha L)``, where ``f(z)`` is
         ``(1 - exp(-z)) / z``: the closed form without its pole at ``alpha`` = 1, and
-        without differences of numbers that are nearly the same.
+        without differences of nearly equal numbers.
         """
         above, whole = (self.alpha - 1) * self.span, self.alpha * self.span
         return self.low_us * _decline(above) / _decline(whole)
@@ -130,7 +130,7 @@ def _decline(z: float) -> float:
 
 
 class PublishedService(Section):
-    """A mix that a paper has measured, by name (`published_mixes`), times ``scale``."""
+    """A mix measured in a paper, by name (`published_mixes`), times ``scale``."""
 
     kind: Literal["published"]
     mix: Literal["high-bimodal", "extreme-bimodal", "tpc-c", "rocksdb"]
@@ -178,18 +178,19 @@ Service: TypeAlias = Annotated[
 ]
 
 
-# ---- its clients ----
+# ---- clients ----
 
 
 class Client(Section):
     """A closed loop: one request in flight on each connection of the entry.
 
-    Arrivals are those of the application. They wait in the client while a request is in
-    flight, and the next one carries up to ``batch`` of them; it waits for more for
-    ``linger_ms``. A request has the cost of its first arrival, and ``further`` of the
-    cost of each other one. A request without an answer after ``request_timeout_ms`` is
-    given up with its connection. It is sent again after ``retry_backoff_ms``, as is a
-    refused one, until ``limits.timeout_ms`` have passed since the arrival.
+    Arrivals are the application's. They wait in the client while a request is in
+    flight. The next request carries up to ``batch`` of them, after waiting
+    ``linger_ms`` for more. Its cost is that of its first arrival, plus ``further``
+    times the cost of each other one. A request without an answer after
+    ``request_timeout_ms`` is given up with its connection. It is sent again after
+    ``retry_backoff_ms``, as is a refused one, until ``limits.timeout_ms`` after the
+    arrival.
     """
 
     batch: Count = 1
@@ -199,25 +200,25 @@ class Client(Section):
     retry_backoff_ms: Mean = 100.0
 
 
-# ---- the whole ----
+# ---- the whole workload ----
 
 
 class Traffic(Section):
     """One kind of requests: their arrivals, their API, their connections.
 
-    ``class`` names the row of the results; without it, the class that the broker gives
-    to the API. ``clients`` is the number of ``client.id``s, hence flows, over which the
-    connections are distributed. ``start_s`` and ``stop_s`` bound the arrivals within
-    the run. ``service`` is the cost of a request in the model world; the live world
-    measures it. ``read_ms`` makes its clients slow: an answer that has come stays in
-    the socket for so long. (In the model the answer fills the socket: the broker has
-    not sent it, and does not read on, before the client takes it.)
+    ``class`` names the row of the results; by default it is the class that the broker
+    assigns to the API. ``clients`` is the number of ``client.id``s, hence flows, over
+    which the connections are distributed. ``start_s`` and ``stop_s`` bound the arrivals
+    within the run. ``service`` is the cost of a request in the model world; the live
+    world measures it. ``read_ms`` makes the clients slow: a received answer stays in
+    the socket for that time. (In the model the answer fills the socket: until the
+    client reads it, the broker has not finished sending and does not read on.)
 
     Without ``arrivals`` an entry replays the requests of its class in
     ``workload.trace``, with their arrivals, flows and service times.
 
     Without ``client`` requests are sent when they are due. ``shares`` is an entry whose
-    connections this one uses: a controller sends all its requests on one.
+    connections this one uses: a controller sends all its requests on one connection.
     """
 
     name: Name
@@ -252,7 +253,7 @@ class Traffic(Section):
         return self
 
     def _check_client(self) -> None:
-        """Refuse settings of connections that an entry cannot have together."""
+        """Refuse incompatible settings of an entry's connections."""
         if self.shares is not None:
             own = (self.client, self.connections, self.clients, self.read_ms)
             if own != (None, 1, 1, 0.0):
@@ -284,7 +285,7 @@ class Workload(Section):
 
     ``trace`` is a file of requests (`experiments.design.trace_file`), relative to the
     config; block n replays its n-th window of ``duration_s``. ``trace_speed`` divides
-    its instants, not its service times. ``trace_sha256`` is computed where it is not
+    its instants, not its service times. ``trace_sha256`` is computed if it is not
     given.
     """
 
@@ -317,7 +318,7 @@ class Workload(Section):
         return self
 
     def _check_shared(self) -> None:
-        """Refuse to share connections that are not there, or are of another kind."""
+        """Refuse shared connections that do not exist or are of another kind."""
         owners = {it.name: it for it in self.traffic if it.shares is None}
         for entry in self.traffic:
             if entry.shares is None:
@@ -344,7 +345,7 @@ class Workload(Section):
         raise ValueError(f"no traffic is called {entry.shares!r}")
 
     def _check_recorded(self) -> None:
-        """Refuse entries without arrivals, a trace without entries, and shared ones."""
+        """Refuse a lack of arrivals, traces without entries, and shared classes."""
         entries = [entry for entry in self.traffic if entry.is_recorded]
         if entries and self.trace is None:
             raise ValueError(
@@ -365,7 +366,7 @@ class Workload(Section):
         return self.traffic[0].arrivals.in_shares
 
     def stop_of(self, entry: Traffic) -> float:
-        """Return when the arrivals of an entry end, in seconds of the run."""
+        """Return the end of an entry's arrivals, in seconds of the run."""
         return self.duration_s if entry.stop_s is None else entry.stop_s
 
     def mean_rate_per_s(self, entry: Traffic) -> float:

@@ -1,8 +1,8 @@
 """The worlds by name, as data, and the settings of two of them.
 
 A world is a module with a function ``make(tick)`` that returns a `worlds.world.World`;
-``tick`` is called about once a second during a run. A world's module is imported only
-when it is used.
+``tick`` is called about once per second during a run. A world's module is imported on
+first use.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ BrokerKeys: TypeAlias = dict[str, str | int | float | bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldEntry:
-    """A world's module; ``computed`` if its runs are the same rows on any machine.
+    """A world's module, with two properties of its runs.
 
-    ``rows`` if its brokers keep a row of each request, with its cost.
+    ``computed``: its runs give the same rows on any machine. ``rows``: its brokers
+    record a row of each request, with its cost.
     """
 
     module: str
@@ -55,7 +56,7 @@ WORLDS: Final[Mapping[str, WorldEntry]] = MappingProxyType(
 
 
 def known(name: str) -> str:
-    """Return ``name`` if it is a world's.
+    """Return ``name`` if it is the name of a world.
 
     :raises ValueError: if it is not.
     """
@@ -66,34 +67,34 @@ def known(name: str) -> str:
 
 
 class MeasuredWorld(Section):
-    """Broker keys of one measured world alone: there they cost something."""
+    """Broker keys of one measured world only: keys that change the cost of requests."""
 
     set: BrokerKeys = Field(default_factory=dict)
 
 
 class KafkaArm(Section):
-    """An arm's request queue in the kafka and kraft worlds, if not the one it implies.
+    """An arm's request queue in the kafka and kraft worlds, if not the implied one.
 
-    ``unchanged`` loads the agent, which then changes nothing: the A/A control.
-    ``replaced`` gives an arm that Kafka has by itself the agent's queue with the same
-    order and reader: their difference is the agent's cost.
+    ``unchanged`` loads the agent without an effect: the A/A control. ``replaced`` gives
+    an arm that Kafka itself implements the agent's queue with the same order and
+    reader: the difference is the agent's cost.
     """
 
     queue: Literal["unchanged", "replaced"] | None = None
 
 
 class VirtualWorld(Section):
-    """Settings of the virtual world, which it cannot measure.
+    """Settings of the virtual world that it cannot measure.
 
-    ``slice_us`` is the cost of one slice of a handler, by request class;
-    ``other_slice_us`` where it names none. A traffic entry's ``service`` has precedence
-    over both, and ``refusal_us`` is the cost of a rejection. ``latency_us`` bounds the
-    time that bytes travel, in either direction; ``preemption_us`` is lost at each
+    ``slice_us`` is the cost of one slice of a handler, by request class, and
+    ``other_slice_us`` that of other classes. A traffic entry's ``service`` has
+    precedence over both. ``refusal_us`` is the cost of a rejection. ``latency_us``
+    bounds the latency of bytes, in either direction. ``preemption_us`` is lost at each
     preemption of a handler, and billed to the next task.
 
-    With ``server`` = ``seats`` a handler waits for its request's demand at a device of
-    its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as
-    many servers as ``num.io.threads``, instead of one CPU.
+    With ``server`` = ``seats`` a handler waits for its request's demand at its own
+    device, in pieces of ``granularity_us`` (0: all at once), and computing is free.
+    There are then ``num.io.threads`` servers instead of one CPU.
     """
 
     server: Literal["cpu", "seats"] = "cpu"

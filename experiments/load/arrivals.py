@@ -1,6 +1,6 @@
 """Arrival instants and service demands, drawn from a seed.
 
-Open loop: when a request arrives depends on the clock alone, never on an answer
+Open loop: the arrival of a request depends on the clock only, never on an answer
 (Schroeder et al., NSDI 2006). Each process is a generator of non-decreasing integer
 nanoseconds within ``[start_ns, stop_ns)``, and pure: the same ``random.Random`` state
 gives the same instants.
@@ -34,7 +34,7 @@ from experiments.design.workload import (
 )
 
 SECOND_NS = 1_000_000_000
-# Columns of a trace are 64 bits wide; no distribution of a config comes near.
+# Columns of a trace are 64 bits wide; no distribution of a config comes close.
 _DEMAND_NS_MAX = 2**63 - 1
 
 
@@ -123,7 +123,7 @@ def _bursts(
 
 
 def _mmpp(rng: random.Random, mmpp: Mmpp, start_ns: int, stop_ns: int) -> Iterator[int]:
-    """Begin in a state drawn by its share of time: the process is stationary."""
+    """Draw the first state by its share of time, which makes the process stationary."""
     states = range(len(mmpp.dwell_s))
     first = rng.choices(states, mmpp.dwell_s)[0]
     begin = start_ns
@@ -139,7 +139,7 @@ def _mmpp(rng: random.Random, mmpp: Mmpp, start_ns: int, stop_ns: int) -> Iterat
 def _on_off(
     rng: random.Random, on_off: OnOff, start_ns: int, stop_ns: int
 ) -> Iterator[int]:
-    """Merge the sources, each with a generator of its own."""
+    """Merge the sources, which have separate generators."""
     source = Mmpp(
         kind="mmpp",
         rates_per_s=(on_off.per_s, 0.0),

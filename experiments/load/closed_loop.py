@@ -1,18 +1,18 @@
 """Clients in a closed loop: one request in flight, batches, time-outs, retries.
 
-A row of the trace is what an application asks of its client at an instant; it waits in
-the client while a request is in flight on its connection. The next request carries the
-waiting rows, up to ``batch``, as a batch of a producer carries the records that came
-meanwhile. So a slow broker gets fewer and larger requests, and one that does not answer
-in time gets requests again that it may still have in its queue.
+A row of the trace is an arrival from the application. It waits in the client while a
+request is in flight on its connection. The next request carries the waiting rows, up to
+``batch``, as a producer's batch carries the records that have arrived meanwhile. A slow
+broker therefore receives fewer and larger requests. A broker that does not answer in
+time receives requests again that it may still have in its queue.
 
-Kafka's rules as far as one broker sees them: ``linger.ms``, ``batch.size`` (in rows),
-``request.timeout.ms`` (the connection is closed, and another opened),
+The rules are Kafka's as far as one broker observes them: ``linger.ms``, ``batch.size``
+(in rows), ``request.timeout.ms`` (the connection is closed, and another opened),
 ``retry.backoff.ms`` and ``delivery.timeout.ms``. One request is in flight, because a
 broker serves one of a connection at a time.
 
-Pure and synchronous: clocks, timers and connections belong to the `Wire`, of which each
-world has its own.
+Pure and synchronous: clocks, timers and connections belong to the `Wire`, which each
+world implements.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Wire(Protocol):
         """Send one request that carries ``rows``; return its number."""
 
     def give_up(self, sending: int, now_ns: int) -> None:
-        """Close the connection on which an answer is awaited, and open another."""
+        """Close the connection with a pending answer, and open another."""
 
     def ended(self, rows: Sequence[int], sending: int, now_ns: int) -> None:
-        """Take note that ``rows`` will not be sent again; ``sending`` was the last."""
+        """Record that ``rows`` will not be sent again; ``sending`` was the last."""
 
     def at(self, at_ns: int, call: Callable[[int], None]) -> None:
-        """Call something at an instant, with the instant."""
+        """Call a function at an instant, with the instant as argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +100,12 @@ def demand_ns(demands_ns: Sequence[int], further: float) -> int:
 
 
 class ClosedLoop:
-    """The client of one connection: the rows that wait in it, and those in flight."""
+    """The client of one connection: its waiting rows, and those in flight."""
 
     def __init__(self, rules: Rules, wire: Wire) -> None:
         self._rules = rules
         self._wire = wire
-        # Rows that wait, each with the instant at which it came.
+        # Waiting rows, each with its arrival instant.
         self._waiting: deque[tuple[int, int]] = deque()
         self._carried: list[tuple[int, int]] = []
         self._sending: int | None = None
@@ -113,12 +113,12 @@ class ClosedLoop:
         self._lingers_until_ns = -1
 
     def offer(self, row: int, now_ns: int) -> None:
-        """Take a row up."""
+        """Accept a row."""
         self._waiting.append((row, now_ns))
         self._send(now_ns)
 
     def answered(self, sending: int, now_ns: int, *, is_refused: bool) -> None:
-        """Take the answer of a request; one that was given up is ignored."""
+        """Process a request's answer; ignored if the request was given up."""
         if sending != self._sending:
             return
         if is_refused:
@@ -129,7 +129,7 @@ class ClosedLoop:
         self._send(now_ns)
 
     def lost(self, now_ns: int) -> None:
-        """Go on after the broker has closed the connection."""
+        """Continue after the broker has closed the connection."""
         if self._sending is not None:
             self._time_out(self._sending, now_ns)
 
@@ -157,10 +157,10 @@ class ClosedLoop:
             self._fail(now_ns)
 
     def _fail(self, now_ns: int) -> None:
-        """Send the carried rows again, those that still have the time."""
+        """Send the carried rows again, except those whose time has run out."""
         again_ns = now_ns + self._rules.retry_backoff_ns
         oldest_ns = again_ns - self._rules.delivery_timeout_ns
-        # Rows came in order, so those without the time are the first.
+        # Rows arrived in order, so expired rows are the first.
         ended = list(takewhile(lambda it: it[1] <= oldest_ns, self._carried))
         self._waiting.extendleft(reversed(self._carried[len(ended) :]))
         self._end(ended, now_ns)

@@ -1,11 +1,11 @@
 """The load generator of a session: one process that runs episodes on many brokers.
 
 ``python -m experiments.load.episodes JOB.json`` reads one line from standard input with
-the address of each arm's broker, prepares them all, opens all connections and prints
-one line. Then it runs: each line names an arm and a stored trace; the episode goes
-over the open connections, and one line of JSON reports its end. Only one broker has
-load at a time. All connections are opened anew after an episode in which one was closed
-or has unanswered requests, whose answers would come amid the next episode.
+the address of each arm's broker. It prepares all brokers, opens all connections and
+prints one line. Each further line names an arm and a stored trace. The episode uses the
+open connections, and one line of JSON reports its end. Only one broker has load at a
+time. After an episode with a closed connection or unanswered requests all connections
+are opened again, because late answers would arrive during the next episode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from experiments.load.openloop import OpenLoop
 from experiments.load.trace import Trace
 from experiments.processes.child import Binding, bind
 
-# From "everything is encoded" to the trace's zero.
+# Time from the end of encoding to the trace's origin.
 _LEAD_NS = 5_000_000
 READY = "ready"
 
@@ -49,9 +49,9 @@ class SessionJob:
 class Order:
     """One episode to run: its arm, its trace, and the path of its observations.
 
-    It ends ``span_ns`` after it began, with or without all answers. The generator's
-    time without its CPU is counted after ``warmup_ns``. Nothing is written without
-    ``out``.
+    It ends ``span_ns`` after its start, with or without all answers. The generator's
+    time without its CPU is counted after ``warmup_ns``. Without ``out`` nothing is
+    written.
     """
 
     arm: str
@@ -61,12 +61,12 @@ class Order:
     out: str | None
 
     def line(self) -> str:
-        """Write the order as one line."""
+        """Return the order as one line."""
         return json.dumps(asdict(self))
 
 
 def targets_line(targets: dict[str, Target]) -> str:
-    """Write every arm's target as one line."""
+    """Return every arm's target as one line."""
     return json.dumps({arm: target.line() for arm, target in targets.items()})
 
 
@@ -84,7 +84,7 @@ class ArmConnections:
         self._reconnect()
 
     def run(self, replayed: Trace, order: Order) -> dict[str, int | str]:
-        """Run an episode, write the observations; return its begin and end."""
+        """Run an episode, write the observations; return its start and end."""
         schedule = replaying.schedule(
             self._experiment, replayed, self._node, self._timestamp_ms
         )
@@ -123,7 +123,7 @@ class ArmConnections:
 
 
 def main() -> None:
-    """Serve the session whose file the command line names."""
+    """Run the session of the file in the command line."""
     job = SessionJob(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     bind(Binding(**job.binding))
     experiment = config.parse(job.content)

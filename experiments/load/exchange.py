@@ -1,19 +1,19 @@
-"""Use of connections by a load: send requests, take answers, lose neither.
+"""Use of connections by a load: send requests and receive answers, without loss.
 
 The core of every load, without a clock, an event loop or sockets of its own: the live
 generator drives it with epoll, the virtual world with Trio in virtual time. A request
-that its connection will not take waits in a queue of that connection; no other waits
-for it. Answers are kept, and decoded after the run.
+that its connection does not accept waits in a queue of that connection, and delays no
+other connection. Answers are kept, and decoded after the run.
 
-Two instants are kept apart. ``offered_ns`` is when the load took the request up; its
-difference to the intended instant is the load's own lateness, which decides whether a
-run counts. ``sent_ns`` is when the last byte had been taken from it: later, if the
-broker does not read, which is a finding and not a fault.
+Two instants are distinct. ``offered_ns`` is the start of sending a request; its
+difference from the intended instant is the load's own lateness, which decides whether a
+run is valid. ``sent_ns`` is the instant at which the last byte was accepted. It is
+later if the broker does not read, which is a result and not a fault.
 
-A connection may be that of a slow client: received bytes then stay unread for a time,
-so that the broker meets full sockets. Or it has a client in a closed loop
-(`closed_loop`), whose requests carry several rows of the schedule: such a request has a
-number above those of all rows.
+A connection may belong to a slow client: received bytes then stay unread for a time, so
+that the broker's sockets are full. Or it has a client in a closed loop (`closed_loop`),
+whose requests carry several rows of the schedule; such a request has a number above
+those of all rows.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def _refuses_nothing(row: int, answer: bytes) -> bool:
 class Schedule:
     """The requests to send: one row each, in order of the intended instants.
 
-    ``due_ns`` counts from the origin; ``answered`` is False for a request that gets no
-    answer (PRODUCE with acks=0), which is done once it is sent. ``read_delay_ns`` is
-    the time, for each connection, that its client leaves received bytes in the socket.
-    ``rules`` are those of connections in a closed loop; ``compose`` makes the frame of
-    (connection, number, number of rows), and ``is_refused`` says whether the answer to
-    a row wants it sent again.
+    ``due_ns`` counts from the origin. ``answered`` is False for a request without an
+    answer (PRODUCE with acks=0), which is complete when it is sent. ``read_delay_ns``
+    is the time for which each connection's client leaves received bytes in the socket.
+    ``rules`` are those of connections in a closed loop. ``compose`` creates the frame
+    of (connection, number, number of rows), and ``is_refused`` returns whether a row
+    must be sent again because of its answer.
     """
 
     due_ns: Sequence[int]
@@ -63,9 +63,9 @@ class Schedule:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Observed:
-    """The outcome of each request; instants on the load's clock, ``NEVER`` if not.
+    """The outcome of each request; instants on the load's clock, or ``NEVER``.
 
-    ``broken`` marks requests whose connection closed before their answer came.
+    ``broken`` marks requests whose connection closed before their answer arrived.
     ``carrier`` is the number of the last request that carried a row.
     """
 
@@ -90,10 +90,10 @@ class Observed:
 
 
 class Link(Protocol):
-    """A non-blocking connection; its verbs raise the exceptions of a socket."""
+    """A non-blocking connection; its methods raise the exceptions of a socket."""
 
     def send(self, pieces: Sequence[memoryview]) -> int:
-        """Take some bytes of the pieces; return how many."""
+        """Send some bytes of the pieces; return how many."""
 
     def receive(self) -> bytes:
         """Return some bytes; none if the peer has finished."""
@@ -122,7 +122,7 @@ class Channel:
 
 
 class _Alarm(NamedTuple):
-    """Something to do at an instant; ``number`` breaks ties."""
+    """A call at an instant; ``number`` breaks ties."""
 
     due_ns: int
     number: int
@@ -130,9 +130,9 @@ class _Alarm(NamedTuple):
 
 
 class Exchange:
-    """Sends the offered requests of a schedule, and takes the answers.
+    """Sends the offered requests of a schedule, and receives the answers.
 
-    ``connect`` opens the link of a connection anew, for clients that give up an answer.
+    ``connect`` opens a connection's link again, for clients that give up an answer.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Exchange:
         self._connect = connect
 
     def offer(self, number: int) -> None:
-        """Take up a request: write it, or queue it behind unwritten ones."""
+        """Start a request: write it, or queue it behind unwritten ones."""
         now_ns = self._now_ns()
         self.observed.offered_ns[number] = now_ns
         channel = self.channels[self._schedule.connection[number]]
@@ -187,7 +187,7 @@ class Exchange:
             self.write(channel)
 
     def write(self, channel: Channel) -> None:
-        """Write queued requests until the link takes no more."""
+        """Write queued requests until the link accepts no more."""
         while channel.out:
             number, pieces = channel.out[0]
             try:
@@ -205,7 +205,7 @@ class Exchange:
         self._watch(channel, writable=False)
 
     def read(self, channel: Channel) -> None:
-        """Take whole answers off the link; later, if the client is slow."""
+        """Read complete answers from the link; later, if the client is slow."""
         if not channel.read_delay_ns:
             self._read(channel)
         elif not channel.postponed:
@@ -220,11 +220,11 @@ class Exchange:
         heapq.heappush(self._alarms, _Alarm(at_ns, self._alarms_set, call))
 
     def next_alarm_ns(self) -> int | None:
-        """When `ring` has something to do; None if it has not."""
+        """Instant of the next alarm; None without alarms."""
         return self._alarms[0].due_ns if self._alarms else None
 
     def ring(self) -> None:
-        """Do what is due: slow clients read, others lose patience or try again."""
+        """Run due alarms: slow clients read, others time out or retry."""
         now_ns = self._now_ns()
         while self._alarms and self._alarms[0].due_ns <= now_ns:
             heapq.heappop(self._alarms).call(now_ns)
@@ -281,20 +281,20 @@ class Exchange:
             self.outstanding -= 1
 
     def _watch(self, channel: Channel, *, writable: bool) -> None:
-        """Ask for writability only while something waits to be written."""
+        """Watch for writability only while data waits to be written."""
         if channel.watched != writable:
             channel.watched = writable
             channel.link.watch(readable=not channel.postponed, writable=writable)
 
     def _lose(self, channel: Channel) -> None:
-        """Give up a closed connection: its outstanding answers will never come."""
+        """Give up a closed connection: its pending answers will never arrive."""
         if channel.open:
             channel.open = False
             channel.link.close()
         now_ns = self._now_ns()
         channel.out.clear()
         if channel.loop is not None:
-            # Later, for its client may be sending just now.
+            # Deferred, because its client may be sending right now.
             self.at(now_ns, channel.loop.lost)
             return
         for number in channel.waiting:
@@ -319,7 +319,7 @@ class Exchange:
         return number
 
     def reconnect(self, channel: Channel) -> None:
-        """Close a connection, whose answers will not be read, and open another."""
+        """Close a connection without reading its answers, and open another."""
         if channel.open:
             channel.link.close()
         channel.out.clear()
@@ -329,7 +329,7 @@ class Exchange:
         channel.link = self._connect(channel)
 
     def end(self, rows: Sequence[int]) -> None:
-        """Wait for no further answer to rows."""
+        """Stop waiting for answers to rows."""
         self.outstanding -= len(rows)
 
 
@@ -346,11 +346,11 @@ class _Wire:
         return self._exchange.send(self._channel, rows)
 
     def give_up(self, sending: int, now_ns: int) -> None:
-        """Close the connection on which an answer is awaited, and open another."""
+        """Close the connection with a pending answer, and open another."""
         self._exchange.reconnect(self._channel)
 
     def ended(self, rows: Sequence[int], sending: int, now_ns: int) -> None:
-        """Wait for no further answer."""
+        """Stop waiting for answers to rows."""
         self._exchange.end(rows)
 
 

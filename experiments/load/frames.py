@@ -1,11 +1,11 @@
 """The bytes of a trace's requests, encoded before the run.
 
-A frame is 12 bytes of its own (size, API, version, correlation id) and a rest that all
-requests of a connection share: its PRODUCEs, say, go to the same partitions. Only where
-an API declares that every request differs (a controller's, each with the next leader
-epoch) are they encoded one by one.
+A frame consists of 12 bytes of its own (size, API, version, correlation id) and a rest
+that all requests of a connection share; its PRODUCEs, for example, write to the same
+partitions. Requests are encoded one by one only if an API declares that every request
+differs (a controller's, each with the next leader epoch).
 
-``correlation_id`` is the request's index in the trace: how its records are joined.
+``correlation_id`` is the request's index in the trace, by which records are joined.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from experiments.load import load_requests as requests
 from experiments.load.load_requests import HEAD_BYTES, SetupRequest
 from experiments.load.senders import Sender, senders
 
-# Above every epoch that a broker's own controller will have reached at start-up.
+# Above every epoch of the broker's own controller at start-up.
 CONTROLLER_EPOCH: Final = 1_000
-# Frames below this are sent in one piece; joining longer ones would copy too much.
+# Smaller frames are sent in one piece; joining larger ones would copy too much.
 _JOINED_BYTES: Final = 2048
 _FILL_RECORD_BYTES: Final = 1024
-# Frames of a closed loop that are kept, by connection and number of rows.
+# Kept frames of a closed loop, by connection and number of rows.
 _FRAMES_KEPT: Final = 2048
 
-# A topic that was created a moment ago may have no leader yet (in KRaft brokers learn
-# it from a log), and a group no coordinator.
+# A new topic may have no leader yet (KRaft brokers learn of it from a log), and a new
+# group no coordinator.
 SETTLING: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition.value,
@@ -61,10 +61,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The broker under load, as controller requests have to name it.
+    """The broker under load, as controller requests must name it.
 
-    ``controller_epoch`` must not be below the broker's own; a leader epoch must rise
-    with every request, so a load that is replayed again begins above the epochs used.
+    ``controller_epoch`` must not be below the broker's own. A leader epoch must
+    increase with every request, so a repeated load begins above the used epochs.
     """
 
     broker_id: int
@@ -74,7 +74,7 @@ class Node:
     leader_epochs_used: int = 0
 
 
-# Every live broker listens here, so that frames are as long as their trace says.
+# Live brokers have this host, so that frames have the sizes of their trace.
 ANY_NODE: Final = Node(broker_id=0, host="127.0.0.1", port=0)
 
 
@@ -84,7 +84,7 @@ def api_key(request: Request) -> int:
 
 
 def topic_of(entry: str) -> str:
-    """Return the topic that the requests of an entry, by its name, are about."""
+    """Return the topic of an entry's requests, by the entry's name."""
     return f"load-{entry}"
 
 
@@ -100,7 +100,7 @@ def topics(workload: Workload) -> dict[str, int]:
 
 
 def size_bytes(workload: Workload, entry: Traffic) -> int:
-    """Return the size of each of an entry's frames: they are all equally long."""
+    """Return the size of each of an entry's frames, which are equally long."""
     sender = senders(workload)[workload.connections_of(entry).start]
     make = _maker(entry, sender, ANY_NODE, 0)
     return sum(map(len, make(0, 0)))
@@ -111,7 +111,7 @@ def frames(
 ) -> list[Frame]:
     """Return a trace's requests, each as the pieces of its frame.
 
-    Rows of a closed loop are sent as `composer` makes them, and have no piece here.
+    Rows of a closed loop have no pieces here; `composer` creates their frames.
     """
     of = senders(workload)
     makers = {
@@ -131,7 +131,7 @@ Compose: TypeAlias = Callable[[int, int, int], Frame]
 
 
 def composer(workload: Workload, node: Node, timestamp_ms: int) -> Compose:
-    """Return what makes a frame of (connection, correlation id, number of rows).
+    """Return a function that creates a frame of (connection, correlation id, rows).
 
     For connections in a closed loop, whose requests carry several rows of the trace.
     """
@@ -146,7 +146,7 @@ def composer(workload: Workload, node: Node, timestamp_ms: int) -> Compose:
 
 
 def setup_requests(workload: Workload, timestamp_ms: int) -> list[SetupRequest]:
-    """Return what prepares a broker for a workload, in order.
+    """Return the requests that prepare a broker for a workload, in order.
 
     Topics are created and filled; METADATA comes last, and `node_of` reads its answer.
     `preparations` follow.
@@ -161,7 +161,7 @@ def setup_requests(workload: Workload, timestamp_ms: int) -> list[SetupRequest]:
 
 
 def preparations(workload: Workload, node: Node) -> list[SetupRequest]:
-    """Return what connections need before their first requests, in order."""
+    """Return the requests that connections need before their first ones, in order."""
     of = senders(workload)
     return [
         SetupRequest(body.api_key, body)
@@ -174,7 +174,7 @@ def preparations(workload: Workload, node: Node) -> list[SetupRequest]:
 
 
 def node_of(metadata_answer: bytes) -> Node:
-    """Return the broker as controller requests have to name it."""
+    """Return the broker as controller requests must name it."""
     answer = requests.decoded(ApiKey.METADATA, metadata_answer)
     assert answer.brokers, "METADATA names no broker"
     broker = answer.brokers[0]
@@ -182,7 +182,7 @@ def node_of(metadata_answer: bytes) -> Node:
 
 
 def _fills(workload: Workload, timestamp_ms: int) -> Iterable[SetupRequest]:
-    """Yield what puts records where the load reads them."""
+    """Yield requests that write the records to be read by the load."""
     for entry in workload.traffic:
         shape = entry.request.shape()
         if shape.filled_bytes:
@@ -203,9 +203,9 @@ Maker: TypeAlias = Callable[[int, int], Frame]
 def _maker(
     entry: Traffic, sender: Sender, node: Node, timestamp_ms: int, rows: int = 1
 ) -> Maker:
-    """Return what makes a frame of (correlation id, sequence on the connection).
+    """Return a function that creates a frame of (correlation id, sequence number).
 
-    It is a request of an entry on a connection, which carries so many rows.
+    The frame is a request of an entry on a connection that carries these many rows.
     """
     key, shape = api_key(entry.request), entry.request.shape().carrying(rows)
 

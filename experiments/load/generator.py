@@ -1,8 +1,8 @@
 """Connections of the load generator to a broker, and the topics that they need.
 
 Requests of a controller (LEADER_AND_ISR, UPDATE_METADATA) go to the control plane's
-listener where there is one, as a controller would send them; all others to the data
-listener. Set-up requests carry negative correlation ids, which no record keeps.
+listener if there is one, like those of a real controller; all others to the data
+listener. Set-up requests have negative correlation ids, which no record contains.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ class Target:
 
     @classmethod
     def read(cls, line: str) -> Target:
-        """Read what `line` wrote."""
+        """Parse the output of `line`."""
         fields = json.loads(line)
         control = fields.pop("control")
         data = tuple(fields.pop("data"))
         return cls(data=data, control=tuple(control) if control else None, **fields)
 
     def line(self) -> str:
-        """Write the target as one line."""
+        """Return the target as one line."""
         return json.dumps(asdict(self))
 
 
 class SetupClient:
-    """One blocking connection that prepares topics before the load."""
+    """One blocking connection that prepares topics for the load."""
 
     def __init__(self, address: Address) -> None:
         self._socket = socket.create_connection(address, _SETUP_TIMEOUT_S)
         self._correlation_id = 0
 
     def request(self, request: SetupRequest) -> bytes:
-        """Send one request, return its answer; end the process if that is an error.
+        """Send one request and return its answer; exit if that is an error.
 
         While a topic or a group settles the request is sent again.
         """
@@ -88,7 +88,7 @@ class SetupClient:
 
 
 def prepare(workload: Workload, target: Target, timestamp_ms: int) -> frames.Node:
-    """Create and fill the load's topics; return the broker as controllers name it."""
+    """Create and fill the load's topics; return the broker for controller requests."""
     client = SetupClient(target.data)
     answer = b""
     for request in frames.setup_requests(workload, timestamp_ms):

@@ -1,11 +1,11 @@
 """The load's requests as bytes, and the errors in their answers, by Kafka's schemas.
 
-One fixed version per API, the newest served that is not *flexible* (KIP-482) if there
-is one. So the load works on Apache Kafka from 2.4 to 3.9 as well. It is encoded before
-the run and read after it, and costs the generator nothing in between. The tests compare
-every byte with requests written by hand.
+Each API has one fixed version: the newest served one that is not *flexible* (KIP-482),
+if there is one, so the load also works on Apache Kafka from 2.4 to 3.9. Requests are
+encoded before the run and answers decoded after it, which costs the generator nothing
+during the run. The tests compare every byte with requests written by hand.
 
-Refuses to be a client: no negotiation, no retries.
+There is no negotiation and no retry.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SetupRequest(NamedTuple):
     body: object
 
     def frame(self, correlation_id: int) -> bytes:
-        """Return its bytes."""
+        """Return the bytes of the request."""
         return encode(self.api_key, correlation_id, "doorkeeper-setup", self.body)
 
 
@@ -53,7 +53,7 @@ def error_of(api_key: int, answer: bytes) -> int:
     """Return the first error code of an answer, 0 if there is none.
 
     ``answer`` is a response frame without its size. Raises `MalformedFrame` if it is
-    none of that API's. Cost: O(partitions in it).
+    not an answer of that API. Cost: O(partitions).
     """
     return run(first_error(api_key, version(api_key), decoded(api_key, answer)))
 
@@ -64,7 +64,7 @@ def decoded(api_key: int, answer: bytes) -> Any:
 
 
 def create_topics(partitions: Mapping[str, int]) -> SetupRequest:
-    """Return what creates topics, each with so many partitions, unreplicated."""
+    """Return a request that creates unreplicated topics with these partition counts."""
     topics = [
         CreatableTopic(
             name=name,

@@ -1,9 +1,9 @@
 """The open loop: send each request at its instant, independent of answers.
 
 One thread, one epoll object, non-blocking sockets, around the core in ``exchange``.
-Waiting is hybrid: asleep until shortly before the next instant, then polling without
-sleep, because Linux wakes a thread late: by its timer slack (50 us, ``prctl(2)``) and
-by the time to schedule it.
+Waiting is hybrid: sleep until shortly before the next instant, then poll without sleep.
+Linux wakes a thread late, by its timer slack (50 us, ``prctl(2)``) and by the time to
+schedule it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from experiments.load.exchange import Channel, Exchange, Observed, Schedule
 
-# Wake this long before an instant and poll the rest of the way.
+# Wake up this long before an instant and poll for the remaining time.
 _SPIN_NS = 150_000
-# Requests sent between two polls: bounds how late an answer is stamped.
+# Requests sent between two polls, which bounds the delay of an answer's stamp.
 _SENDS_PER_POLL = 4
 _SELECT_MAX = 1024
 _EVENTS_PER_POLL = 64
@@ -28,10 +28,9 @@ CONNECT_TIMEOUT_S = 20.0
 class _Clock:
     """A monotonic clock that its owner reads before and after each piece of work.
 
-    ``off_cpu_ns`` is the longest time between two readings, without sleep, that
-    ended at ``from_ns`` or later. No work in between takes a tenth of a millisecond,
-    for any answer; in a longer gap another process had the CPU, or the host had taken
-    it away.
+    ``off_cpu_ns`` is the longest time between two readings, without sleep, that ended
+    at ``from_ns`` or later. No work in between takes 0.1 ms, for any answer. In a
+    longer gap another process had the CPU, or the host had withdrawn it.
     """
 
     __slots__ = ("_last_ns", "from_ns", "off_cpu_ns")
@@ -48,7 +47,7 @@ class _Clock:
         return now_ns
 
     def woke_up(self, until_ns: int) -> None:
-        """Begin anew, after a sleep that was to end at ``until_ns`` at the latest."""
+        """Restart after a sleep that should end at ``until_ns`` at the latest."""
         self._last_ns = time.monotonic_ns()
         if self._last_ns >= self.from_ns:
             self.off_cpu_ns = max(self.off_cpu_ns, self._last_ns - until_ns)
@@ -63,10 +62,10 @@ def connected(address: tuple[str, int]) -> socket.socket:
 
 
 def connecting(family: int, address: tuple[str | int, ...]) -> socket.socket:
-    """Return a non-blocking socket that connects to a peer by itself.
+    """Return a non-blocking socket with a connection in progress.
 
-    Nothing waits for a peer that does not accept. A connection that fails is reported
-    by the first use of the socket.
+    Nothing waits for a peer that does not accept. The first use of the socket reports a
+    failed connection.
     """
     found = socket.socket(family)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -86,7 +85,7 @@ class SocketLink:
         epoll.register(connected, select.EPOLLIN)
 
     def send(self, pieces: Sequence[memoryview]) -> int:
-        """Take some bytes of the pieces; return how many."""
+        """Send some bytes of the pieces; return how many."""
         return self._socket.sendmsg(pieces)
 
     def receive(self) -> bytes:
@@ -107,8 +106,8 @@ class SocketLink:
 class OpenLoop:
     """Replays a schedule over sockets, in real time.
 
-    A socket that a client in a closed loop gives up is replaced in ``sockets``, by one
-    whose connection may not be complete at the end.
+    A socket that a client in a closed loop gives up is replaced in ``sockets``; the
+    replacement may still be connecting at the end.
     """
 
     def __init__(
@@ -151,19 +150,19 @@ class OpenLoop:
 
     @property
     def off_cpu_ns(self) -> int:
-        """For how long its CPU was away from it, at the worst.
+        """The longest time without a CPU.
 
-        Asleep until an instant, it woke up late; or it stood still amid its work. That
-        is the machine's doing, and no answer's.
+        The generator woke up late from a sleep, or stood still during its work. The
+        machine causes both; no answer does.
         """
         return self._clock.off_cpu_ns
 
     def watch_from(self, instant_ns: int) -> None:
-        """Count `off_cpu_ns` only from an instant on, of ``time.monotonic_ns``."""
+        """Count `off_cpu_ns` only from an instant of ``time.monotonic_ns``."""
         self._clock.from_ns = instant_ns
 
     def run(self, origin_ns: int, deadline_ns: int) -> Observed:
-        """Send everything, then wait for answers until all are there or the deadline.
+        """Send all requests, then wait for all answers or the deadline.
 
         Both instants are on ``time.monotonic_ns``.
         """
@@ -185,7 +184,7 @@ class OpenLoop:
         return exchange.observed
 
     def _poll(self, patience_ns: int) -> None:
-        """Handle ready sockets; sleep for no more than ``patience_ns`` if none is."""
+        """Handle ready sockets; without any, sleep for at most ``patience_ns``."""
         self._exchange.ring()
         alarm_ns = self._exchange.next_alarm_ns()
         if alarm_ns is not None:
@@ -202,10 +201,10 @@ class OpenLoop:
                 self._exchange.read(channel)
 
     def _sleep(self, patience_ns: int) -> None:
-        """Sleep until a socket is ready, but for no more than ``patience_ns``.
+        """Sleep until a socket is ready, for at most ``patience_ns``.
 
-        epoll's own timeout counts milliseconds; select's counts microseconds, but takes
-        no descriptor from 1024 on: the rest of a millisecond is spun.
+        epoll's own timeout counts milliseconds. select's counts microseconds, but
+        accepts no descriptor from 1024 on; polling covers the rest of a millisecond.
         """
         until_ns = self._clock() + patience_ns
         if self._epoll.fileno() < _SELECT_MAX:

@@ -1,9 +1,9 @@
-"""A load whose speed changes: arrivals are drawn in work, and mapped to time.
+"""A load whose speed changes: arrivals are drawn as work, and mapped to time.
 
-While traffic is scaled by a factor, so much work passes in a second. An arrival process
-is drawn in work as if nothing were scaled, so its shape (bursts, their sizes, the order
-of its draws) is kept, and only the clock between the arrivals changes. Without a scale
-both times are the same integers.
+While traffic is scaled by a factor, one second contains that many seconds of work. An
+arrival process is drawn in work, without scales, so its shape (bursts, their sizes, the
+order of its draws) is kept, and only the clock between the arrivals changes. Without a
+scale both times are the same integers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class Scale(NamedTuple):
-    """A time in which arrivals come ``factor`` times as fast."""
+    """An interval in which arrivals are ``factor`` times as fast."""
 
     begin_ns: int
     end_ns: int
@@ -38,7 +38,7 @@ def scales_of(faults: Iterable[Fault], traffic: str) -> list[Scale]:
 
 
 class _Piece(NamedTuple):
-    """From ``begin_ns`` on, when ``done_ns`` of work is done, ``factor`` of it a ns."""
+    """An interval with constant ``factor``, starting after ``done_ns`` of work."""
 
     begin_ns: int
     done_ns: int
@@ -71,7 +71,7 @@ class Pace:
         return work_ns + round((at_ns - begin_ns) * factor)
 
     def instant(self, work_ns: int) -> int:
-        """Return the instant by which so much work is done."""
+        """Return the instant at which this amount of work is done."""
         begin_ns, done_ns, factor = next(
             piece for piece in reversed(self._pieces) if piece.done_ns <= work_ns
         )

@@ -1,6 +1,6 @@
 """From a trace to frames, and from observations to columns.
 
-Shared by the live generator and the virtual world, besides the exchange itself.
+Shared by the live generator and the virtual world, in addition to the exchange.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION = (
 )
 
 # Column name -> one value per row: offered_ns, sent_ns, done_ns, error_code, and the
-# number of the request that carried the row, which is its own in an open loop.
+# number of the request that carried the row (in an open loop, its own).
 Seen = Mapping[str, Any]
 
 
@@ -58,7 +58,7 @@ def schedule(
 
 
 def seen(observed: Observed, replayed: Trace) -> Seen:
-    """Return a load's observations as arrays, error codes read from the answers.
+    """Return a load's observations as arrays, with error codes from the answers.
 
     Instants stay on the load's clock. A request whose connection broke has the code
     NETWORK_EXCEPTION.

@@ -10,7 +10,7 @@ from experiments.design.workload import Traffic, Workload
 class Sender(NamedTuple):
     """One TCP connection of the load, and its position within its traffic entry.
 
-    Entries that share it are sent with its client id.
+    Entries that share the connection use its client id.
     """
 
     number: int
@@ -19,7 +19,7 @@ class Sender(NamedTuple):
 
     @property
     def client_id(self) -> str:
-        """Return the ``client.id``, which is the flow; all are equally long."""
+        """Return the ``client.id``, which is the flow; all have equal lengths."""
         client = self.position % self.traffic.clients
         return f"{self.traffic.name}-{client:04d}"
 

@@ -1,8 +1,8 @@
-"""The number of requests that a config means, and the memory that their trace takes.
+"""The number of requests of a config, and the memory of their trace.
 
-Drawing a trace holds all its requests in memory, so a config whose block has more than
-this machine can hold is refused before anything is drawn. An arrival process also takes
-a step for each of its phases, a burst or a state, even an empty one.
+Drawing a trace holds all its requests in memory, so a config whose block needs too much
+is refused before anything is drawn. An arrival process also takes a step for each of
+its phases, a burst or a state, even an empty one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.design.workload import Traffic, Workload
 from experiments.load.arrivals import SECOND_NS
 from experiments.load.pace import Pace, scales_of
 
-# Measured while half a million requests were drawn: 620, and a tenth for the hash.
+# Measured while half a million requests were drawn: 620, plus a tenth for the hash.
 BYTES_PER_REQUEST: Final = 700
 # A request's number on its connection is 32 bits wide.
 _REQUESTS_MAX: Final = 2**31 - 1
@@ -51,7 +51,7 @@ def refuse_oversize(experiment: Experiment, memory_bytes: int) -> None:
 
 
 def expected(experiment: Experiment, entry: Traffic) -> float:
-    """Return how many requests of an entry a block has, or phases if these are more."""
+    """Return the expected requests of an entry per block, or its phases if more."""
     length_s = _length_s(experiment, entry)
     requests = experiment.workload.mean_rate_per_s(entry) * length_s
     match entry.arrivals:
@@ -68,7 +68,7 @@ def expected(experiment: Experiment, entry: Traffic) -> float:
 
 
 def _length_s(experiment: Experiment, entry: Traffic) -> float:
-    """Return how long an entry's requests come, in the time of its own rate."""
+    """Return the length of an entry's arrivals, in the time of its own rate."""
     workload: Workload = experiment.workload
     pace = Pace(scales_of(experiment.faults, entry.name))
     start, stop = (

@@ -1,14 +1,14 @@
 """A trace: every request of a block, replayed to every arm.
 
-It is drawn once from the seed, or is a window of a file (`design.trace_windows`).
+A trace is drawn once from the seed, or is a window of a file (`design.trace_windows`).
 
-Pairing gives the experiment its power: with the same arrivals and sizes in every arm,
-the variance of a difference falls by an order of magnitude (common random numbers). So
-a trace is stored, and its hash is recorded by every run that replayed it.
+Pairing gives the experiment its power: with equal arrivals and sizes in every arm, the
+variance of a difference falls by an order of magnitude (common random numbers).
+Therefore a trace is stored, and every run that replays it records its hash.
 
-Each traffic entry draws from its own generators, forked from the seed by name, so that
-changing one entry leaves the arrivals of the others as they were. The hash is over the
-columns' content, not over the file: another Parquet writer gives the same hash.
+Each traffic entry draws from its own generators, forked from the seed by name, so a
+change of one entry does not change the arrivals of the others. The hash is over the
+columns' content, not over the file: any Parquet writer gives the same hash.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TRACE_SCHEMA = pa.schema(
 
 
 class Arrival(NamedTuple):
-    """One request before it has a number; a flow without a name is its client's id."""
+    """One request without a number; a flow without a name is its client's id."""
 
     intended_ns: int
     entry: int
@@ -63,7 +63,7 @@ class Arrival(NamedTuple):
 
 
 class TraceRow(NamedTuple):
-    """One request of a trace, as its columns have it."""
+    """One request of a trace, by columns."""
 
     request_id: int
     intended_ns: int
@@ -103,7 +103,7 @@ class Trace:
         yield from map(TraceRow._make, zip(*columns, strict=True))
 
     def stretched(self, factor: float, cost_ratios: Mapping[str, float]) -> Trace:
-        """Return the trace in the time of another machine; its hash stays its hash.
+        """Return the trace in the time of another machine, with the original hash.
 
         Instants are multiplied by ``factor``, the demands of each traffic entry by its
         ``cost_ratios``.
@@ -124,11 +124,11 @@ class Trace:
 def generate(experiment: Experiment, block: int) -> Trace:
     """Draw the trace of a block. Cost: O(requests log requests).
 
-    The same experiment, seed and block give the same trace; the arms have no say, nor
-    has the machine: instants and demands are in nominal time (`design.capacity`).
+    Equal experiment, seed and block give an equal trace. It depends neither on the arms
+    nor on the machine: instants and demands are in nominal time (`design.capacity`).
 
-    :raises ExperimentError: if the cost of some traffic is needed and not known, or if
-        a file of requests is not there or has changed.
+    :raises ExperimentError: if a needed cost of some traffic is not known, or a file of
+        requests is missing or has changed.
     """
     experiment = drawable(experiment)
     workload = experiment.workload
@@ -187,7 +187,7 @@ def _replay(
     rows = np.arange(len(trace))[window(experiment, block)]
     rows = rows[trace.of_class(entry.reported_class)[rows]]
     instants_ns = (trace.arrival_ns[rows] - begin_ns) / workload.trace_speed
-    # Rounded down, so that the last stays within the window.
+    # Rounded down, so that the last instant stays within the window.
     intended_ns = np.floor(instants_ns).astype(np.int64).tolist()
     demands_ns = trace.service_ns[rows].tolist()
     positions = trace.flow_position[rows].tolist()
@@ -224,7 +224,7 @@ def _draw(
 
 
 def build(block: int, columns: list[Any]) -> Trace:
-    """Make a trace of the columns of `TRACE_SCHEMA`, with its hash."""
+    """Create a trace from the columns of `TRACE_SCHEMA`, with its hash."""
     arrays = [
         pa.array(column, type=_plain(field.type))
         for column, field in zip(columns, TRACE_SCHEMA, strict=True)
@@ -247,7 +247,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _content(array: pa.Array) -> bytes:
-    """Return a column's values as bytes that depend on nothing else."""
+    """Return bytes that depend on a column's values only."""
     if pa.types.is_string(array.type):
         return "\0".join(array.to_pylist()).encode()
     content: bytes = array.to_numpy().tobytes()
@@ -255,7 +255,7 @@ def _content(array: pa.Array) -> bytes:
 
 
 def store(trace: Trace, path: Path) -> None:
-    """Write a trace, whole or not at all."""
+    """Write a trace atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     table = trace.table.replace_schema_metadata({HASH_KEY: trace.sha256})
     partial = path.with_suffix(".partial")
@@ -264,7 +264,7 @@ def store(trace: Trace, path: Path) -> None:
 
 
 def read(path: Path, block: int) -> Trace:
-    """Read a stored trace back."""
+    """Read a stored trace."""
     table = pq.read_table(path)
     sha256 = table.schema.metadata[HASH_KEY].decode()
     return Trace(block=block, sha256=sha256, table=table)

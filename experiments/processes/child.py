@@ -1,11 +1,10 @@
-"""A process of a live run: pinned, favoured, and gone when its parent is.
+"""A process of a live run: pinned, prioritised, and killed with its parent.
 
-``python -m experiments.processes.child BINDING COMMAND...`` binds itself and becomes
-the command. It asks the kernel to be killed when the runner dies (prctl
-PR_SET_PDEATHSIG, which outlives ``exec``): a killed experiment would otherwise leave
-brokers behind that hold a CPU of the next one. Where the system allows, broker and
-generator alike run at a raised priority, so that other processes of the machine disturb
-a run less.
+``python -m experiments.processes.child BINDING COMMAND...`` binds itself and executes
+the command. The kernel kills it when the runner dies (prctl PR_SET_PDEATHSIG, which
+survives ``exec``). Otherwise a killed experiment would leave brokers behind that use a
+CPU of the next one. If the system allows it, broker and generator run at a raised
+priority, so that other processes disturb a run less.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """The parent to die with, the CPUs to stay on, and the nice value.
+    """The parent whose death ends the child, the child's CPUs, and its nice value.
 
-    With None for ``cpus`` a child stays on those of its parent.
+    With None for ``cpus`` a child keeps the CPUs of its parent.
     """
 
     parent: int
@@ -37,7 +36,7 @@ class Binding:
     nice: int
 
     def text(self) -> str:
-        """Write the binding as a command line argument."""
+        """Return the binding as a command line argument."""
         return json.dumps(asdict(self))
 
 
@@ -50,19 +49,19 @@ def bind(binding: Binding) -> None:
 
 
 def favour(nice: int) -> None:
-    """Give this process a nice value, against those of other sessions, too."""
+    """Give this process a nice value, including against processes of other sessions."""
     os.setpriority(os.PRIO_PROCESS, 0, nice)
     if _AUTOGROUP.exists():
         _favour_session(nice)
 
 
 def _favour_session(nice: int) -> None:
-    """Write the nice value that counts between sessions (sched(7), autogroup).
+    """Write the nice value that applies between sessions (sched(7), autogroup).
 
-    Where the kernel groups processes by sessions, their own values only order them
-    within one. A session that began while it did not has no group of its own: there the
-    values of processes count, and the kernel refuses this one as invalid. It takes one
-    value in 0.1 s of all unprivileged callers together.
+    If the kernel groups processes by sessions, their own values only order them within
+    one. A session that began without grouping has no group; there the values of
+    processes apply, and the kernel refuses this one as invalid. The kernel accepts one
+    value per 0.1 s from all unprivileged callers together.
     """
     while True:
         try:
@@ -77,14 +76,14 @@ def _favour_session(nice: int) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Make the kernel kill this process when its parent is gone."""
+    """Make the kernel kill this process when its parent has ended."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("the parent died before its child could be bound to it")
 
 
 def main() -> None:
-    """Become the command, pinned and bound."""
+    """Execute the command, pinned and bound."""
     binding, *command = sys.argv[1:]
     bind(Binding(**json.loads(binding)))
     os.execvp(command[0], command)

@@ -1,4 +1,4 @@
-"""Child processes of a live run: started, listened to, stopped, never left behind.
+"""Child processes of a live run: started, read, stopped, and never left behind.
 
 Every wait has a deadline and a named failure, so no run can hang an experiment.
 """
@@ -21,7 +21,7 @@ from typing import Self
 from experiments.processes.child import Binding
 
 _TICK_S = 1.0
-# So long a process takes to end whose fault has ended another.
+# Time within which a process ends if its fault has ended another.
 _SAME_CAUSE_S = 2.0
 # The kernel's CPUCLOCK_SCHED: a process with all its threads.
 _PROCESS_CPU_CLOCK = 2
@@ -53,9 +53,9 @@ def _difference(later: float | None, earlier: float | None) -> float | None:
 
 
 class Child:
-    """One child process: its lines of standard output, its complaints, its end.
+    """One child process: its lines of standard output, its standard error, its end.
 
-    ``tick`` is called about once a second while a line is waited for.
+    ``tick`` is called about once per second during a wait for a line.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                # Apart from the terminal's Ctrl-C: the runner ends its children.
+                # Ctrl-C does not reach the child; the runner ends its children.
                 start_new_session=True,
             )
         self._buffer = b""
@@ -89,7 +89,7 @@ class Child:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Kill the process if it still runs, and reap it."""
+        """Kill the process if it is still running, and reap it."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
@@ -104,7 +104,7 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Return whether the process is no more."""
+        """Return whether the process has ended."""
         return self._process.poll() is not None
 
     def send(self, line: str) -> None:
@@ -123,7 +123,7 @@ class Child:
     def line(self, timeout_s: float, *others: Child) -> str:
         """Wait for a line of standard output.
 
-        :raises RunFailed: if the process or one of ``others`` ends, or time is up.
+        :raises RunFailed: if the process or one of ``others`` ends, or on a time-out.
         """
         stdout = self._process.stdout
         assert stdout is not None
@@ -139,7 +139,7 @@ class Child:
                 continue
             piece = os.read(stdout.fileno(), 65536)
             if not piece:
-                # The end of another may be the cause of this one's.
+                # Another process may have ended first and caused this end.
                 for other in others:
                     other.expect_alive(_SAME_CAUSE_S)
                 raise self.failure(f"ended with status {self._process.wait()}")
@@ -148,7 +148,7 @@ class Child:
         return line.decode()
 
     def expect_alive(self, within_s: float = 0) -> None:
-        """Raise `RunFailed` if the process has ended, or ends in the next seconds."""
+        """Raise `RunFailed` if the process has ended, or ends within this time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(within_s)
         status = self._process.poll()
@@ -158,7 +158,7 @@ class Child:
     def cpu_time(self) -> CpuTime:
         """Return the main thread's CPU time so far.
 
-        Unknown where the kernel keeps no such account (CONFIG_SCHEDSTATS).
+        Unknown if the kernel does not account for it (CONFIG_SCHEDSTATS).
         """
         path = Path(f"/proc/{self.pid}/schedstat")
         if not path.exists():
@@ -167,28 +167,28 @@ class Child:
         return CpuTime(used_ns / 1e9, waited_ns / 1e9)
 
     def stop(self, timeout_s: float, expected: int = 0) -> str:
-        """End the process by SIGTERM; say what went wrong, if anything did.
+        """End the process by SIGTERM; return a description of any failure.
 
-        ``expected`` is the exit status of a process that ends in order.
+        ``expected`` is the exit status of a clean end.
         """
         self.terminate()
         return self.ending(timeout_s, expected)
 
     def terminate(self) -> None:
-        """Ask the process to end, by SIGTERM."""
+        """Send SIGTERM."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """Kill the process where it stands, and reap it."""
+        """Kill the process and reap it."""
         self._process.kill()
         self._process.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the process a signal, if it still runs."""
+        """Send the process a signal, if it is still running."""
         self._process.send_signal(number)
 
     def ending(self, timeout_s: float, expected: int = 0) -> str:
-        """Wait for the end that was asked for; say what went wrong, as `stop` does."""
+        """Wait for a requested end; return a description of any failure."""
         try:
             status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -200,7 +200,7 @@ class Child:
         )
 
     def failure(self, what: str) -> RunFailed:
-        """Describe a failure, with the last line that the process complained."""
+        """Return a failure, with the last line of the process's standard error."""
         lines = self._complaints.read_text(errors="replace").strip().splitlines()
         return RunFailed(f"{self.name} {what}" + (f": {lines[-1]}" if lines else ""))
 
@@ -217,6 +217,6 @@ def bound_child(
     binding: Binding,
     tick: Callable[[], None],
 ) -> Child:
-    """Start a child that is bound; it complains to a file of its name in ``at``."""
+    """Start a bound child; its standard error goes to a file of its name in ``at``."""
     bound = [sys.executable, "-m", "experiments.processes.child", binding.text()]
     return Child(name, [*bound, *command], at / f"{name}.err", tick=tick)

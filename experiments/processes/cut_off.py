@@ -1,12 +1,12 @@
 """A broker process that can be cut off from others by lines on standard input.
 
 ``python -m experiments.processes.cut_off server.properties`` is ``doorkeeper serve``
-with controllable connections to others. A line ``silent PORT...`` on standard input
-blocks all bytes to and from those ports, ``heard PORT...`` passes them again, beginning
-with the held ones. The connecting end keeps silent, so two brokers are cut off from
-each other when both receive the line; other connections to them, as of clients, go on.
-No packet is lost and no connection breaks, as where a cable is pulled out for less than
-TCP's patience. The other side sees a close of ours at once.
+with controllable outgoing connections. A line ``silent PORT...`` on standard input
+blocks all bytes to and from those ports. ``heard PORT...`` passes them again, starting
+with the held ones. The connecting end holds the bytes, so two brokers are cut off from
+each other when both receive the line; their other connections, such as clients', are
+not affected. No packet is lost and no connection breaks, as with a cable unplugged for
+less than TCP's time-outs. The other side notices a close at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEARD: Final = "heard"
 
 
 class Links:
-    """The ways from here to others, by the ports that they lead to."""
+    """The outgoing links of this process, by port."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -36,7 +36,7 @@ class Links:
         self._changed = trio.Event()
 
     def obey(self, line: str) -> None:
-        """Carry out a line.
+        """Execute a line.
 
         :raises ValueError: if it is malformed.
         """
@@ -51,12 +51,12 @@ class Links:
         self._changed = trio.Event()
 
     async def heard(self, port: int) -> None:
-        """Wait until bytes sent to a port pass."""
+        """Wait until bytes to a port pass."""
         while port in self._silent:
             await self._changed.wait()
 
     async def connect(self, host: str, port: int) -> Stream:
-        """Open a stream, see `Connect`; while its port is silent there is no answer."""
+        """Open a stream, see `Connect`; blocks while the port is silent."""
         await self.heard(port)
         return _Linked(await self._connect(host, port), self, port)
 
@@ -68,7 +68,7 @@ class _Linked:
         self._stream = stream
         self._links = links
         self._port = port
-        # Bytes that came while cut off; the wait for them may be cancelled.
+        # Bytes received while cut off; the wait for passage may be cancelled.
         self._held: list[bytes] = []
 
     async def send_all(self, data: bytes) -> None:
@@ -90,7 +90,7 @@ class _Linked:
 
 
 class _ControlledLinks:
-    """Links that do what standard input says, from their first use on."""
+    """Links controlled by standard input, from their first use on."""
 
     def __init__(self) -> None:
         self._links = Links(connect_tcp)
@@ -99,7 +99,7 @@ class _ControlledLinks:
     async def connect(self, host: str, port: int) -> Stream:
         if self._input is None:
             self._input = trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
-            # A separate task, unknown to the broker's own ones.
+            # A system task, outside of the broker's own task tree.
             trio.lowlevel.spawn_system_task(self._listen, self._input)
         return await self._links.connect(host, port)
 
@@ -112,7 +112,7 @@ class _ControlledLinks:
 
 
 def main() -> None:
-    """Serve until a signal, by the properties of a file."""
+    """Serve until a signal, with the properties of a file."""
     (properties,) = sys.argv[1:]
     serve(BrokerConfig.load(Path(properties), {}), _ControlledLinks().connect)
 

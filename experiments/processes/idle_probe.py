@@ -1,21 +1,21 @@
-"""A process that keeps a CPU awake, and measures its remaining speed.
+"""A process that keeps a CPU awake, and measures the speed of its idle time.
 
-``python -m experiments.processes.idle_probe BINDING`` binds itself, gives way to
-everything else (SCHED_IDLE, and the nice value of its binding between sessions), and
-runs a short fixed loop while the CPU is otherwise idle. It answers every second line on
-standard input with the loop's mean time since the line before, in nanoseconds. That is
-CPU time: a pause in which other processes ran is not in it, and a slower CPU is.
+``python -m experiments.processes.idle_probe BINDING`` binds itself, takes the lowest
+priority (SCHED_IDLE, and the nice value of its binding between sessions), and runs a
+short fixed loop while the CPU is otherwise idle. It answers every second line on
+standard input with the loop's mean time since the line before, in nanoseconds. The time
+is CPU time: it excludes other processes, and includes a slower CPU.
 
-It sleeps for no more than some microseconds, so the CPU hardly sleeps. A virtual
-machine's sleeping CPU is given away by its host, and may wake up where another
-machine's thread shares its core: there it is slower by 1.65 until it is moved again. A
-broker sleeps a thousand times a second. With a generator on another CPU, a loop that
-woke up for each of its turns was slow in 6 to 80 % of them on such a host, and in 2 to
-30 % with this process behind it. Real CPUs leave their low clocks and deep sleep, too.
+Its sleeps are only microseconds, so the CPU hardly sleeps. A virtual machine's sleeping
+CPU is given away by its host, and may wake up where another machine's thread shares its
+core. There it is slower by 1.65 until the host moves it again. A broker sleeps a
+thousand times per second. On such a host, with a generator on another CPU, a loop that
+woke up for each of its turns was slow in 6 to 80 % of them, and in 2 to 30 % with this
+process behind it. Real CPUs also leave their low clocks and deep sleep.
 
-Without those microseconds a broker that was woken up waited for up to 4 ms: a kernel
-that groups processes by sessions ignores SCHED_IDLE between groups, and a process that
-has had more than its share is not scheduled before a tick.
+Without these sleeps a broker that was woken up waited for up to 4 ms. A kernel that
+groups processes by sessions ignores SCHED_IDLE between groups, and does not schedule a
+process that has had more than its share before a tick.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ import time
 
 from experiments.processes.child import Binding, bind
 
-# Few: a process that wakes up may have to wait for the end of them.
+# Few, because a waking process may have to wait for their end.
 _STEPS = 150
-# Others have had its caches.
+# Steps that refill the caches after other processes.
 _STEPS_BEFORE = 50
 _NAP_S = 1e-6
 _PR_SET_TIMERSLACK = 29
-# Under a load that leaves no CPU, the loop is timed after the load.
+# If a load leaves no idle CPU time, the loop is timed after the load.
 _TIMES_MIN = 20
 
 
@@ -63,7 +63,7 @@ def answer() -> None:
 
 
 def mean_ns() -> int:
-    """Run the loop until there is something to read; return its mean time."""
+    """Run the loop until there is input; return its mean time."""
     total_ns = turns = 0
     while not _readable_after_a_nap() or turns < _TIMES_MIN:
         total_ns += _loop_ns()
@@ -74,8 +74,8 @@ def mean_ns() -> int:
 def _line() -> bool:
     """Read an empty line; False if the input has ended.
 
-    It reads no further: a process that ran only after both lines had arrived finds two,
-    and `select` does not see buffered bytes.
+    Reads no further: if the process ran only after both lines had arrived, `select`
+    would not see a buffered second line.
     """
     return os.read(sys.stdin.fileno(), 1) == b"\n"
 
@@ -93,7 +93,7 @@ def _loop_ns() -> int:
 
 
 def _loop(steps: int, table: list[int]) -> None:
-    """Compute in Python, as a broker does: what slows one slows the other."""
+    """Compute in Python, as a broker does, so that both slow down alike."""
     state = 1
     for _ in range(steps):
         state = (state * 1103515245 + 12345) & 0x7FFFFFFF

@@ -1,4 +1,4 @@
-"""The Java that other programs' servers are run with."""
+"""The Java runtime of other programs' servers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-# The exit status of a JVM that SIGTERM has ended, in good order.
+# The exit status of a JVM after a clean end by SIGTERM.
 TERMINATED: Final = 143
 
 
 class NoJava(Exception):
-    """There is no Java on this machine."""
+    """This machine has no Java."""
 
 
 def java() -> Path:
-    """Return the ``java`` to run, the one from PyPI if there is no other."""
+    """Return the path of ``java``; the one from PyPI if there is no other."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Ports of the loopback interface: free ones, and answers at others."""
+"""Ports of the loopback interface: free ports, and answers from servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def ask(port: int, frame: bytes) -> bytes:
-    """Send a frame; return the answer's, without its size; raises `OSError`."""
+    """Send a frame; return the answer without its size; raises `OSError`."""
     with socket.create_connection((HOST, port), _ATTEMPT_S) as client:
         client.sendall(frame)
         with client.makefile("rb") as answer:
@@ -36,9 +36,9 @@ def ask(port: int, frame: bytes) -> bytes:
 
 
 def wait_for_answer(child: Child, port: int, probe: bytes, timeout_s: float) -> None:
-    """Wait until ``probe``, sent to a port, is answered with anything.
+    """Wait until a port answers ``probe`` in any way.
 
-    :raises RunFailed: if the process ends, or time is up.
+    :raises RunFailed: if the process ends, or on a time-out.
     """
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
@@ -50,6 +50,6 @@ def wait_for_answer(child: Child, port: int, probe: bytes, timeout_s: float) -> 
                 if client.recv(4):
                     return
         except OSError:
-            # Not listening yet, or not answering within the attempt.
+            # The server does not listen or answer yet.
             time.sleep(_PAUSE_S)
     raise child.failure(f"did not answer within {timeout_s:.0f} s")

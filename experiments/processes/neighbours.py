@@ -1,11 +1,11 @@
-"""Noisy neighbours: processes that load CPU and memory, on and off, for a while.
+"""Noisy neighbours: processes that use CPU and memory intermittently, for a while.
 
 ``python -m experiments.processes.neighbours SECONDS [COUNT] [SEED]`` starts ``COUNT``
-processes, by default one for each CPU. Each works for a while and rests for a while,
-exponentially distributed with a mean of two seconds each, as tenants of a shared
-machine do; at work it walks over 32 MiB, so that it takes caches and memory bandwidth
-as well as CPU. They run at the usual priority, below an experiment that may raise its
-own, and end with their parent.
+processes, by default one per CPU. Each alternates between work and rest, exponentially
+distributed with a mean of two seconds each, as tenants of a shared machine do. At work
+it walks over 32 MiB, so it uses caches and memory bandwidth as well as CPU. Neighbours
+run at the usual priority, below an experiment that may raise its own, and end with
+their parent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BYTES = 32 << 20
 
 
 def neighbour(seed: str, until: float, parent: int) -> None:
-    """Work and rest by turns until ``until`` on the monotonic clock."""
+    """Alternate between work and rest until ``until`` on the monotonic clock."""
     die_with(parent)
     rng = random.Random(seed)
     walked = np.zeros(_BYTES // 8)
@@ -38,7 +38,7 @@ def neighbour(seed: str, until: float, parent: int) -> None:
 
 
 def main() -> None:
-    """Start neighbours, and wait until they are gone."""
+    """Start neighbours, and wait until they have ended."""
     seconds, *rest = map(float, sys.argv[1:])
     count = int(rest[0]) if rest else len(os.sched_getaffinity(0))
     seed = int(rest[1]) if len(rest) > 1 else 1

@@ -1,4 +1,4 @@
-"""A ZooKeeper server as a process: the one in memory, which needs no Java."""
+"""A ZooKeeper server as a process: Doorkeeper's in-memory server, without Java."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def start_own_zookeeper(
 ) -> Child:
     """Start a server that listens on the loopback and keeps its data below ``at``.
 
-    Sessions expire at multiples of ``tick_ms``, which bounds their lives: from 2 to 20.
+    Sessions expire at multiples of ``tick_ms``; a session may last from 2 to 20 ticks.
     """
     command = [sys.executable, "-m", _MODULE, "--data", str(at / "zookeeper")]
     command += ["--host", HOST, "--port", str(port), "--tick-ms", str(tick_ms)]

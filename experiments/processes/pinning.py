@@ -1,4 +1,4 @@
-"""The CPU that each process of a run is pinned to, and its priority."""
+"""The CPU of each process of a run, and its priority."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from experiments.processes.child import Binding, favour
 
 _NICE = -15
-# Processes that share the generator's CPU give way to it: a request that is sent late
-# was never offered.
+# Nice value of other processes on the generator's CPU: a late request would not be the
+# offered one.
 _BEHIND = 10
 
 
@@ -22,8 +22,8 @@ _BEHIND = 10
 class Pinning:
     """The CPUs of a run and the priority of its processes.
 
-    ``broker`` and ``generator`` are None where there is only one CPU for both;
-    ``allowed`` are all that this process may use.
+    ``broker`` and ``generator`` are None if both share one CPU; ``allowed`` are all
+    that this process may use.
     """
 
     broker: int | None
@@ -33,7 +33,7 @@ class Pinning:
 
     @classmethod
     def here(cls) -> Pinning:
-        """Choose from the CPUs that this process may use, of two cores if there are."""
+        """Choose from the CPUs that this process may use, on two cores if possible."""
         nice = _raised_priority()
         allowed = tuple(sorted(os.sched_getaffinity(0)))
         broker, *others = allowed
@@ -45,15 +45,15 @@ class Pinning:
         return cls(broker=broker, generator=generator, allowed=allowed, nice=nice)
 
     def binding(self, cpu: int | None) -> Binding:
-        """Return what binds a child of this process to a CPU; with None to all.
+        """Return the binding of a child to a CPU; with None to all allowed ones.
 
-        It may use all of them even if this process keeps to one by now.
+        This does not depend on the CPUs that this process has restricted itself to.
         """
         cpus = self.allowed if cpu is None else (cpu,)
         return Binding(parent=os.getpid(), cpus=cpus, nice=self.nice)
 
     def behind_generator(self) -> Binding:
-        """Return what binds a child to the generator's CPU, behind the generator."""
+        """Return the binding of a child to the generator's CPU, at lower priority."""
         bound = self.binding(self.generator)
         return replace(bound, nice=self.nice + _BEHIND)
 
@@ -61,8 +61,8 @@ class Pinning:
     def as_generator(self) -> Iterator[None]:
         """Run this process on the CPU and at the priority of a generator.
 
-        Garbage collection is off as well: a pass over an experiment's objects took a
-        tenth of a second, in which nothing was sent.
+        Garbage collection is off as well: a collection of an experiment's objects took
+        0.1 s, in which nothing was sent.
         """
         allowed, nice = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
         gc.collect()
@@ -83,7 +83,7 @@ class Pinning:
     def beside_generator(self) -> Iterator[None]:
         """Keep this process, with all its threads, off the brokers' CPU.
 
-        It is not as favoured as a generator, which goes before it on that CPU.
+        Its priority is below a generator's, which is scheduled first on that CPU.
         """
         allowed = os.sched_getaffinity(0)
         if self.generator is not None:
@@ -101,7 +101,7 @@ class Pinning:
 
 
 def bind_threads(pid: int, cpus: Collection[int]) -> None:
-    """Bind every thread of a process to ``cpus``; one may have ended meanwhile."""
+    """Bind every thread of a process to ``cpus``; threads may end meanwhile."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread.name), cpus)
@@ -115,7 +115,7 @@ def _siblings(cpu: int) -> str:
 
 
 def _raised_priority() -> int:
-    """Return the nice value that children can be given: the raised one, if allowed."""
+    """Return the highest priority that children can have, as a nice value."""
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     try:
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)

@@ -1,10 +1,10 @@
 """The directory of a run's broker files: in memory, if there is room.
 
-Or below ``TMPDIR``, if that is set.
+``TMPDIR`` has precedence if it is set.
 
-Schedulers are compared, and a disk is one more source of noise. A LeaderAndIsr, for
-which Apache Kafka writes and flushes a checkpoint, took 2 to 12 ms with files on a
-shared disk, and a fraction of that in memory. Files and calls are the same.
+Experiments compare schedulers, and a disk adds noise. A LeaderAndIsr, for which Apache
+Kafka writes and flushes a checkpoint, took 2 to 12 ms with files on a shared disk, and
+a fraction of that in memory. The file operations are the same.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any, Final
 
 _MEMORY: Final = Path("/dev/shm")
-# Space that a run may need. A container's may be smaller, and a full disk is a
-# different test.
+# Space that a run may need. A container may have less, and a full disk would be a
+# different experiment.
 _ROOM_BYTES: Final = 2 << 30
 
 
 def scratch(prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """Make a directory that is gone afterwards, in memory or where others are made."""
+    """Create a temporary directory, in memory if possible."""
     return tempfile.TemporaryDirectory(prefix=prefix, dir=_in_memory())
 
 
 def environment() -> dict[str, Any]:
-    """Return the place of runs' files, for the manifest."""
+    """Return the location of runs' files, for the manifest."""
     return {"files": "disk" if _in_memory() is None else "memory"}
 
 

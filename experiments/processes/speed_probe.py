@@ -1,4 +1,4 @@
-"""The probe's process: it keeps the brokers' CPU awake, and says how fast it was."""
+"""The process of the idle probe, which keeps the brokers' CPU awake and measures it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LAST: Final = 19
 
 
 class SpeedProbe:
-    """`processes.idle_probe` on the brokers' CPU, behind all that runs there.
+    """`processes.idle_probe` on the brokers' CPU, at lower priority than all others.
 
-    The generator's CPU has none. A virtual machine whose CPUs are all awake has more of
-    its host than one that sleeps at times, and the host took it back: without the
-    broker for 1.5 to 5 ms, about once a second, where with one CPU awake it was less
-    than once in ten. Its complaints go below ``at``.
+    The generator's CPU has none. A virtual machine whose CPUs are all awake uses more
+    of its host than one that sleeps at times, and the host withdrew CPU time: the
+    broker stood still for 1.5 to 5 ms about once per second. With one CPU awake this
+    happened less than once in ten seconds. Its standard error goes below ``at``.
 
     :raises experiments.processes.children.RunFailed: if it ends or is silent.
     """
@@ -46,7 +46,7 @@ class SpeedProbe:
         return self._child.pid
 
     def cpu_time(self) -> CpuTime:
-        """Return its time on that CPU, and the time that others had it."""
+        """Return its time on that CPU, and its time waiting for it."""
         return self._child.cpu_time()
 
     def begin(self) -> None:
@@ -54,7 +54,7 @@ class SpeedProbe:
         self._write_line()
 
     def loop_us(self) -> float:
-        """Return the loop's mean time since `begin`, which must have come before."""
+        """Return the loop's mean time since `begin`, which must have been called."""
         self._write_line()
         return int(self._child.line(_PATIENCE_S)) / 1000
 

@@ -1,4 +1,4 @@
-"""A ZooKeeper server as a process, from the jars that pyspark's wheel brings."""
+"""A ZooKeeper server as a process, from the jars in pyspark's wheel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ rootLogger.appenderRef.stderr.ref=stderr
 
 
 class NoZooKeeper(Exception):
-    """ZooKeeper's jars are not on this machine."""
+    """This machine lacks ZooKeeper's jars."""
 
 
 def start_zookeeper(
@@ -40,7 +40,7 @@ def start_zookeeper(
 ) -> Child:
     """Start a server that listens on the loopback and keeps its data below ``at``.
 
-    Sessions expire at multiples of ``tick_ms``, which bounds their lives: from 2 to 20.
+    Sessions expire at multiples of ``tick_ms``; a session may last from 2 to 20 ticks.
 
     :raises NoZooKeeper: without pyspark.
     :raises NoJava: without Java.
@@ -67,9 +67,9 @@ def start_zookeeper(
 
 
 def wait_for_zookeeper(node: Child, port: int, timeout_s: float) -> None:
-    """Wait until the server answers ``srvr``, the one command it allows unasked.
+    """Wait until the server answers ``srvr``, its only command that is on by default.
 
-    :raises RunFailed: if the process ends, or time is up.
+    :raises RunFailed: if the process ends, or on a time-out.
     """
     wait_for_answer(node, port, b"srvr", timeout_s)
 
