@@ -1,9 +1,9 @@
-"""Recorded attempts of a run on a cluster: one row each, of any sender.
+"""Recorded attempts of a run on a cluster: one row each, from all senders.
 
-A request of the load is tried until it is answered well, so it may visit several
-brokers; the controller's requests and clients' requests for metadata are attempts, too.
+A request of the load is repeated until it succeeds, so it may be sent to several
+brokers. The controller's requests and clients' requests for metadata are attempts, too.
 The schema is the contract with the analysis. Stamps are int64 nanoseconds since the
-run's origin; null means that it never happened.
+run's origin; null marks an event that never happened.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ NO_REQUEST = -1
 
 
 class Attempt(NamedTuple):
-    """One request as its sender knows it.
+    """One request as known to its sender.
 
     ``request_id`` is the row of the trace, `NO_REQUEST` for requests outside of it.
-    ``error_code`` is REQUEST_TIMED_OUT also where the client gave up, and
-    NETWORK_EXCEPTION where the connection broke; then there is no ``client_done_ns``.
+    ``error_code`` is also REQUEST_TIMED_OUT if the client gave up, and
+    NETWORK_EXCEPTION if the connection broke; ``client_done_ns`` is then missing.
     ``base_offset`` is the offset of acknowledged records. ``leader`` is the leader in a
-    METADATA answer (of its last partition), -1 if none. A controller's requests count
-    from its first decision, which is their ``intended_ns``. ``kept`` is 1 if the
-    records were in the last leader's log at the end, 0 if not, -1 where there were none
-    to keep.
+    METADATA answer (of its last partition), -1 if none. A controller's requests have
+    its first decision as ``intended_ns``. ``kept`` is 1 if the records were in the last
+    leader's log at the end, 0 if not, -1 for requests without records.
     """
 
     request_id: int
@@ -56,7 +55,7 @@ class Attempt(NamedTuple):
     kept: int
 
 
-# The broker's error, which a client that gave up does not learn.
+# The broker's error, unknown to a client that gave up.
 BROKER_ERROR = "broker_error_code"
 _NULLABLE = ("sent_ns", "client_done_ns")
 _OWN = Attempt._fields
@@ -74,10 +73,10 @@ ATTEMPTS_SCHEMA = pa.schema(
 def attempts_table(
     labels: RunLabels, attempts: list[Attempt], stamps: Mapping[str, Int64s]
 ) -> pa.Table:
-    """Return a run's attempts; ``stamps`` are their brokers', `NEVER` if there is none.
+    """Return a run's attempts; ``stamps`` are their brokers', `NEVER` if missing.
 
-    Instants count from the run's origin already. Where a broker has no row of an
-    attempt, there is no error of its either.
+    Instants already count from the run's origin. Attempts without a broker's row have
+    no broker's error.
     """
     columns: dict[str, Any] = labelled(labels, len(attempts))
     values = np.array(attempts, np.int64).reshape(len(attempts), len(_OWN))

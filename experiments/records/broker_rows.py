@@ -1,8 +1,8 @@
 """The broker's own record of a run, joined with the load's observations.
 
-The broker numbers nothing: the correlation id of a request is its index in the trace,
-so the join is an assignment by index. A row that cannot be joined is a fault of the run
-and is reported, never dropped in silence.
+The correlation id of a request is its index in the trace, so the join is an assignment
+by index. A row that cannot be joined is a fault of the run: it is reported, never
+dropped silently.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from broker.observation.recording.recording import (
 from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
 from experiments.records.recording import NEVER, SAMPLES_SCHEMA, STAMPS, Int64s
 
-# Measures of a request that its rows do not each have.
+# Measures that belong to a request, not to each of its rows.
 COUNTED_ONCE: Final = ("service_ns", "prior_ns", "preemptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokerRows:
-    """The broker's columns, by request, and the fault in them."""
+    """The broker's columns, by request, and a fault in them, if any."""
 
     columns: Mapping[str, Int64s]
     fault: str
@@ -42,7 +42,7 @@ class BrokerRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokerRecord:
-    """All that a broker recorded of a run; its samples as columns."""
+    """A broker's record of a run; its samples as columns."""
 
     requests: BrokerRows
     samples: Mapping[str, Any]
@@ -51,7 +51,7 @@ class BrokerRecord:
 
 
 def read(recording: Path, requests: int, origin_ns: int) -> BrokerRecord:
-    """Read the record of a run, stamps counted from ``origin_ns``."""
+    """Read the record of a run, with stamps relative to ``origin_ns``."""
     return BrokerRecord(
         requests=read_requests(recording, requests, origin_ns),
         samples=read_samples(recording, origin_ns),
@@ -64,7 +64,7 @@ def by_row(record: BrokerRecord, carrier: Int64s) -> BrokerRecord:
     """Return the record by rows of a trace instead of by requests.
 
     ``carrier`` is the number of each row's request. All rows of a request have its
-    stamps; its CPU and its preemptions are counted once, for the first of them.
+    stamps. Its CPU time and its preemptions are counted once, for its first row.
     """
     _, firsts = np.unique(carrier, return_index=True)
     is_further = np.ones(len(carrier), np.bool_)
@@ -79,7 +79,7 @@ def by_row(record: BrokerRecord, carrier: Int64s) -> BrokerRecord:
 
 
 def nothing(requests: int) -> BrokerRecord:
-    """Return the record of a broker that keeps none: no stamps, no samples, no laws."""
+    """Return the record of a broker without recording: no stamps, samples or laws."""
     never = np.full(requests, NEVER, np.int64)
     columns = dict.fromkeys((*BROKER_STAMPS, *MEASURES), never)
     return BrokerRecord(
@@ -93,7 +93,7 @@ def nothing(requests: int) -> BrokerRecord:
 def read_requests(recording: Path, requests: int, origin_ns: int) -> BrokerRows:
     """Read the broker's rows into columns of ``requests`` values each.
 
-    Stamps are counted from ``origin_ns``; ``NEVER`` where the broker has no row.
+    Stamps are relative to ``origin_ns``; ``NEVER`` if the broker has no row.
     """
     return _joined(_read(recording, REQUEST_TYPES), requests, origin_ns)
 
@@ -117,12 +117,12 @@ def _joined(rows: npt.NDArray[Any], requests: int, origin_ns: int) -> BrokerRows
 
 
 def read_numbered(recording: Path, api_keys: Int64s) -> npt.NDArray[Any]:
-    """Read the rows of a broker of a cluster that are of attempts made at it.
+    """Read a cluster broker's rows that belong to attempts at this broker.
 
-    ``api_keys`` has the API key of each attempt by its number, or one that there is not
-    for an attempt at another broker. Other brokers number their requests, too, and so
-    do the connections of the set-up: what has another API key than the attempt of that
-    number is theirs.
+    ``api_keys`` has the API key of each attempt by its number, or an unused key for an
+    attempt at another broker. Other brokers and the connections of the set-up also
+    number their requests. Rows with another API key than the attempt of that number are
+    theirs.
     """
     rows = _read(recording, REQUEST_TYPES)
     ids = rows["correlation_id"]
@@ -151,10 +151,10 @@ def read_samples(recording: Path, origin_ns: int) -> dict[str, Any]:
 
 
 class SessionRecord:
-    """The record of a broker that was alive for a session, cut into its episodes.
+    """The record of a broker that ran for a session, divided into its episodes.
 
-    Every episode numbers its requests from 0, so a row's episode follows from the time
-    of receipt: between episodes the broker is idle.
+    Every episode numbers its requests from 0. A row's episode follows from the time of
+    receipt, because the broker is idle between episodes.
     """
 
     def __init__(self, recording: Path) -> None:
@@ -166,9 +166,9 @@ class SessionRecord:
         self.accounts = read_accounts(recording)
 
     def episode(self, requests: int, origin_ns: int, following_ns: int) -> BrokerRecord:
-        """Return an episode's record, without what spans the session.
+        """Return an episode's record, without values that span the session.
 
-        ``following_ns`` is where the next episode of this broker begins.
+        ``following_ns`` is the start of the next episode of this broker.
         """
         rows = _between(self._requests, "received_ns", origin_ns, following_ns)
         samples = _between(self._samples, "t_ns", origin_ns, following_ns)
@@ -201,13 +201,13 @@ def _sampled(
 
 
 def relative(stamps_ns: Int64s, origin_ns: int) -> Int64s:
-    """Count stamps from the origin; what never happened still never did."""
+    """Return stamps relative to the origin; ``NEVER`` is kept."""
     counted: Int64s = np.where(stamps_ns < 0, NEVER, stamps_ns - origin_ns)
     return counted
 
 
 def _read(path: Path, types: tuple[tuple[str, str], ...]) -> npt.NDArray[Any]:
-    """Read whole rows; a row torn by the end of the broker is not one."""
+    """Read complete rows; a row torn by the broker's end is skipped."""
     dtype = np.dtype([(name, f"<{code}") for name, code in types])
     content = path.read_bytes()
     return np.frombuffer(content, dtype, count=len(content) // dtype.itemsize)

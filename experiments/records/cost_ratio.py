@@ -1,8 +1,8 @@
 """Measured cost of the answered requests over their calibrated cost, per run.
 
-Loads are shares of the calibrated capacity. On a machine whose speed has changed since
-the calibration, the offered load differs from the configured one by this factor. It is
-recorded, and discards nothing.
+Loads are shares of the calibrated capacity. If the machine's speed has changed since
+the calibration, the offered load differs from the configured one by this factor. The
+ratio is recorded, and discards nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ def cost_ratio(
     traffic: Sequence[str],
     broker_cpu_s: float | None,
 ) -> float | None:
-    """Return the CPU of answered requests over their calibrated cost; None if unknown.
+    """Return the CPU time of answered requests over their calibrated cost, or None.
 
-    In computed worlds costs are given.
-
-    It is the broker's CPU over the calibrated cost of all that was answered, and
-    unknown in a cluster, where one broker's CPU is measured and others answer, too.
+    The numerator is the broker's CPU time, the denominator the calibrated cost of all
+    answered requests. The ratio is unknown in computed worlds, where costs are given,
+    and in a cluster, where several brokers answer and one broker's CPU is measured.
     ``traffic`` are the entries of the trace's requests.
     """
     machine = experiment.machine

@@ -1,8 +1,8 @@
-"""The machine and the code that a result depends on, as the manifest records them.
+"""The machine and the code that a result depends on, for the manifest.
 
-Everything is read from the system when the experiment starts; missing facts are
+All facts are read from the system when the experiment starts. Missing facts are
 "unknown" or null, never guessed. The code's hash is over the packages' sources, so it
-is right in a dirty checkout and in an installed wheel, where no commit is known.
+is correct in a modified checkout and in an installed wheel without a commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-# Packages that a run executes; the analysis is not among them, and may change between
+# Packages that a run executes. The analysis is not among them, and may change between
 # runs.
 CODE_PACKAGES = ("schedulers", "planes", "broker", "simulation", "experiments")
 _LIBRARIES = ("trio", "kio", "numpy", "pyarrow", "sortedcontainers", "crc32c")
@@ -33,7 +33,7 @@ def memory_bytes() -> int:
 
 
 def environment() -> dict[str, Any]:
-    """Describe the machine."""
+    """Return a description of the machine."""
     return {
         "cpu_model": _proc_value(Path("/proc/cpuinfo"), "model name"),
         "cores": os.cpu_count(),
@@ -49,7 +49,7 @@ def environment() -> dict[str, Any]:
 
 
 def code() -> dict[str, Any]:
-    """Describe the code: commit, whether the checkout differs from it, and a hash."""
+    """Return the commit, whether the checkout differs from it, and a hash."""
     commit = _git("rev-parse", "HEAD")
     changes = _git("status", "--porcelain", "--", *CODE_PACKAGES)
     return {
@@ -61,10 +61,10 @@ def code() -> dict[str, Any]:
 
 @functools.cache
 def code_sha256() -> str:
-    """Return the hash of the sources that a run executes. Computed once a process.
+    """Return the hash of the sources that a run executes; computed once per process.
 
-    The same wherever they were imported from: a checkout, a wheel, or an archive that
-    was sent to this machine.
+    It is equal wherever they were imported from: a checkout, a wheel, or an archive
+    sent to this machine.
     """
     digest = hashlib.sha256()
     root: Traversable = zipfile.Path(_ROOT) if _ROOT.is_file() else _ROOT
@@ -85,12 +85,12 @@ def _sources(directory: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def now() -> str:
-    """Return the time of day in UTC, to the second."""
+    """Return the wall-clock time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _git(*arguments: str) -> str | None:
-    """Return git's output, or None where there is no git or no repository."""
+    """Return git's output, or None without git or a repository."""
     command = ["git", "-C", str(_ROOT), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10)

@@ -1,11 +1,10 @@
 """State of the machine during a run: its speed, and the kernel's accounts.
 
-Each account is absent where the kernel does not keep it: time that the host's
-hypervisor gave to others (*steal*, for the broker's CPU or for all), the time that
-other processes had the brokers' CPU, and the load average. On a shared host none of
-them need change while the machine halves its speed: the probe measures that. The probe
-runs at the lowest priority, so the time for which it waited is the CPU time of all
-others together.
+Each account is absent if the kernel does not keep it: time that the host's hypervisor
+gave to others (*steal*, for the broker's CPU or for all), the time for which other
+processes had the brokers' CPU, and the load average. On a shared host the machine can
+halve its speed without a change of these; the probe measures the speed. The probe runs
+at the lowest priority, so its waiting time is the CPU time of all other processes.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _STEAL = 8
 
 
 class Watch:
-    """Watches the brokers' CPU from its making on.
+    """Watches the brokers' CPU from construction on.
 
-    ``brokers`` are all that run there for the experiment, and live as long.
+    ``brokers`` are all processes of the experiment on that CPU, and live as long.
     """
 
     def __init__(
@@ -43,9 +42,9 @@ class Watch:
     def end(self) -> tuple[float, dict[str, float]]:
         """Return the loop's mean time in microseconds, and the accounts in seconds.
 
-        The probe answers first: the kernel counts a wait when it is over, and one that
-        went on could be a quarter of a second, all of it another's. One that had begun
-        before counts whole, so the time watched bounds the account.
+        The probe answers first: the kernel accounts for a wait when it is over, and a
+        current one could last a quarter of a second, all of it due to others. A wait
+        that began before the watch counts as a whole, so the watched time bounds it.
         """
         loop_us = self._probe.loop_us()
         used_s = self._brokers_s() - self._used_s

@@ -2,9 +2,9 @@
 
 The schema is the contract with the analysis, which imports nothing from here. The
 broker's stamps have the columns of its own recording. Stamps are int64 nanoseconds
-since the run's origin on one monotonic clock; null means that it never happened.
+since the run's origin on one monotonic clock; null marks an event that never happened.
 Readers derive durations from stamps, so the phases of a request always sum to its
-total. Nothing is capped and no request is dropped: an unanswered one is a row with its
+total. No value is capped and no request is dropped: an unanswered one is a row with its
 outcome.
 """
 
@@ -34,7 +34,7 @@ OUTCOMES = ("ok", "error", "timeout", "unfinished")
 STAMPS = ("sent_ns", *BROKER_STAMPS, "client_done_ns")
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
-# Types of columns by what their values are; True: nanoseconds.
+# Column types by type of value; True: nanoseconds.
 _COLUMNS = {True: pa.int64(), int: pa.int32(), float: pa.float64(), str: _NAME}
 LABELS = [
     pa.field("run_id", _NAME, nullable=False),
@@ -74,7 +74,7 @@ SAMPLES_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLabels:
-    """The run that a row belongs to."""
+    """The run to which a row belongs."""
 
     run_id: str
     block: int
@@ -88,9 +88,9 @@ class RunLabels:
 class Results:
     """A world's measurements of each request of a trace, in the trace's order.
 
-    ``columns`` has an array for every one of `STAMPS` and `MEASURES`, stamps counted
-    from the run's origin; ``NEVER`` where there is none. ``ended_ns`` is when the run
-    stopped waiting for answers.
+    ``columns`` has an array for each of `STAMPS` and `MEASURES`, with stamps relative
+    to the run's origin, ``NEVER`` if missing. ``ended_ns`` is the instant at which the
+    run stopped waiting for answers.
     """
 
     columns: Mapping[str, Int64s]
@@ -101,9 +101,9 @@ class Results:
 def outcomes(trace: Trace, results: Results, timeout_ns: int) -> npt.NDArray[np.int8]:
     """Return each request's outcome as an index into `OUTCOMES`.
 
-    A client gives up ``timeout_ns`` after it meant to send; an answer that comes later,
-    or says REQUEST_TIMED_OUT, or does not come although that time has passed, is a
-    timeout. Without an answer and before that time, the request is unfinished.
+    A client gives up ``timeout_ns`` after the intended instant. An answer after that,
+    an answer REQUEST_TIMED_OUT, or a missing answer after that time is a timeout. A
+    request without an answer before that time is unfinished.
     """
     ok, error, timeout, unfinished = range(len(OUTCOMES))
     intended = trace.table["intended_ns"].to_numpy()
@@ -120,7 +120,7 @@ def outcomes(trace: Trace, results: Results, timeout_ns: int) -> npt.NDArray[np.
 def requests_table(
     labels: RunLabels, trace: Trace, results: Results, timeout_ns: int
 ) -> pa.Table:
-    """Return a run's rows, one per request of the trace, sorted as the trace is."""
+    """Return a run's rows, one per request, in the order of the trace."""
     outcome = pa.DictionaryArray.from_arrays(
         outcomes(trace, results, timeout_ns).astype(np.int32), list(OUTCOMES)
     )
@@ -150,7 +150,7 @@ def write(table: pa.Table, path: Path) -> None:
 
 
 def counts(table: pa.Table, sent: int) -> dict[str, int]:
-    """Count a run's outcomes, together with the number of requests sent."""
+    """Return the number of a run's requests by outcome, and of requests sent."""
     found = table["outcome"].combine_chunks().indices.to_numpy()
     numbers = np.bincount(found, minlength=len(OUTCOMES))
     each = {name: int(n) for name, n in zip(OUTCOMES, numbers, strict=True)}
@@ -160,7 +160,7 @@ def counts(table: pa.Table, sent: int) -> dict[str, int]:
 def identity_fault(found: Mapping[str, int], offered: int) -> str:
     """Return the breach of sent = ok + error + timeout + unfinished, or "".
 
-    ``offered`` is the number of requests in the trace: all of them have to be sent.
+    ``offered`` is the number of requests in the trace, all of which must be sent.
     """
     total = sum(found[name] for name in OUTCOMES)
     if found["sent"] == total == offered:
@@ -174,7 +174,7 @@ def identity_fault(found: Mapping[str, int], offered: int) -> str:
 def lateness_by_class(
     offered_ns: Int64s, intended_ns: Int64s, classes: Sequence[str]
 ) -> dict[str, dict[str, int]]:
-    """Summarise each class's lateness, in ns; ``classes`` are the requests'."""
+    """Summarise each class's lateness, in ns; ``classes`` are the requests' classes."""
     of = np.array(classes, dtype=object)
     return {
         name: lateness(offered_ns[of == name], intended_ns[of == name])
@@ -185,7 +185,7 @@ def lateness_by_class(
 def late_requests(
     offered_ns: Int64s, intended_ns: Int64s, classes: Sequence[str], limit_ms: float
 ) -> dict[str, int]:
-    """Count the requests of each class that were sent later than the limit."""
+    """Return the number of requests sent later than the limit, by class."""
     late = offered_ns - intended_ns > limit_ms * 1e6
     of = np.array(classes, dtype=object)
     return {name: int(late[of == name].sum()) for name in dict.fromkeys(classes)}

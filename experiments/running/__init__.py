@@ -1,1 +1,1 @@
-"""Experiments run: trials in order, repeated where needed, written to a directory."""
+"""Running of experiments: trials in order, repeated if needed, and their files."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever this process is killed."""
+"""Atomic writing of files: complete or absent, even if this process is killed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield where to write a file, which gets its own name when the block ends well.
+    """Yield a temporary path, which is renamed when the block ends without an error.
 
-    :raises OSError: with the file's name, if there is no room for it.
+    :raises OSError: with the file's name, if the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")

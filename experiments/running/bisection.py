@@ -1,10 +1,10 @@
-"""Bisection of the load: the levels between which an arm stops to meet an objective.
+"""Bisection of the load, between levels where an arm ceases to meet an objective.
 
 The objective of a class is met at a level if at least ``analysis.slo_share`` of its
 requests, over all blocks, have a good answer within ``slo_ms``. The capacity of an arm
-lies between the last level up to which it is met and the next. A round of bisection
+lies between the last level at which it is met and the next one. A round of bisection
 adds the middle between these two. All arms run at all levels, so they are compared
-under the same requests, and an interrupted experiment is continued like any other.
+under the same requests, and an interrupted experiment continues like any other.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _COLUMNS: Final = ("class", "intended_ns", "client_done_ns", "outcome")
 
 
 def further_levels(experiment: Experiment) -> int:
-    """Return how many levels bisection adds at most, where attainment falls with load.
+    """Return the largest number of further levels, if attainment falls with load.
 
-    Arms may share them; the A/A arm shares those of the baseline.
+    Arms may share levels; the A/A arm shares those of the baseline.
     """
     sweep = experiment.sweep
     return sweep.steps * len(experiment.arms) if isinstance(sweep, Bisection) else 0
 
 
 def continued(experiment: Experiment, directory: Path) -> Experiment:
-    """Return an experiment with the levels that a directory's recording has already."""
+    """Return an experiment with the levels that a directory's recording contains."""
     old = Manifest.load(directory)
     if old is None or not isinstance(experiment.sweep, Bisection):
         return experiment
@@ -46,7 +46,7 @@ def continued(experiment: Experiment, directory: Path) -> Experiment:
 
 
 def refined(experiment: Experiment, directory: Path, stated: Bisection) -> Experiment:
-    """Return an experiment with a further level for each arm, by its recording.
+    """Return an experiment with a further level for each arm, from its recording.
 
     The distances of the ``stated`` levels are halved ``steps`` times.
     """
@@ -64,7 +64,7 @@ def refined(experiment: Experiment, directory: Path, stated: Bisection) -> Exper
 
 
 def bracket(shares: Mapping[float, float], wanted: float) -> tuple[float, float] | None:
-    """Return the last level that holds and the next; None without both.
+    """Return the last level that meets the objective and the next; None without both.
 
     ``shares`` are those of good answers by level.
     """
@@ -77,16 +77,16 @@ def bracket(shares: Mapping[float, float], wanted: float) -> tuple[float, float]
 
 
 def _is_wide(levels: tuple[float, float], stated: Bisection) -> bool:
-    """Return whether two levels are further apart than the last halves are to be."""
+    """Return whether the distance of two levels exceeds that after the last halving."""
     low, high = levels
     ends = [it for it in pairwise(sorted(stated.levels)) if it[0] <= low < it[1]]
     gap = ends[0][1] - ends[0][0] if ends else 0.0
-    # Levels have six digits, so a half is not exact.
+    # Levels are rounded to six digits, so a half is not exact.
     return high - low > math.ldexp(1.5 * gap, -stated.steps)
 
 
 def _with_levels(experiment: Experiment, levels: Sequence[float]) -> Experiment:
-    """Return an experiment with further levels, after those that it has."""
+    """Return an experiment with further levels after its own."""
     sweep = experiment.sweep
     assert isinstance(sweep, Bisection)
     known = {level_name(level): level for level in sweep.levels}
@@ -98,7 +98,7 @@ def _with_levels(experiment: Experiment, levels: Sequence[float]) -> Experiment:
 def _attainments(
     experiment: Experiment, manifest: Manifest
 ) -> dict[str, dict[float, float]]:
-    """Return the share of good answers by arm and level, over all runs that count."""
+    """Return the share of good answers by arm and level, over all valid runs."""
     sweep = experiment.sweep
     assert isinstance(sweep, Bisection)
     slo_ms = max(
@@ -124,7 +124,7 @@ def _attainments(
 
 
 def _files(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a run for each file of rows: the rounds of a session share one."""
+    """Return one run for each file of rows: rounds of a session share a file."""
     return list({it["requests"]: it for it in runs if it["valid"]}.values())
 
 

@@ -1,27 +1,26 @@
 """Calibration: the mean CPU time of one request per traffic entry, and one read cost.
 
-The experiment's own rounds are run on its baseline alone, in sessions of fresh
-processes as the experiment has them, with traces that the experiment does not replay.
-The first sessions only find the factor by which the trace is stretched here; the
-sessions after them are at that factor, so that costs are of the load that the config
-states.
+The experiment's own rounds are run on its baseline only, in sessions of fresh processes
+as in the experiment, with traces that the experiment does not replay. The first
+sessions only find the factor by which the trace is stretched on this machine. The later
+sessions run at that factor, so that costs are those of the configured load.
 
-Estimator. In one session the process of the broker used CPU time C for n answered
-requests, of which n_e are of entry e and were billed b_e on average by its own rows
-(``prior_ns`` and ``service_ns``). An entry's cost is its bill and an equal share of the
-remainder, which no row is billed (writing answers, the event loop, housekeeping)::
+Estimator. In one session the broker's process used CPU time C for n answered requests,
+of which n_e belong to entry e and were billed b_e on average by its own rows
+(``prior_ns`` and ``service_ns``). An entry's cost is its bill plus an equal share of
+the remainder, which no row is billed (writing answers, the event loop, housekeeping)::
 
     c_e = b_e + (C - sum n_e b_e) / n        so that  sum n_e c_e = C
 
-Bills are times of the wall clock: where they exceed C, other processes had the CPU
-meanwhile, and all bills are reduced by one factor. A regression of C on the counts n_e
-would need no bills, but the counts of entries that come in bursts of one size hardly
-vary between rounds, and their costs could not be separated. Where bills are not known
-(Apache Kafka), or name one of several brokers (a cluster), entries keep the proportions
-of their stated costs w_e, and the total is measured: c_e = w_e C / sum n_e w_e.
+Bills are wall-clock times. If their sum exceeds C, other processes had the CPU, and all
+bills are reduced by one factor. A regression of C on the counts n_e would need no
+bills, but counts of entries with bursts of one size hardly vary between rounds, so
+their costs could not be separated. If bills are unknown (Apache Kafka), or belong to
+one of several brokers (a cluster), entries keep the proportions of their stated costs
+w_e, and the total is measured: c_e = w_e C / sum n_e w_e.
 
 The read cost is the mean of ``prior_ns``, reduced by the same factor, over requests
-that have one: a request that came behind another may be read with it. The unit of
+that have one: a request may be read together with the one before it. The unit of
 replication is the session: means and Student intervals are over sessions.
 """
 
@@ -55,13 +54,13 @@ from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldErr
 
 SESSIONS: Final = 4
 CONFIDENCE: Final = 0.95
-# Sessions before those that count: the cost depends on the load, which depends on it.
+# Unmeasured first sessions, because cost and load depend on each other.
 _SETTLING: Final = 2
 _ROUNDS: Final = 6
 _LOAD_S: Final = 1.5
-# The first guess of a cost that no config states.
+# Initial guess of a cost that the config does not state.
 _GUESS_US: Final = 200.0
-# A late request uses the same CPU time.
+# No limit: a late request uses the same CPU time.
 _UNDISTURBED: Final = {"lateness_p99_ms": 1e6}
 
 
@@ -77,7 +76,7 @@ class _Used:
     loops_us: list[float] = field(default_factory=list)
 
     def add(self, rows: pa.Table, traffic: Sequence[str], cpu_s: float | None) -> None:
-        """Add a run; without a CPU clock, in virtual time, the bills are all."""
+        """Add a run. Virtual time has no CPU clock, so the bills are the CPU time."""
         rows = rows.filter(pc.equal(rows["outcome"], "ok"))
         entries = np.array(
             [traffic[number] for number in rows["request_id"].to_pylist()]
@@ -102,7 +101,7 @@ class _Used:
         return min(1.0, self.cpu_us / billed_us) if billed_us else 0.0
 
     def by_bills_us(self) -> dict[str, float]:
-        """Return the bill of each entry's requests with a share of the remainder."""
+        """Return the bill of each entry's requests plus a share of the remainder."""
         share = self._billed_share
         rest_us = self.cpu_us - share * math.fsum(self.billed_us.values())
         rest_us /= self.answered.total()
@@ -132,10 +131,10 @@ def calibrate(
 ) -> Calibration:
     """Measure the mean CPU time of each traffic entry's requests in a world.
 
-    Live it takes less than a minute, with Apache Kafka some minutes.
+    In the live world it takes less than a minute, with Apache Kafka some minutes.
 
-    :raises WorldError: if a run fails, nothing is answered, no CPU time is known, or a
-        cost has to be stated and is not.
+    :raises WorldError: if a run fails, no request is answered, no CPU time is known, or
+        a required cost is not stated.
     """
     billed = WORLDS[world.name].rows and experiment.cluster is None
     alone = _baseline_alone(experiment)
@@ -204,7 +203,7 @@ def _baseline_alone(experiment: Experiment) -> Experiment:
 
 
 def _stated(alone: Experiment, world: World, *, billed: bool) -> dict[str, Cost]:
-    """Return the nominal cost of each entry, or a guess where bills will correct it.
+    """Return the nominal cost of each entry, or a guess that bills will correct.
 
     :raises WorldError: if a cost is needed for its proportion and is not stated.
     """
@@ -234,7 +233,7 @@ def _repeated(alone: Experiment, count: int, rounds: int) -> Experiment:
 def _session(
     drawn: Experiment, factor: float, blocks: range, world: World, watcher: Watcher
 ) -> _Used:
-    """Run one session; ``drawn`` has rates of nominal time."""
+    """Run one session; ``drawn`` has rates in nominal time."""
     point = PlannedPoint(experiment=drawn, stretch=factor)
     trials = [
         Trial(point=point, block=block, arm=drawn.arms[0], order=0) for block in blocks
@@ -295,7 +294,7 @@ def _in_runs(
 
 
 def _cost(sessions_us: Sequence[float]) -> Cost:
-    """Return the mean over sessions with its Student interval, to the nanosecond."""
+    """Return the mean over sessions with its Student interval, in whole nanoseconds."""
     mean_us = float(np.mean(sessions_us))
     if len(sessions_us) == 1:
         return Cost(mean_us=round(mean_us, 3))

@@ -1,7 +1,7 @@
 """The contract of an executor: it runs work, and yields the outcomes.
 
-An executor requests work piece by piece, as it has room for it, so no more results are
-in memory than pieces are under way. Rows do not depend on the executor.
+An executor requests work piece by piece, as it has capacity for it, so memory holds no
+more results than pieces in progress. Rows do not depend on the executor.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ from experiments.worlds.world import Trial
 
 
 class Todo(Protocol):
-    """The work that is still to be done."""
+    """The remaining work."""
 
     def next(self) -> Work | None:
-        """Hand out work; None if there is none left."""
+        """Return the next work; None if none remains."""
 
     def started(self, trial: Trial) -> None:
-        """Note that a run begins."""
+        """Record that a run begins."""
 
 
 class Executor(Protocol):
-    """Runs work. ``lanes`` is how many pieces at a time, None if not known yet."""
+    """Runs work; ``lanes`` is the number of concurrent pieces, None if unknown."""
 
     name: str
     lanes: int | None
 
     def outcomes(self, todo: Todo) -> Generator[tuple[Outcome, ...], None, None]:
-        """Run until no work is handed out any more; yield the outcomes of each piece.
+        """Run until no work remains; yield the outcomes of each piece.
 
-        Closing the iterator ends the trials under way.
+        Closing the iterator ends the trials in progress.
 
-        :raises experiments.running.trials.TrialFailed: if a trial raised, at the first
-        one.
+        :raises experiments.running.trials.TrialFailed: at the first trial that raised.
         :raises experiments.worlds.world.WorldError: if no trial can run.
         """

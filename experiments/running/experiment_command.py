@@ -33,7 +33,7 @@ def calibrate(
 ) -> None:
     """Calibrate a config in a world, print the costs, and write them to ``out``.
 
-    :raises experiments.design.config_errors.ExperimentError: if the config will not do.
+    :raises experiments.design.config_errors.ExperimentError: if the config is invalid.
     :raises experiments.worlds.world.WorldError: if nothing could be measured.
     """
     experiment = config_file.load(path)
@@ -94,9 +94,9 @@ def run_experiment(
     workers: int | None = None,
     connect: Connect | None = None,
 ) -> bool:
-    """Run an experiment; return whether every trial has a run that counts.
+    """Run an experiment; return whether every trial has a valid run.
 
-    ``calibration`` is a file that ``doorkeeper calibrate`` wrote.
+    ``calibration`` is a file written by ``doorkeeper calibrate``.
     """
     for caution in cautions(experiment):
         console.print(caution, highlight=False)
@@ -122,7 +122,7 @@ def run_experiment(
 
 
 def _missing(experiment: Experiment, trial: Missing) -> str:
-    """Return one line on a trial without a run that counts."""
+    """Return one line about a trial without a valid run."""
     if experiment.sessions is not None:
         session = experiment.session_of(trial.block)
         return f"session {session}: no round counts ({trial.reason})"
@@ -131,7 +131,7 @@ def _missing(experiment: Experiment, trial: Missing) -> str:
 
 
 def describe(experiment: Experiment, console: Console) -> None:
-    """Print the trials of an experiment, and how long they will take."""
+    """Print the trials of an experiment, and their duration."""
     header = experiment.experiment
     world = make_world(header.world, lambda: None)
     arms, found = experiment.all_arms(), points(experiment)
@@ -163,7 +163,7 @@ def describe(experiment: Experiment, console: Console) -> None:
 def advise(
     experiment: Experiment, pilot: Path, precision: float, console: Console
 ) -> None:
-    """Print the number of sessions that each arm needs, by a pilot.
+    """Print the number of sessions that each arm needs, from a pilot.
 
     :raises ExperimentError: if the pilot cannot be used.
     """
@@ -188,9 +188,9 @@ def advise(
 
 
 def size(experiment: Experiment) -> str:
-    """Return how many runs an experiment has, and why.
+    """Return the number of an experiment's runs, and its factors.
 
-    A bisection has levels that follow from its runs, up to a number.
+    The levels of a bisection follow from its runs, so their number is a bound.
     """
     arms, stated = experiment.all_arms(), len(points(experiment))
     most = stated + further_levels(experiment)
@@ -231,7 +231,7 @@ def cautions(experiment: Experiment) -> Iterator[str]:
 
 
 def _lasting(found: Sequence[Point], world: World, further: int) -> str:
-    """Return how long all runs take by the executor that the world has by default.
+    """Return the duration of all runs with the world's default executor.
 
     Each ``further`` point takes at most as long as the longest of those ``found``.
     """

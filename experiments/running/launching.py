@@ -29,7 +29,7 @@ from experiments.running.world_registry import make_world
 from experiments.worlds.world import World
 
 CALIBRATION: Final = "calibration.json"
-# Opens the Spark session in which trials are to run; its type is Spark's own.
+# Opens the Spark session that runs trials; its type is Spark's own.
 Connect = Callable[[], AbstractContextManager[Any]]
 
 
@@ -41,9 +41,9 @@ def load(
     seed: int | None = None,
     sessions: int | None = None,
 ) -> Experiment:
-    """Read a config, apply the command line's choices, and check all of it.
+    """Read a config, apply the command line's options, and check the result.
 
-    :raises ExperimentError: naming the first key that is not as expected.
+    :raises ExperimentError: naming the first invalid key.
     """
     experiment = config_file.load(path)
     if schedulers is not None:
@@ -68,11 +68,11 @@ def for_machine(
     *,
     resume: bool,
 ) -> Experiment:
-    """Return the experiment with the costs of the machine that it is to run on.
+    """Return the experiment with the costs of the machine that will run it.
 
-    These are the costs of the file ``given``, or else those that ``directory`` holds
-    from an earlier run. Otherwise they are measured, if the world measures the machine
-    and loads are shares of it. In other worlds requests have their nominal costs.
+    These are the costs of the file ``given``, or else those in ``directory`` from an
+    earlier run. Otherwise they are measured, if the world measures the machine and
+    loads are shares of it. In other worlds requests have their nominal costs.
 
     :raises ExperimentError: if the file is no calibration of this traffic, or the
         directory holds an experiment.
@@ -122,12 +122,12 @@ def run_experiment(
     workers: int | None = None,
     connect: Connect | None = None,
 ) -> list[Missing]:
-    """Run an experiment; return the trials that have no run that counts.
+    """Run an experiment; return the trials without a valid run.
 
-    A bisection of the load goes on until no arm has a level to add.
+    A bisection of the load continues until no arm needs a further level.
 
-    ``executor`` is ``sequential``, ``local`` or ``spark``, by default ``local`` where
-    the world allows it; ``connect`` is needed for ``spark``.
+    ``executor`` is ``sequential``, ``local`` or ``spark``, by default ``local`` if the
+    world allows it; ``connect`` is required for ``spark``.
 
     :raises ExperimentError: if the world does not allow the executor.
     """
@@ -151,7 +151,7 @@ def executor_for(
     workers: int | None = None,
     connect: Connect | None = None,
 ) -> Executor:
-    """Make the executor; no other is imported.
+    """Create the executor, and import no other.
 
     :raises ExperimentError: if the world does not allow it.
     """
@@ -185,7 +185,7 @@ def _check_broker_keys(point: Point) -> None:
 
 @contextmanager
 def _naming(point: Point) -> Iterator[None]:
-    """Name the point of a sweep in an error about it."""
+    """Add the point of a sweep to errors about it."""
     try:
         yield
     except ExperimentError as error:

@@ -34,7 +34,7 @@ _CHANGING = ("traces", "finished")
 
 
 class _RecordedRun(BaseModel):
-    """The fields read of a run that was listed before."""
+    """The fields read from an earlier run's entry."""
 
     run_id: Annotated[str, Field(pattern=r"-t\d+$")]
     cell: str
@@ -46,7 +46,7 @@ class _RecordedRun(BaseModel):
 
 
 class _RecordedTrace(BaseModel):
-    """The fields read of a trace that was listed before."""
+    """The fields read from an earlier trace's entry."""
 
     file: str
     sha256: str
@@ -56,13 +56,13 @@ class _RecordedTrace(BaseModel):
 
 
 class _RecordedSessions(BaseModel):
-    """Plan of an experiment that has begun, as far as it is read."""
+    """The fields read from the plan of a started experiment."""
 
     planned: int
 
 
 class _Recorded(BaseModel):
-    """The fields read of a manifest to continue its experiment."""
+    """The fields read from a manifest to continue its experiment."""
 
     model_config = ConfigDict(strict=True)
 
@@ -94,9 +94,9 @@ class Manifest:
         points: Sequence[PlannedPoint],
         surroundings: Mapping[str, Any],
     ) -> Manifest:
-        """Describe an experiment that has not begun.
+        """Describe an experiment that has not started.
 
-        ``surroundings`` is what its world adds to the environment.
+        ``surroundings`` are its world's additions to the environment.
         """
         header = experiment.experiment
         on_machines = [it.on_machine() for it in points]
@@ -151,7 +151,7 @@ class Manifest:
     def load(cls, directory: Path) -> Manifest | None:
         """Read a directory's manifest; None if it has none.
 
-        :raises ExperimentError: if it is damaged: nothing can be added to it then.
+        :raises ExperimentError: if it is damaged, so that no run can be added.
         """
         path = directory / FILE
         if not path.exists():
@@ -170,7 +170,7 @@ class Manifest:
     def keep_plan_of(self, old: Manifest) -> None:
         """Keep the number of sessions that was planned before the first run.
 
-        With more of them now, the experiment is exploratory, and stays so.
+        If more are planned now, the experiment is and stays exploratory.
         """
         planned = old.content["sessions"]["planned"]
         sessions = self.content["sessions"]
@@ -187,19 +187,19 @@ class Manifest:
         return runs
 
     def save(self) -> None:
-        """Replace the file, whole or not at all.
+        """Replace the file atomically.
 
-        Called after every run, so constant parts are not encoded again.
+        This happens after every run, so constant parts are encoded only once.
         """
         with atomic_write(self.directory / FILE) as partial:
             partial.write_text(self._text(), encoding="utf-8")
 
     def plan(self, trials: Iterable[KeyedTrial]) -> None:
-        """Note which trials there are to be, in their order, each with its key.
+        """Record the planned trials in their order, each with its key.
 
-        The file calls the key ``cell``; what has been recorded keeps its names.
-        Runs of other trials are stale and taken out of the count. A point that has
-        another name or number since keeps its runs.
+        The file calls the key ``cell``; names in recorded files do not change. Runs of
+        other trials are stale and no longer counted. A point with a new name or number
+        keeps its runs.
         """
         self.content["plan"] = [
             {
@@ -223,22 +223,22 @@ class Manifest:
         self._run_lines.clear()
 
     def done(self, key: str) -> bool:
-        """Return whether a trial has a run that counts."""
+        """Return whether a trial has a valid run."""
         return key in self._done
 
     def attempts(self, trial: Trial) -> int:
-        """Count the runs that bear a trial's name, whatever became of them."""
+        """Return the number of runs with a trial's name, with any outcome."""
         return self._attempts[trial.stem]
 
     def last_reason(self, key: str) -> str:
-        """Return why the last run of a trial did not count."""
+        """Return why the last run of a trial is not valid."""
         mine = [run for run in self.runs if run["cell"] == key]
         return str(mine[-1]["reason"])
 
     def add(
         self, outcome: Outcome, result: RunResult, key: str, files: RunFiles | None
     ) -> None:
-        """List a run that is over. ``files`` are its final names, if it has any."""
+        """Add a finished run. ``files`` are its final names, if it has any."""
         trial = outcome.trial
         details = dataclasses.asdict(result)
         recorded = details.pop("recorded")
@@ -267,7 +267,7 @@ class Manifest:
         self._count(run)
 
     def supersede(self, keys: Iterable[str]) -> None:
-        """Discard the runs of trials whose session is run again."""
+        """Discard the runs of trials whose session is repeated."""
         wanted = set(keys)
         for run in self.runs:
             if run["cell"] in wanted and run["valid"]:
@@ -282,14 +282,14 @@ class Manifest:
         self._attempts[run_id[: run_id.rindex("-t") + 2]] += 1
 
     def finish(self) -> None:
-        """Note that all trials have had their runs; list them as they were planned."""
+        """Record that all trials have run; sort them in planned order."""
         places = {each["cell"]: n for n, each in enumerate(self.content["plan"])}
         self.runs.sort(key=lambda run: places.get(run["cell"], -1))
         self._run_lines.clear()
         self.content["finished"] = now()
 
     def _text(self) -> str:
-        """Return the whole as JSON."""
+        """Return the manifest as JSON."""
         new = self.runs[len(self._run_lines) :]
         self._run_lines += [json.dumps(run) for run in new]
         for key, value in self.content.items():
@@ -304,7 +304,7 @@ class Manifest:
 
 
 def _encoded(value: Any) -> str:
-    """Write a value as JSON, each entry of a list on a line of its own."""
+    """Return a value as JSON, with each entry of a list on its own line."""
     if isinstance(value, list):
         return _listed([json.dumps(entry) for entry in value])
     return json.dumps(value)
@@ -327,13 +327,13 @@ def _sessions(experiment: Experiment) -> dict[str, Any]:
 
 
 def _window_ns(experiment: Experiment) -> list[int]:
-    """Return between which instants requests are analysed."""
+    """Return the bounds of the window in which requests are analysed."""
     workload = experiment.workload
     return [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
 
 
 def _calibration(experiment: Experiment) -> dict[str, Any] | None:
-    """Return the costs that loads and computed worlds rest on, with their intervals."""
+    """Return the costs behind loads and computed worlds, with their intervals."""
     return _dumped(calibration(experiment))
 
 

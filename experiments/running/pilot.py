@@ -33,7 +33,7 @@ from scipy.stats import t as student
 
 from experiments.design.config_errors import ExperimentError
 
-# Fewer say nothing of a standard deviation.
+# Fewer sessions do not determine a standard deviation.
 _SESSIONS_MIN: Final = 3
 _COLUMNS: Final = ("run_id", "class", "intended_ns", "client_done_ns", "outcome")
 Latencies = npt.NDArray[np.float64]
@@ -52,9 +52,9 @@ class Needed:
 def sessions_needed(
     directory: Path, precision: float, alpha: float
 ) -> tuple[Needed, ...]:
-    """Return the number of sessions that each arm needs, by a pilot's recording.
+    """Return the number of sessions that each arm needs, from a pilot's recording.
 
-    :raises ExperimentError: if the directory holds no pilot that can be used.
+    :raises ExperimentError: if the directory holds no usable pilot.
     """
     path = directory / "manifest.json"
     try:
@@ -107,9 +107,9 @@ def _needed(
 def _values(
     directory: Path, manifest: Mapping[str, Any]
 ) -> dict[str, dict[int, float]]:
-    """Return the configured quantile by arm and session, where it is finite.
+    """Return the configured quantile by arm and session, if it is finite.
 
-    Only rounds count in which every arm has a run that does.
+    Only rounds with a valid run of every arm count.
     """
     arms = {it["name"] for it in manifest["arms"]}
     valid = [run for run in manifest["runs"] if run["valid"]]
@@ -161,7 +161,7 @@ def _latencies(
 
 
 def _quantile(latencies: Latencies, level: Fraction) -> float:
-    """Return the nearest-rank quantile; infinite of nothing."""
+    """Return the nearest-rank quantile; infinite without values."""
     if not len(latencies):
         return math.inf
     rank = math.ceil(level * len(latencies))

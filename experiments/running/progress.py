@@ -1,7 +1,7 @@
-"""Display of a running experiment: the present run, and the time left.
+"""Display of a running experiment: the current run, and the remaining time.
 
-The bar is drawn only when the runner or a world asks for it, never by a thread of its
-own: drawing takes CPU on the machine under measurement.
+The bar is drawn only on calls of the runner or of a world, never by a thread of its
+own, because drawing uses CPU time of the measured machine.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Watcher(Protocol):
     """Receives the progress of an experiment."""
 
     def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
-        """Learn how many runs are to come, how long each takes, how many at a time."""
+        """Receive the number of planned runs, their length, and their concurrency."""
 
     def started(self, trial: Trial) -> None:
-        """Learn that a run begins."""
+        """Receive the start of a run."""
 
     def tick(self) -> None:
-        """Learn that time passes; called about once a second."""
+        """Receive a clock tick, about once per second."""
 
     def ended(self, trial: Trial, result: RunResult) -> None:
-        """Learn that a run is over."""
+        """Receive the end of a run."""
 
 
 class ProgressBar:
-    """A bar on the terminal; where there is no terminal, one line per block."""
+    """A bar on the terminal; without a terminal, one line per block."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -80,7 +80,7 @@ class ProgressBar:
         self._console.print(f"{runs} runs to go{lasting}")
 
     def started(self, trial: Trial) -> None:
-        """Show what runs now."""
+        """Show the current run."""
         again = f" (attempt {trial.attempt + 1})" if trial.attempt else ""
         sessions, blocks = trial.experiment.sessions, trial.experiment.blocks
         block = f"block {trial.block + 1}/{blocks}"
@@ -107,7 +107,7 @@ class ProgressBar:
         self._progress.refresh()
 
     def ended(self, trial: Trial, result: RunResult) -> None:
-        """Advance, unless the run has to be repeated; say so if it did not count."""
+        """Advance unless the run will be repeated; report a run that is not valid."""
         self._ended += 1
         self._last = time.monotonic()
         if result.valid:
@@ -118,18 +118,18 @@ class ProgressBar:
                 f"{trial.run_id} does not count: {result.reason}", markup=False
             )
         else:
-            # Dozens in a session: one line for each reason.
+            # A session has dozens: print one line per reason.
             self._uncounted[_kind(result.reason)] += 1
         self.tick()
 
     def _tell_uncounted(self) -> None:
-        """Print how many runs did not count since the last such line, and why."""
+        """Print the number and reasons of invalid runs since the last such line."""
         for kind, count in self._uncounted.most_common():
             self._console.print(f"runs that do not count: {count} ({kind})")
         self._uncounted.clear()
 
     def _left(self) -> str:
-        """Estimate the time left from the pace so far, however many run at a time."""
+        """Estimate the remaining time from the pace so far, for any concurrency."""
         each = self._seconds_each
         if self._ended:
             each = (self._last - self._began) / self._ended

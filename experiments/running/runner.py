@@ -1,15 +1,16 @@
-"""The order in which an experiment runs, and its continuation after it was stopped.
+"""The order of an experiment's runs, and its continuation after an interruption.
 
 A randomised complete block design at every point: each block draws one trace, replays
 it to every arm, and shuffles the order of the arms from the seed, so that a drift of
-the machine (heat, neighbours) falls on all arms alike; the points are shuffled within a
+the machine (heat, neighbours) affects all arms alike. Points are shuffled within a
 session for the same reason. The blocks of a session are its rounds.
 
-A trial's key is the hash of all that its rows depend on: configuration, trace, code. So
-``resume`` repeats no trial that is done and every trial whose configuration or code has
-changed since. The number of sessions is planned before the first run; a run directory
-that is continued with more of them is marked as exploratory, because the decision to go
-on may depend on its results. Executors run trials; this process alone writes.
+A trial's key is the hash of all inputs of its rows: configuration, trace, code.
+``resume`` therefore repeats no completed trial, and repeats every trial whose
+configuration or code has changed. The number of sessions is planned before the first
+run. A run directory that is continued with more of them is marked as exploratory,
+because the decision to continue may depend on its results. Executors run trials; only
+this process writes.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from experiments.worlds.world import Trial, World
 
 
 def plan(found: Sequence[PlannedPoint]) -> Iterator[Trial]:
-    """Yield the trials of all points in the order in which they run.
+    """Yield the trials of all points in the order of their runs.
 
-    Sessions follow each other. The rounds of a session at one point are adjacent, for
-    they share processes; without ``[sessions]`` a session is a block.
+    Sessions follow each other. The rounds of a session at one point are adjacent,
+    because they share processes. Without ``[sessions]`` a session is a block.
     """
     experiment = found[0].experiment
     seed = experiment.experiment.seed
@@ -56,7 +57,7 @@ def plan(found: Sequence[PlannedPoint]) -> Iterator[Trial]:
 
 
 def arms_in_order(experiment: Experiment, block: int, prefix: str = "") -> list[Arm]:
-    """Return the arms of a block at one point, in an order of its own."""
+    """Return the arms of a block at one point, in a shuffled order."""
     arms = list(experiment.all_arms())
     seed = experiment.experiment.seed
     random.Random(f"{prefix}{seed}/{block}/order").shuffle(arms)
@@ -66,9 +67,9 @@ def arms_in_order(experiment: Experiment, block: int, prefix: str = "") -> list[
 def _keys_of(trials: Sequence[Trial], world: str, code: str) -> list[str]:
     """Return the key of every trial.
 
-    A factor may leave an arm unchanged. Its trials at two points then depend on the
-    same inputs and have the same rows, but each point has runs of its own: a number
-    distinguishes their keys.
+    A factor may leave an arm unchanged. Its trials at two points then have the same
+    inputs and the same rows, but each point has its own runs: a number distinguishes
+    their keys.
     """
     seen: Counter[str] = Counter()
     keys = []
@@ -91,7 +92,7 @@ def run(
     *,
     resume: bool,
 ) -> list[Missing]:
-    """Run every trial that is not done; return trials without a run that counts.
+    """Run every trial that is not complete; return trials without a valid run.
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment, or if the cost of some load is not known.
@@ -127,7 +128,7 @@ def run(
 def refuse_taken(
     directory: Path, experiment: Experiment, *, resume: bool
 ) -> Manifest | None:
-    """Return the manifest of a directory that may be gone on with, if it has one.
+    """Return the manifest of a directory that may be continued, if it has one.
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment.
@@ -154,7 +155,7 @@ def _open(
     *,
     resume: bool,
 ) -> Manifest:
-    """Make a new manifest, or take up the one that is there."""
+    """Create a manifest, or continue the existing one."""
     fresh = Manifest.new(directory, experiment, found, world.environment())
     old = refuse_taken(directory, experiment, resume=resume)
     if old is None:
@@ -168,10 +169,10 @@ def _open(
 
 
 def _refuse_edited(old: Manifest, experiment: Experiment) -> None:
-    """Refuse to go on with a config under which recorded trials would be others.
+    """Refuse to continue with a config that changes recorded trials.
 
-    More blocks, arms or points, and all that only the analysis reads, may be changed.
-    A calibration that changed, or code, repeats trials; the same is assumed of both.
+    More blocks, arms or points are allowed, and changes that only the analysis reads. A
+    changed calibration or code repeats trials.
 
     :raises ExperimentError: naming the differences.
     """

@@ -1,8 +1,8 @@
-"""The traces of an experiment: stored ones, and the check that all runs agree.
+"""The traces of an experiment: their files, and the check that all runs agree.
 
-Points of a sweep that differ in no traffic replay the same traces, so a trace is stored
-once, under the hash of its inputs. The first run of a trial that needs it brings it
-along; no process draws all of them before the first run may begin.
+Points of a sweep with equal traffic replay the same traces, so a trace is stored once,
+under the hash of its inputs. The first run of a trial that needs it returns it with its
+rows; the experiment starts without drawing all traces in advance.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from experiments.worlds.world import Trial
 class TraceStore:
     """The list ``traces`` in the manifest, and its files.
 
-    ``known`` are the entries of an earlier manifest; those of the same experiment and
-    code whose file is still there are kept.
+    ``known`` are the entries of an earlier manifest. Entries with the same experiment
+    and code and an existing file are kept.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TraceStore:
             self._take_up(entry)
 
     def wanted(self, trial: Trial) -> bool:
-        """Return whether this trial should bring its trace along; True once each."""
+        """Return whether this trial should return its trace; True once per trace."""
         drawing = drawing_key(trial.experiment, trial.block)
         if drawing in self._asked:
             return False
@@ -54,9 +54,9 @@ class TraceStore:
         return True
 
     def fault(self, outcome: Outcome) -> str:
-        """Return an error if a run drew another trace than those before it, or "".
+        """Return an error if a run drew another trace than earlier runs, or "".
 
-        That happens only where runs are made by different versions of Python or NumPy.
+        This happens only if runs use different versions of Python or NumPy.
         """
         drawing = drawing_key(outcome.trial.experiment, outcome.trial.block)
         first = self._sha256.setdefault(drawing, outcome.trace_sha256)
@@ -65,7 +65,7 @@ class TraceStore:
         return f"drew the trace {outcome.trace_sha256}, others drew {first}"
 
     def store(self, outcome: Outcome) -> None:
-        """Store the trace that a run brought along, and list it for all its places."""
+        """Store the trace that a run returned, and list it for all its blocks."""
         if outcome.trace is None:
             return
         drawing = drawing_key(outcome.trial.experiment, outcome.trial.block)
@@ -75,7 +75,7 @@ class TraceStore:
         self._list(drawing, outcome.trace_sha256, outcome.trace_requests)
 
     def _take_up(self, entry: Mapping[str, Any]) -> None:
-        """Keep an entry of an earlier manifest, if its trace would be drawn again."""
+        """Keep an entry of an earlier manifest, if its trace would be equal now."""
         drawing = entry.get("drawing", "")
         kept = (
             drawing in self._places

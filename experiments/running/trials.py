@@ -1,9 +1,9 @@
 """One trial as a unit of work: a value in, bytes out, on any machine.
 
-A trial draws its own trace from the seed, so only a few kilobytes travel to the process
-or machine that runs it. It returns the contents of its files, which only the process
-with the directory writes. Trials can therefore be executed anywhere, by the same
-function, with the same bytes as result.
+A trial draws its own trace from the seed, so only a few kilobytes are sent to the
+process or machine that runs it. It returns the contents of its files, and the process
+with the directory writes them. Trials can therefore run anywhere, by the same function,
+with equal bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TrialFailed(Exception):
 
 
 class KeyedTrial(NamedTuple):
-    """A trial, and the hash of all that its rows depend on."""
+    """A trial, and the hash of all inputs of its rows."""
 
     trial: Trial
     key: str
@@ -39,9 +39,9 @@ class KeyedTrial(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Trials that are run together, by rounds: a session, a block, or one trial.
+    """Trials that run together, by rounds: a session, a block, or one trial.
 
-    ``with_trace`` are the stems of the trials that bring back the trace they drew.
+    ``with_trace`` are the stems of the trials that return their trace.
     """
 
     rounds: tuple[tuple[Trial, ...], ...]
@@ -55,11 +55,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A run that is over: how it went, and the contents of its files, if it has any.
+    """A finished run: its result, and the contents of its files, if it has any.
 
-    Rows are a file's bytes, or the table where they never left this process. ``trace``
-    is the content of the trace's file, if it was asked for; ``trace_sha256`` and
-    ``trace_requests`` are those of the trace that was drawn here.
+    Rows are the bytes of a file, or a table if they never left this process. ``trace``
+    is the content of the trace's file, if requested. ``trace_sha256`` and
+    ``trace_requests`` describe the trace drawn here.
     """
 
     trial: Trial
@@ -77,16 +77,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A trial that raised, in words that survive the way to another process.
+    """A trial that raised, as text that can be sent to another process.
 
-    It is ``ours`` if the code is at fault.
+    ``ours`` is true if the code is at fault.
     """
 
     words: str
     ours: bool
 
 
-# The answer of the process that ran some work.
+# The answer of a process that ran work.
 Answer: TypeAlias = tuple[Outcome, ...] | Failure
 
 
@@ -102,7 +102,7 @@ def expect(found: Answer) -> tuple[Outcome, ...]:
 
 
 class TraceCache:
-    """Draws traces; the arms of a block ask for the same one, one after the other."""
+    """Draws traces; consecutive arms of a block share one."""
 
     def __init__(self) -> None:
         self._drawing = ""
@@ -118,7 +118,7 @@ class TraceCache:
 
 
 def trial_key(trial: Trial, world: str, code: str) -> str:
-    """Return the hash of everything that the rows of a trial depend on.
+    """Return the hash of all inputs of a trial's rows.
 
     It does not depend on the name of the point, on other points and arms, on the number
     of retries, or on the analysis.
@@ -144,7 +144,7 @@ def trial_key(trial: Trial, world: str, code: str) -> str:
 
 
 def drawing_key(experiment: Experiment, block: int) -> str:
-    """Return the hash of everything that a trace depends on, but the code."""
+    """Return the hash of all inputs of a trace except the code."""
     return _hash(_drawn_from(experiment, block))
 
 
@@ -156,7 +156,7 @@ def _settings_of(trial: Trial, world: str) -> dict[str, Any]:
     if world == "model":
         settings = trial.arm.model.settings(trial.experiment.model)
         return {**settings.model_dump(mode="json"), "own": trial.arm.model.own}
-    # The processes of a session have served other rounds before.
+    # The processes of a session have run earlier rounds.
     processes: dict[str, Any] = {"shared": trial.experiment.sessions is not None}
     if world == "live":
         processes["live"] = trial.experiment.live.model_dump(mode="json")
@@ -167,7 +167,7 @@ def _settings_of(trial: Trial, world: str) -> dict[str, Any]:
 
 
 def attempts_file(trial: Trial, at: Path) -> Path | None:
-    """Return where a run on a cluster puts its attempts."""
+    """Return the path of a cluster run's attempts."""
     return None if trial.experiment.cluster is None else at / "attempts.parquet"
 
 
@@ -180,9 +180,9 @@ def _cluster(trial: Trial) -> dict[str, Any] | None:
 
 
 def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
-    """Return the inputs of a trace; bounds of the analysis are not among them.
+    """Return the inputs of a trace, without the bounds of the analysis.
 
-    A file of requests counts by its hash, wherever it is.
+    A file of requests is identified by its hash, not by its path.
     """
     workload = experiment.workload.model_dump(mode="json", by_alias=True)
     del workload["warmup_s"], workload["trace"]
@@ -201,7 +201,7 @@ def _hash(content: dict[str, Any]) -> str:
 
 
 def on_its_machine(trial: Trial, drawn: Trace) -> tuple[MachineTrial, Trace]:
-    """Return a trial and its trace in the time of the machine, for a world to run."""
+    """Return a trial and its trace in the machine's time, for a world to run."""
     experiment = trial.experiment
     nominal = nominal_us(experiment)
     ratios = {
@@ -221,7 +221,7 @@ def stored(drawn: Trace) -> bytes:
 
 
 def checked(result: RunResult, replayed: Trace) -> RunResult:
-    """Hold a result against its trace: same hash, and every request accounted for."""
+    """Check a result against its trace: equal hash, and a row for every request."""
     if not result.valid:
         return result
     fault = identity_fault(result.counts, len(replayed))

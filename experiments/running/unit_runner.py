@@ -1,11 +1,11 @@
 """Runner of a unit of work in one world: a session of rounds, or runs one by one.
 
 A *session* of an experiment with ``[sessions]`` keeps the processes of all arms alive
-for all its rounds, where the world measures a machine. Everywhere else each run has its
-own processes, or none, and a block is a session of one round.
+for all its rounds, if the world measures a machine. Otherwise each run has its own
+processes, or none, and a block is a session of one round.
 
 A run whose generator was late, or without its CPU, is discarded and repeated at once
-(`Rounds`). If none of its tries is undisturbed the round is discarded: the runs of all
+(`Rounds`). If all its tries are disturbed, the round is discarded: the runs of all
 arms. In computed worlds there is no such generator.
 """
 
@@ -60,18 +60,18 @@ Started = Callable[[Trial], None]
 
 @dataclass(slots=True)
 class Rounds:
-    """The rounds that were run, and which of their runs are discarded.
+    """The completed rounds, and their discarded runs.
 
-    ``tries`` is how often a run is tried at most. Repeating the disturbed run alone
+    ``tries`` is the largest number of tries of a run. Repeating only the disturbed run
     keeps the arms of a round within seconds. If the whole round were repeated, ten arms
-    of which each is disturbed once in three runs would need 58 rounds for one.
+    with each run disturbed once in three would need 58 rounds for one.
     """
 
     tries: int
     discarded: dict[str, str] = field(default_factory=dict)
 
     def run(self, trials: Sequence[Trial], run: Callable[[Trial], _Verdict]) -> None:
-        """Run a round, each arm until its generator was on time and it did not fail."""
+        """Run a round; repeat a run that failed or whose generator was late."""
         standing: list[Trial] = []
         for trial in trials:
             fault = ""
@@ -94,20 +94,20 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verdict:
-    """Why the generator discards a run, if so; whether the run failed."""
+    """Why the generator discards a run, if it does; and whether the run failed."""
 
     generator: str = ""
     failed: bool = False
 
 
 class UnitRunner:
-    """Runs work in one world, and keeps the trace that it drew last."""
+    """Runs work in one world, and keeps the last drawn trace."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._trace_cache = TraceCache()
         self._computed = is_computed(world.name)
-        # The run under way, to be named if it raises.
+        # The current run, to be named if it raises.
         self.run_id = ""
 
     def run(self, work: Work, started: Started) -> tuple[Outcome, ...]:
@@ -142,7 +142,7 @@ class UnitRunner:
         return (_marked(outcome, rounds) for outcome in outcomes)
 
     def _tries(self, work: Work) -> int:
-        """Return how often a round is run: a computed run fails the same again."""
+        """Return the number of tries; a computed run would fail again in each."""
         limits = work.rounds[0][0].experiment.limits
         return 1 if self._computed else 1 + limits.retries
 
@@ -186,7 +186,7 @@ class UnitRunner:
         try:
             return self._world.run(trial, replayed, files)
         except BaseException as error:
-            # Whatever is repeated, the policy breaks the law again.
+            # The fault of a policy is deterministic, so no repetition helps.
             fault = policy_fault(error)
             if fault is None:
                 raise
@@ -203,7 +203,7 @@ class UnitRunner:
         return [_marked(self._outcome(each, work), rounds) for each in episodes]
 
     def _episodes(self, work: Work, started: Started) -> tuple[Rounds, list[Episode]]:
-        """Start a session, run all arms without a record, then run the rounds."""
+        """Start a session, run all arms once unrecorded, then run the rounds."""
         first = work.rounds[0][0]
         there = first.point.on_machine()
         limit_ms = there.limits.lateness_p99_ms
@@ -266,32 +266,32 @@ class UnitRunner:
 
 
 def attempt(world: str, work: Work) -> Answer:
-    """Run work in a process that was started for it."""
+    """Run work in a process started for it."""
     runner = _runner(world)
     try:
         return runner.run(work, lambda trial: None)
     except (WorldError, ExperimentError) as error:
         return Failure(words=str(error), ours=False)
     except (OSError, MemoryError) as error:
-        # A full disk, most of all: no fault of the code that a trace would explain.
+        # Usually a full disk: no fault of the code that a trace would explain.
         words = f"{type(error).__name__}: {error}".removesuffix(": ")
         return Failure(words=f"{runner.run_id}: {words}", ours=False)
     except Exception:
-        # It travels as words, for not every exception can; `expect` raises it there.
+        # Sent as text, because not every exception can be pickled; `expect` raises it.
         words = f"{runner.run_id}: {traceback.format_exc()}"
         return Failure(words=words, ours=True)
 
 
 @functools.cache
 def _runner(world: str) -> UnitRunner:
-    """Return this process's runner: the next trial may be of the same trace."""
+    """Return this process's runner, which may hold the next trial's trace."""
     return UnitRunner(make_world(world, lambda: None))
 
 
 def _marked(outcome: Outcome, rounds: Rounds) -> Outcome:
-    """Return an outcome that does not count if it or its round was discarded.
+    """Return the outcome, marked as invalid if it or its round was discarded.
 
-    A run that failed for another reason states that first.
+    A run that failed for another reason states that reason first.
     """
     discarded = rounds.discarded.get(outcome.trial.run_id)
     if discarded is None:

@@ -1,9 +1,9 @@
-"""The work of an experiment, unit by unit: handed out, stored, and listed.
+"""The units of work of an experiment: handed out, stored, and listed.
 
-A unit is run together and stored at once: a session, where the experiment has
-sessions; a block at a point, where its runs measure the machine; otherwise one trial.
-An interrupted unit leaves nothing behind and is run again as a whole. The runs of an
-arm in a unit share one file.
+A unit is run together and stored at once: a session, if the experiment has sessions; a
+block at a point, if its runs measure the machine; otherwise one trial. An interrupted
+unit leaves no files and is run again as a whole. The runs of an arm in a unit share one
+file.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from experiments.worlds.world import RunFiles, Trial, is_computed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A trial without a run that counts, and why its last run did not.
+    """A trial without a valid run, and the reason of its last run.
 
-    Of a session, which is counted as a whole, the trial stands for the session.
+    A session is valid or not as a whole; one of its trials stands for all.
     """
 
     point: str
@@ -41,10 +41,10 @@ class Missing:
 
 
 class Units:
-    """The units that are still to be run, see `running.executor.Todo`.
+    """The remaining units, see `running.executor.Todo`.
 
-    In a world that measures the machine a session is run again unless one of its
-    rounds has a run of every arm that counts: the processes of another invocation are
+    In a world that measures the machine a session is run again unless one of its rounds
+    has a valid run of every arm, because the processes of another invocation are
     another session.
     """
 
@@ -68,7 +68,7 @@ class Units:
         return sum(len(unit) for unit in self._waiting)
 
     def _todo(self) -> Iterator[list[Trial]]:
-        """Yield the trials to run of each unit."""
+        """Yield the remaining trials of each unit."""
         for unit in self._units():
             left = [it for it in unit if not self._done(it)]
             if self._atomic:
@@ -91,14 +91,14 @@ class Units:
         return self._manifest.done(self._keys[trial.stem])
 
     def _complete(self, unit: Iterable[Trial]) -> Iterator[bool]:
-        """Yield of each round of a unit whether all arms have a run that counts."""
+        """Yield for each round of a unit whether all arms have a valid run."""
         for _, trials in groupby(unit, lambda it: it.block):
             yield all(map(self._done, trials))
 
-    # ---- the executor's side ------------------------------------------------------
+    # ---- for the executor ---------------------------------------------------------
 
     def next(self) -> Work | None:
-        """Hand out the next unit."""
+        """Return the next unit."""
         if not self._waiting:
             return None
         numbered = [
@@ -111,17 +111,17 @@ class Units:
         )
 
     def started(self, trial: Trial) -> None:
-        """Note that a run begins."""
+        """Record that a run begins."""
         self._watcher.started(trial)
 
-    # ---- what becomes of a unit -----------------------------------------------------
+    # ---- results --------------------------------------------------------------------
 
     def take(self, outcomes: Sequence[Outcome]) -> None:
         """Store the runs of a unit, and list them."""
         judged = [self._judged(each) for each in outcomes]
         for outcome in judged:
             self._traces.store(outcome)
-        # One trace for all arms of a round: its content is needed no longer.
+        # All arms of a round share a trace, and its content has been stored.
         judged = [replace(each, trace=None) for each in judged]
         by_arm: dict[str, list[Outcome]] = {}
         for outcome in judged:
@@ -143,7 +143,7 @@ class Units:
         return replace(outcome, result=result)
 
     def _store(self, outcomes: Sequence[Outcome]) -> RunFiles | None:
-        """Write the rows of an arm's runs, whole or not at all."""
+        """Write the rows of an arm's runs atomically."""
         recorded = [each for each in outcomes if each.result.recorded]
         if not recorded:
             return None
@@ -163,7 +163,7 @@ class Units:
         return files
 
     def missing(self) -> Iterator[Missing]:
-        """Yield planned trials without a run that counts."""
+        """Yield planned trials without a valid run."""
         for unit in self._units():
             if self._atomic and any(self._complete(unit)):
                 continue

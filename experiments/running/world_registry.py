@@ -1,4 +1,4 @@
-"""Makes worlds: each is imported only when it is asked for."""
+"""Creation of worlds; each is imported on first use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from experiments.worlds.world import World
 
 
 def make_world(name: str, tick: Callable[[], None]) -> World:
-    """Make the world called ``name``; it calls ``tick`` about once a second."""
+    """Create the world with this name; it calls ``tick`` about once per second."""
     made: World = import_module(WORLDS[name].module).make(tick)
     return made

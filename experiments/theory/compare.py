@@ -1,13 +1,13 @@
-"""Prediction and measurement: one row for each quantity that theory predicts of an arm.
+"""Prediction and measurement: one row for each predicted quantity of an arm.
 
-Intervals are Student's over blocks, and wide enough that all rows of a table hold at
-once with the probability that the experiment asks for (Bonferroni). Closed forms
-idealise (an endless run, no request that waits for its own connection), so a row is
-compared with the prediction within a margin, relative to the prediction (of a wait: to
-the time in system). It *agrees* if its interval lies inside the margin, *differs* if it
-lies outside, and is *open* otherwise: an interval too wide to contradict anything shows
-no agreement. For a broker on a real clock the service is measured without its sockets:
-such rows are shown and not judged.
+Intervals are Student's over blocks, with a level such that all rows of a table hold
+simultaneously with the experiment's confidence (Bonferroni). Closed forms idealise (an
+endless run, no request that waits for its own connection). A row is therefore compared
+with the prediction within a margin, relative to the prediction (for a wait: to the time
+in system). A row *agrees* if its interval lies inside the margin, *differs* if it lies
+outside, and is *open* otherwise, because an interval too wide to contradict shows no
+agreement. For a broker on a real clock the measured service excludes its sockets; such
+rows are shown and not judged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from experiments.design.world_config import WORLDS
 from experiments.theory.measure import TrialMeasures, pooled
 from experiments.theory.predict import WORK_X_WAIT, Theory, theory
 
-# A path identity is exact but for the floats in which a virtual clock counts.
+# A path identity is exact except for the rounding of floats in a virtual clock.
 PATHWISE = 1e-9
 
 
@@ -36,7 +36,7 @@ Verdict = Literal["agrees", "differs", "open", "not judged"]
 class PredictionRow:
     """A prediction, the mean over blocks, and half the width of its interval.
 
-    ``off`` is the error relative to what `predict.Prediction.scale` says.
+    ``off`` is the error relative to `predict.Prediction.scale`.
     """
 
     world: str
@@ -53,7 +53,7 @@ class PredictionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Why theory has nothing to say of an arm."""
+    """The reason for an arm without predictions."""
 
     world: str
     point: str
@@ -70,7 +70,7 @@ class Comparison:
 
     @property
     def contradicted(self) -> bool:
-        """Return whether some row that is judged differs from its prediction."""
+        """Return whether some judged row differs from its prediction."""
         return any(row.verdict == "differs" for row in self.rows)
 
 
@@ -143,7 +143,7 @@ def _paths(
     said: Mapping[str, Theory],
     blocks: Mapping[str, list[TrialMeasures]],
 ) -> Iterable[PredictionRow]:
-    """Compare the sum of size times wait, which such arms share on every path."""
+    """Compare the sum of size times wait, which these arms share on every path."""
     alike = [
         arm
         for arm, each in said.items()

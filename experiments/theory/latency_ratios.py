@@ -1,12 +1,12 @@
 """Mean latencies relative to the baseline: predicted, and measured in every world.
 
-A ratio of two arms is free of the machine's unit, so one prediction serves worlds whose
-requests cost different amounts. Theory models requests and servers, not sockets: a real
-broker's time outside of its handlers is in both arms, and pulls its ratio towards 1.
-Every world is judged here, live ones too, within a margin that is fixed in advance. A
-world *agrees* if the interval of its ratio, over blocks and for all rows of a world at
-once, lies within the margin about the prediction, *differs* if it lies outside, and is
-*open* otherwise.
+A ratio of two arms does not depend on the machine's unit, so one prediction serves
+worlds with different request costs. Theory models requests and servers, not sockets. A
+real broker's time outside of its handlers is in both arms, and moves its ratio towards
+1. All worlds are judged here, including live ones, within a margin that is fixed in
+advance. A world *agrees* if the interval of its ratio lies within the margin about the
+prediction, *differs* if it lies outside, and is *open* otherwise. Intervals are over
+blocks, and hold for all rows of a world simultaneously.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RatioRow:
     """The mean latency of a class under an arm, relative to the baseline's.
 
     ``measured`` is the geometric mean over blocks, ``low`` and ``high`` the ends of its
-    interval; None where an interval has no such end.
+    interval; an unbounded end is None.
     """
 
     world: str
@@ -52,7 +52,7 @@ def ratios(
     blocks: Mapping[str, list[TrialMeasures]],
     margin: float,
 ) -> list[RatioRow]:
-    """Return a row for every class and arm of which theory knows both latencies."""
+    """Return a row for every class and arm with both latencies predicted."""
     baseline = experiment.experiment.baseline
     means = {
         arm.name: _mean_latencies(experiment, arm.name, world, blocks[arm.name])
@@ -89,9 +89,9 @@ def ratios(
 
 
 def write(rows: Sequence[RatioRow], margin: float, said: str, path: Path) -> None:
-    """Write rows for the report of the worlds that they are about.
+    """Write rows for the report of their worlds.
 
-    ``said`` sums up all predictions, those that are no ratios included.
+    ``said`` summarises all predictions, including those that are no ratios.
     """
     content = {
         "schema": SCHEMA,
@@ -105,9 +105,9 @@ def write(rows: Sequence[RatioRow], margin: float, said: str, path: Path) -> Non
 def _mean_latencies(
     experiment: Experiment, arm: str, world: str, blocks: list[TrialMeasures]
 ) -> dict[str, float]:
-    """Return the mean latency of each class that theory knows, in seconds."""
+    """Return the predicted mean latency of each class, in seconds."""
     found = theory(experiment, experiment.arm(arm), world, pooled(blocks))
-    # Errors of a wait are relative to the time in system: that is the latency.
+    # Errors of a wait are relative to the time in system, which is the latency.
     return {
         it.reported: it.scale for it in found.predictions if it.quantity == MEAN_WAIT
     }

@@ -1,7 +1,7 @@
 """Measurements of the quantities that theory predicts, one block at a time.
 
-A block is one replication: its requests depend on one another, blocks do not. So a
-block counts as one value of each quantity, and intervals are over blocks.
+A block is one replication: its requests depend on one another, blocks do not. Each
+block therefore gives one value of each quantity, and intervals are over blocks.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Key = tuple[str, str]
 class TrialMeasures:
     """One arm's measures in one block; times in seconds.
 
-    ``values`` has them by quantity and class. ``path`` is the sum of size times wait
-    over all requests, in square nanoseconds, None if any went unserved.
+    ``values`` are by quantity and class. ``path`` is the sum of size times wait over
+    all requests, in square nanoseconds, None if any was not served.
     """
 
     values: Mapping[Key, float]
@@ -53,16 +53,16 @@ class TrialMeasures:
 
 
 class MeasuredPoint(NamedTuple):
-    """A point's name, and its experiment in the time of what replayed its trace."""
+    """A point's name, and its experiment in the time of the replayed trace."""
 
     name: str
     experiment: Experiment
 
 
 def replay(world: World, point: MeasuredPoint) -> Iterator[tuple[str, TrialMeasures]]:
-    """Run every arm in every block, and yield what each run shows. Files are not kept.
+    """Run every arm in every block, and yield each run's measures; keep no files.
 
-    :raises RuntimeError: if a run does not count.
+    :raises RuntimeError: if a run is not valid.
     """
     experiment = point.experiment
     with tempfile.TemporaryDirectory(prefix="doorkeeper-theory-") as scratch:
@@ -83,13 +83,13 @@ def replay(world: World, point: MeasuredPoint) -> Iterator[tuple[str, TrialMeasu
 def recorded(
     run_dir: Path, point: MeasuredPoint
 ) -> Iterator[tuple[str, TrialMeasures]]:
-    """Yield what each run of a recording shows that counts, block by block.
+    """Yield the measures of each valid run of a recording, block by block.
 
-    A block is there for all arms of the recording or for none, so that they pair.
+    Blocks are yielded for all arms of the recording or for none, so that they pair.
     """
     manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
     arms = {arm.name for arm in point.experiment.arms}
-    # A handler at a device has had its demand, and used no CPU: drawn again, not read.
+    # A handler at a device uses no CPU, so its demand is drawn again instead of read.
     virtual = manifest["world"] == "virtual"
     costs_ns = {} if WORLDS[manifest["world"]].rows else _costs_ns(point)
     blocks: dict[int, list[dict[str, Any]]] = {}
@@ -113,9 +113,9 @@ def recorded(
 
 
 def _costs_ns(point: MeasuredPoint) -> dict[str, int]:
-    """Return the cost of a request of each class at a broker that keeps no rows.
+    """Return the cost of a request of each class at a broker without rows.
 
-    Of several entries with one class the first counts.
+    Of several entries with one class the first one is used.
     """
     costs_us = machine_us(point.experiment)
     return {
@@ -143,7 +143,7 @@ def _read(
     costs_ns: Mapping[str, int] = MappingProxyType({}),
     run_id: str | None = None,
 ) -> TrialMeasures:
-    """Read a run's rows; runs of a session share a file, and ``run_id`` says which."""
+    """Read a run's rows by ``run_id``, because runs of a session share a file."""
     workload = point.experiment.workload
     window_ns = [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
     if run_id is None:
@@ -162,8 +162,8 @@ def measures_of(
 ) -> TrialMeasures:
     """Return the measures of one run's rows; only served requests have a wait.
 
-    A drawn demand, by row, is the service of a request if there is one; else it is the
-    CPU time that was measured.
+    The service of a request is its drawn demand, if there is one, or else the measured
+    CPU time.
     """
     start_ns, end_ns = window_ns
     seconds = (end_ns - start_ns) / 1e9

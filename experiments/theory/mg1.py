@@ -1,7 +1,7 @@
 """One server with classes: M/G/1, by mean and second moment of each class's service.
 
 Classes are listed from the most urgent to the least. ``W`` is time in queue, ``T`` time
-in system; units are the caller's, the same for all times of one call.
+in system. The caller chooses the unit, which is the same for all times of one call.
 
 Sources: Pollaczek 1930 and Khinchine 1932; Cobham 1954; Kleinrock 1964 and 1965,
 Queueing Systems vol. 2. The checkpoint form follows from PASTA.
@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 
 
 class Unstable(ValueError):
-    """More work is offered than the servers can do: there is no steady state."""
+    """The offered work exceeds the servers' capacity, so there is no steady state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class MG1:
 
     @classmethod
     def exponential(cls, rates: Sequence[float], means: Sequence[float]) -> MG1:
-        """Make the system whose services are exponential."""
+        """Return the system with exponential services."""
         squares = tuple(2 * mean * mean for mean in means)
         return cls(rates=tuple(rates), means=tuple(means), squares=squares)
 
@@ -108,7 +108,7 @@ class MG1:
         return tuple(waits)
 
     def conserved(self) -> float:
-        """Return sum(load * W), the same for every non-preemptive order of classes."""
+        """Return sum(load * W), equal for every non-preemptive order of classes."""
         return self.load * self.fifo()
 
     def misclassified(self, share: float) -> MG1:
@@ -131,7 +131,8 @@ class MG1:
 def exponential_segments(mean: float, segment: float) -> float:
     """Return E[sum of g^2] for an exponential job cut into segments of equal length.
 
-    The last segment is what remains. As ``segment`` grows this becomes E[S^2].
+    The last segment is the remainder. As ``segment`` grows the result approaches
+    E[S^2].
     """
     x = segment / mean
     survives = math.exp(-x)

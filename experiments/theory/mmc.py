@@ -14,7 +14,7 @@ from experiments.theory.mg1 import Unstable
 
 
 def erlang_c(servers: int, load: float) -> float:
-    """Return the chance that an arrival has to wait; ``load`` is in servers.
+    """Return the probability that an arrival has to wait; ``load`` is in servers.
 
     :raises Unstable: if ``load`` is not below ``servers``.
     """
@@ -39,7 +39,7 @@ class MMc:
         return self._wait(sum(self.rates))
 
     def fifo_quantile(self, quantile: float) -> float:
-        """Return the quantile of W: 0 if so many do not wait at all."""
+        """Return the quantile of W: 0 if more requests than that do not wait."""
         arrives = erlang_c(self.servers, sum(self.rates) * self.mean)
         free = self.servers / self.mean - sum(self.rates)
         return max(0.0, math.log(arrives / (1 - quantile)) / free)
@@ -65,9 +65,9 @@ class MMc:
         )
 
     def split(self, servers: Sequence[int]) -> tuple[float, ...]:
-        """Return W of each class with servers of its own: separate planes.
+        """Return W of each class with its own servers: separate planes.
 
-        Infinite for a class that its own servers cannot carry.
+        Infinite for a class whose load exceeds its servers.
         """
         assert sum(servers) == self.servers
         return tuple(

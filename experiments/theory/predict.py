@@ -1,7 +1,7 @@
 """Predictions for an arm: numbers where a closed form applies, else the reason.
 
-Below saturation these are mean waits (and a high quantile where waits are exponential),
-the utilisation, and conserved quantities. Above it, they are throughputs.
+Below saturation these are mean waits (and a high quantile if waits are exponential),
+the utilisation, and conserved quantities. Above saturation they are throughputs.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ WORK_X_WAIT: Final = "work x wait"
 BUSY_SERVERS: Final = "busy servers"
 THROUGHPUT: Final = "throughput"
 _FAIR = frozenset({"wfq", "wfq-exact", "wf2q+", "scfq", "drr", "eevdf"})
-# Share of arrivals that may find their own connection busy, and so wait outside.
+# Largest share of arrivals that may wait for their own connection, outside the queue.
 _OWN_CONNECTION = 0.02
-# Factor over the mean by which a wait or a queue must be able to grow.
+# Factor over the mean up to which a wait or a queue must be able to grow.
 _ROOM = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A number that theory gives; times in seconds. ``reported`` is "" for the arm.
+    """A theoretical value; times in seconds. ``reported`` is "" for the whole arm.
 
-    ``scale`` is what an error is relative to: of a wait, the time in system, because
-    a wait may be next to nothing.
+    Errors are relative to ``scale``: for a wait, the time in system, because a wait may
+    be nearly zero.
     """
 
     quantity: str
@@ -63,7 +63,7 @@ def theory(
     world: str,
     measured: Mapping[str, Moments] | None = None,
 ) -> Theory:
-    """Return what theory says of an arm in a world."""
+    """Return the predictions for an arm in a world."""
     try:
         planes = [
             it for it in system(experiment, arm, world, measured or {}) if it.streams
@@ -90,7 +90,7 @@ def theory(
 
 
 class _Known(NamedTuple):
-    """A stream of which theory knows the means: per second, and in seconds."""
+    """A stream with known means: per second, and in seconds."""
 
     rate: float
     wait: float
@@ -130,7 +130,7 @@ def _waits(plane: Plane) -> list[Prediction]:
 
 
 def _check_connections(stream: Stream, wait: float) -> None:
-    """Check that hardly anyone waits for its own connection, outside the queue."""
+    """Check that few requests wait for their own connection, outside the queue."""
     if stream.connection_rate * (wait + stream.moments.mean) > _OWN_CONNECTION:
         raise NoClosedForm(
             f"too few connections: {stream.reported} waits for its own, each of which "
@@ -139,7 +139,7 @@ def _check_connections(stream: Stream, wait: float) -> None:
 
 
 def _check_room(plane: Plane, wait: float) -> None:
-    """Check that neither the queue's bound nor the one on starvation comes to bear."""
+    """Check that neither the queue's bound nor the starvation limit has an effect."""
     queued = wait * sum(stream.rate for stream in plane.streams)
     if queued * _ROOM > plane.capacity:
         raise NoClosedForm("the queue may fill: raise queued.max.requests")
@@ -151,7 +151,7 @@ def _check_room(plane: Plane, wait: float) -> None:
 
 
 def _conserved(plane: Plane) -> list[Prediction]:
-    """Return what no order of one server without preemption can change."""
+    """Return quantities that no order of one server without preemption changes."""
     scheduler = plane.scheduler
     if plane.servers > 1 or scheduler.preempts != NEVER:
         return []
@@ -162,7 +162,7 @@ def _conserved(plane: Plane) -> list[Prediction]:
 
 
 def _throughputs(plane: Plane) -> list[Prediction]:
-    """Return what each class gets of a plane that is asked for more than it can do."""
+    """Return the throughput of each class of an overloaded plane."""
     if plane.takes_turns:
         raise NoClosedForm("overload, and threads take turns")
     if plane.capacity < float("inf"):

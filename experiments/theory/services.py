@@ -1,6 +1,6 @@
-"""A service as closed forms need it: its moments, its density, its segments.
+"""A service as input of closed forms: its moments, its density, its segments.
 
-Times are seconds.
+Times are in seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from experiments.design.workload import (
 from experiments.theory.mg1 import exponential_segments
 
 _US = 1e-6
-# A tail beyond this many standard deviations of the logarithm is left out.
+# Tails beyond this many standard deviations of the logarithm are ignored.
 _DEVIATIONS = 9
 
 
@@ -36,7 +36,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Density:
-    """A service that has a density; sizes above ``largest`` do not count."""
+    """A service with a density; sizes above ``largest`` are ignored."""
 
     density: Callable[[float], float]
     survival: Callable[[float], float]
@@ -76,7 +76,7 @@ def moments(service: Service) -> Moments:
 
 
 def density(service: Service) -> Density | None:
-    """Return the density of a service, None if it has only a few sizes."""
+    """Return the density of a service, None for a discrete distribution."""
     match service:
         case ExponentialService():
             mean = service.mean_us * _US
@@ -93,7 +93,7 @@ def density(service: Service) -> Density | None:
 
 
 def segments_square(service: Service, segment: float) -> float | None:
-    """Return E[sum of g^2] over pieces of one length and a rest; None if not known."""
+    """Return E[sum of g^2] over equal pieces and a remainder; None if unknown."""
     match service:
         case ConstantService():
             whole, rest = divmod(service.mean_us * _US, segment)

@@ -11,9 +11,9 @@ def share_by_connections(
 ) -> list[float]:
     """Return each class's throughput at an overloaded FIFO broker such as Kafka.
 
-    A connection has one request in the broker at a time. Once all of a class's
-    connections have one there, it cannot press harder. FIFO then serves connections in
-    turn, and a class's share follows their number, whatever its arrival rate.
+    A connection has one request in the broker at a time. Once each connection of a
+    class has one there, a higher arrival rate has no effect. FIFO then serves
+    connections in turn, so the share of a class follows their number.
     """
     demands = [rate * mean for rate, mean in zip(rates, means, strict=True)]
     weights = [n * mean for n, mean in zip(connections, means, strict=True)]
@@ -31,9 +31,9 @@ def share_of_priority(rates: Sequence[float], means: Sequence[float]) -> list[fl
 
 
 def share_by_weight(demands: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Return the share of one server that each flow gets: weighted max-min fairness.
+    """Return the share of one server for each flow: weighted max-min fairness.
 
-    Found by water-filling.
+    Computed by water-filling.
     """
     shares = [0.0] * len(demands)
     thirsty = sorted(range(len(demands)), key=lambda k: demands[k] / weights[k])

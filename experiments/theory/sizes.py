@@ -1,4 +1,4 @@
-"""One server, by size: M/G/1 under the orders that look at how large a job is.
+"""One server, by size: M/G/1 under orders that use the size of jobs.
 
 Sources: Schrage and Miller 1966; Kleinrock 1967; Harchol-Balter, Performance Modeling
 and Design of Computer Systems, ch. 28 to 33.
@@ -25,7 +25,7 @@ class Sizes:
 
     @classmethod
     def exponential(cls, rate: float, mean: float) -> Sizes:
-        """Make the system whose sizes are exponential."""
+        """Return the system with exponential sizes."""
         return cls(
             rate=rate,
             density=lambda x: math.exp(-x / mean) / mean,
@@ -38,7 +38,7 @@ class Sizes:
         return self._square(self.largest) / 2 / (1 - self.load()) + self._mean()
 
     def processor_sharing(self, size: float) -> float:
-        """Return the mean T of a job of a size; the slowdown is the same for all."""
+        """Return the mean T of a job of a size; the slowdown is equal for all sizes."""
         return size / (1 - self.load())
 
     def sjf(self, size: float) -> float:
@@ -69,7 +69,7 @@ class Sizes:
         of_size: Callable[[float], float],
         density: Callable[[float], float] | None = None,
     ) -> float:
-        """Return the mean of a function of size over all jobs, or those of a kind."""
+        """Return the mean of a function of size over all jobs, or over one kind."""
         of_kind = density or self.density
         return _integral(lambda x: of_size(x) * of_kind(x), self.largest)
 
@@ -86,7 +86,7 @@ class Sizes:
 
 
 def _integral(function: Callable[[float], float], upper: float) -> float:
-    """Integrate from 0, in pieces so that a long tail cannot hide a short head."""
+    """Integrate from 0, in pieces, so that a long tail does not hide a short head."""
     edges = [0.0] + [upper / 16**k for k in (2, 1, 0)]
     return math.fsum(
         quad(function, low, high, limit=100)[0] for low, high in pairwise(edges)

@@ -1,8 +1,8 @@
 """The queueing system of an arm, read from the experiment that describes it.
 
-The planes are the broker's own, laid out as the world lays them out; only their policy
-is named here, not run. Features without a closed form (bursts, overheads, a queue that
-may fill, rejected requests) are found here or in ``predict``, and reported.
+The planes are the broker's own, in the layout of the world; their policy is read, not
+run. Features without a closed form (bursts, overheads, a queue that may fill, rejected
+requests) are detected here or in ``predict``, and reported.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 from schedulers import POLICIES, Fifo, Scheduler, SchedulerConfig
 
-# Number of control's mean busy periods that a kernel's slice has to hold, so that the
-# control thread has the CPU whenever it wakes.
+# Number of control's mean busy periods that a kernel's slice must contain, so that the
+# control thread gets the CPU whenever it wakes.
 _LONG_SLICE = 10
-# Settings of the model that the forms here take into account.
+# Settings of the model that these forms take into account.
 _KNOWN_SETTINGS = frozenset(
     {
         "server",
@@ -63,7 +63,7 @@ _KNOWN_SETTINGS = frozenset(
 
 
 class NoClosedForm(Exception):
-    """No form applies; the message says why."""
+    """No form applies; the message states why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ class Stream:
     """Poisson requests of one kind to a plane; times in seconds.
 
     ``reported`` is their class in the results, ``request_class`` and ``level`` are the
-    policy's view. A request can be preempted between ``units`` equal parts; ``rate`` is
-    spread over connections that have ``connection_rate`` each. ``service`` is None if
-    the moments were measured.
+    policy's view. A request can be preempted between ``units`` equal parts. ``rate`` is
+    spread over connections with ``connection_rate`` each. ``service`` is None if the
+    moments were measured.
     """
 
     reported: str
@@ -88,13 +88,13 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plane:
-    """A policy in front of servers of its own.
+    """A policy with its own servers.
 
-    ``segment_s`` is the length of the pieces between preemption points: 0 if there is a
-    point anywhere, infinite if there is none, None if the pieces are the streams'
-    ``units``. ``true_sizes``: the policy knows them. With ``requeues`` every policy
-    picks again between pieces, whether it preempts or not. With ``takes_turns`` a
-    kernel shares fewer CPUs among threads: means are those of servers, order is not.
+    ``segment_s`` is the distance of preemption points: 0 if preemption is possible
+    anywhere, infinite if nowhere, None if the segments are the streams' ``units``. With
+    ``true_sizes`` the policy knows the sizes. With ``requeues`` every policy picks
+    again between segments, whether it preempts or not. With ``takes_turns`` a kernel
+    shares fewer CPUs among threads: means are those of servers, the order is not.
     """
 
     name: str
@@ -115,14 +115,14 @@ class Plane:
 
     @property
     def load(self) -> float:
-        """Return the work that is offered, in servers."""
+        """Return the offered work, in servers."""
         return sum(stream.rate * stream.moments.mean for stream in self.streams)
 
 
 def system(
     experiment: Experiment, arm: Arm, world: str, measured: Mapping[str, Moments]
 ) -> tuple[Plane, ...]:
-    """Return the planes of an arm, each with servers of its own.
+    """Return the planes of an arm, each with its own servers.
 
     ``measured`` has the moments of reported classes whose service no config states.
 
@@ -159,8 +159,8 @@ def _preempts(
 ) -> bool:
     """Return whether a waking control thread always takes the CPU from a data thread.
 
-    This holds with one thread each on one CPU, where control wants less than its half
-    and does not use up a slice before it sleeps again.
+    This holds with one thread each on one CPU, if control uses less than its half and
+    does not use up a slice before it sleeps again.
     """
     if len(layout.planes) < 2 or settings.cpus > 1 or not settings.wakes:
         return False
@@ -175,7 +175,7 @@ def _preempts(
 
 
 def _one_preempting(planes: Sequence[Plane]) -> Plane:
-    """Return what two threads are of which one preempts: preemptive-resume priority."""
+    """Return the equivalent of two threads, one preempting: preemptive-resume."""
     streams = [
         replace(it, level=int(it.request_class != CONTROL))
         for plane in planes
@@ -190,7 +190,7 @@ def _one_preempting(planes: Sequence[Plane]) -> Plane:
         segment_s=0.0,
         takes_turns=False,
         ageing_s=None,
-        # Control's own queue is short, and so is what waits in it.
+        # Control's own queue is short, but so is the number of its waiting requests.
         capacity=max(plane.capacity for plane in planes),
     )
 
@@ -208,10 +208,10 @@ def _servers(settings: ModelSection, core: PlaneCore) -> int:
 def _check_threads(
     settings: ModelSection, layout: Layout, streams: Sequence[Stream]
 ) -> None:
-    """Find out whether threads on shared CPUs serve as so many servers would.
+    """Check whether threads on shared CPUs serve like as many servers.
 
-    They do with a CPU each. With fewer they take turns, which changes no mean where
-    services are exponential and all alike and requests are picked as they come.
+    With a CPU each they do. With fewer CPUs they take turns, which changes no mean if
+    services are exponential and identical, and requests are picked in arrival order.
     """
     if sum(core.seats for core in layout.planes) <= settings.cpus:
         return
@@ -300,7 +300,7 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
 
 
 def _kafkas(settings: ModelSection) -> ModelSection:
-    """Return the settings of Apache Kafka: threads, whose overheads it has by itself.
+    """Return the settings of Apache Kafka: threads, with their inherent overheads.
 
     :raises NoClosedForm: if the model of the arm is another system.
     """
@@ -383,7 +383,7 @@ def _plane_of(layout: Layout, stream: Stream) -> PlaneCore:
 
 
 def _bound(experiment: Experiment, core: PlaneCore) -> float:
-    """Return the queue's bound, infinite if there are too few connections to reach it.
+    """Return the queue's bound, infinite if the connections are too few to reach it.
 
     A connection has one request in the broker at a time.
     """

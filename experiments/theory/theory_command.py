@@ -1,4 +1,4 @@
-"""``doorkeeper theory``: run or read an experiment, compare it with closed forms."""
+"""``doorkeeper theory``: comparison of runs or recordings with closed forms."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from experiments.theory.latency_ratios import ratios, write
 from experiments.theory.measure import MeasuredPoint, TrialMeasures, recorded, replay
 from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT
 
-# A world that takes longer than this for the whole experiment is run if asked for.
+# A world that takes longer for the whole experiment runs only on request.
 _PATIENCE_S = 60.0
-# Raised where a manifest or a file of requests is not as a run has written it.
+# Exceptions for a manifest or a file of requests that no run has written.
 _DAMAGED = (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError)
 _STYLES = {"agrees": "green", "differs": "red", "open": "yellow", "not judged": "dim"}
 
@@ -35,11 +35,11 @@ def run(
     console: Console,
     out: Path | None = None,
 ) -> bool:
-    """Print the table of every world; say whether no prediction is contradicted.
+    """Print the table of every world; return whether no prediction is contradicted.
 
-    ``worlds`` are run if there are no recordings; none means the model, and the virtual
-    world where it can be run and does not take long. ``out`` is given the ratios to the
-    baseline, judged by the margin that the config states for worlds.
+    Without recordings ``worlds`` are run; by default the model, and the virtual world
+    if it supports the experiment and is quick. ``out`` receives the ratios to the
+    baseline, judged by the config's margin for worlds.
 
     :raises ExperimentError: if a recording is not of this experiment's shape, or the
         experiment has several brokers.
@@ -67,7 +67,7 @@ def _blocks(
     worlds: Sequence[str],
     console: Console,
 ) -> Iterator[tuple[str, MeasuredPoint, dict[str, list[TrialMeasures]]]]:
-    """Yield what every arm measured by block, world by world and point by point."""
+    """Yield every arm's measures by block, world by world and point by point."""
     for run_dir in run_dirs:
         yield from _recorded(experiment, run_dir)
     if run_dirs:
@@ -85,13 +85,13 @@ def _blocks(
 def _recorded(
     experiment: Experiment, run_dir: Path
 ) -> list[tuple[str, MeasuredPoint, dict[str, list[TrialMeasures]]]]:
-    """Return what every arm measured by block, at each point of a recording.
+    """Return every arm's measures by block, at each point of a recording.
 
     :raises ExperimentError: if it is damaged, or of another experiment.
     """
     try:
         manifest = json.loads((run_dir / "manifest.json").read_bytes())
-        # The experiment as it was run, not the present file.
+        # The experiment as recorded, not the present file.
         ran = parse(manifest["config"])
         if ran.name != experiment.name:
             raise ExperimentError(
@@ -165,7 +165,7 @@ def _print(found: Sequence[Comparison], console: Console) -> None:
 
 
 def _sum(found: Sequence[Comparison], margin: float) -> str:
-    """Sum all predictions up in a sentence."""
+    """Return a sentence that summarises all predictions."""
     rows = [row for comparison in found for row in comparison.rows]
     count = Counter(row.verdict for row in rows)
     judged = len(rows) - count["not judged"]

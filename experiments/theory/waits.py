@@ -1,8 +1,8 @@
 """The mean wait of each stream of requests, by the closed form of the plane's policy.
 
-Waiting is all time in the system but service, so it means the same whether a policy
-preempts or not. Every function returns one wait per stream in seconds, None where no
-form is known, or raises `NoClosedForm` with the reason.
+Waiting is all time in the system except service, with or without preemption. Every
+function returns one wait per stream in seconds, None if no form is known, or raises
+`NoClosedForm` with the reason.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from experiments.theory.system import NoClosedForm, Plane, Stream
 
 Waits = list[float | None]
 
-# Fraction of the mean service below which a quantum or a piece counts as none.
+# Fraction of the mean service below which a quantum or a segment is negligible.
 _FINE = 20
 
 
 def waits(plane: Plane) -> Waits:
     """Return the mean wait of every stream.
 
-    :raises NoClosedForm: if the policy has none, or not at this plane.
+    :raises NoClosedForm: if the policy has no form, or none for this plane.
     """
     if plane.requeues and plane.policy not in ("fifo", "priority"):
         raise NoClosedForm("a handler back from a device waits for a seat again")
@@ -39,14 +39,14 @@ def waits(plane: Plane) -> Waits:
 
 
 def common_mean(plane: Plane) -> float | None:
-    """Return the mean service if it is exponential and the same for all, else None."""
+    """Return the mean service if it is exponential and equal for all, else None."""
     means = {stream.moments.mean for stream in plane.streams}
     plain = all(isinstance(it.service, ExponentialService) for it in plane.streams)
     return means.pop() if plain and len(means) == 1 else None
 
 
 class Levels(NamedTuple):
-    """The streams of each level, most urgent first, and the queue of those levels."""
+    """The streams of each level, most urgent first, and the queue of these levels."""
 
     streams: list[list[Stream]]
     queue: MG1
@@ -101,7 +101,7 @@ def _nonpreemptive(plane: Plane) -> Waits:
 
 
 def _priority(plane: Plane) -> Waits:
-    """Return preemptive-resume's, or what remains of it between preemption points."""
+    """Return preemptive-resume's form, or its form with preemption points."""
     if plane.segment_s == 0:
         return _preemptive(plane)
     if plane.segment_s == math.inf:
@@ -130,14 +130,14 @@ def _preemptive(plane: Plane) -> Waits:
     ):
         queued = sojourn - mean / free
         for stream in streams:
-            # Urgent work that comes during a service stretches it.
+            # Urgent requests that arrive during a service extend it.
             found[id(stream)] = queued + stream.moments.mean * (1 / free - 1)
         free -= load
     return [found[id(stream)] for stream in plane.streams]
 
 
 def _at_points(plane: Plane) -> Waits:
-    """Return the first level's wait if the others give way only between segments."""
+    """Return the first level's wait with preemption only between segments."""
     levels, queue = by_level(plane)
     if plane.segment_s is None and plane.quantum_s > min(
         it.moments.mean / it.units for it in plane.streams

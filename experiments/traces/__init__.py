@@ -1,1 +1,1 @@
-"""Traces made of published data sets, in the format of ``[workload] trace``."""
+"""Traces derived from published data sets, in the format of ``[workload] trace``."""

@@ -15,8 +15,8 @@ of the authors' measurements of Llama2-70B on eight H100 without batching
 rows with ``batch_size`` 1 and ``tensor_parallel`` 8). Prompts between the measured
 lengths are interpolated.
 
-Two things are not published. The data set has no tenants: each request has one of
-`TENANTS`, drawn by Zipf's law with exponent 1. And it has no batch class: requests of
+Two properties are not published. The data set has no tenants: each request has one of
+`TENANTS`, drawn by Zipf's law with exponent 1. It also has no batch class. Requests of
 the code service, which answers while a programmer types, are ``interactive``;
 conversations, whose answers are eight times as long, are ``batch``.
 """
@@ -63,7 +63,7 @@ def rows_of(path: Path, request_class: str) -> Iterator[TokenRow]:
     """Yield the requests of a published file."""
     with path.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
-            # Seven decimals are published, six are a datetime's.
+            # Seven decimals are published; a datetime has six.
             at = datetime.fromisoformat(row["TIMESTAMP"][:26])
             prompt, generated = int(row["ContextTokens"]), int(row["GeneratedTokens"])
             yield TokenRow(at, request_class, prompt, generated)

@@ -1,9 +1,9 @@
-"""A session of processes: the brokers of its arms, alive at once and pinned alike.
+"""A session of processes: the brokers of its arms, alive together and pinned alike.
 
 One broker at a time has load; the others are idle. A reference loop is timed in the
-idle time of the brokers' CPU. Nothing is joined or written during a session, because
-that would take CPU time from the processes under measurement. A run with a broker of
-its own is a session of one arm and one episode (`run_alone`).
+idle time of the brokers' CPU. Records are joined and written after the session, because
+that would take CPU time from the measured processes. A run with its own broker is a
+session of one arm and one episode (`run_alone`).
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from experiments.worlds.episodic_world import Conditions, Episode
 from experiments.worlds.row_joining import LoadEnd, join, requests_of
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
-# The first episode meets a cold interpreter and creates files. More of them would cost
-# a session of eight brokers two thirds of the time of its rounds.
+# The first episode has a cold interpreter and creates files. Further unrecorded ones
+# would cost a session of eight brokers two thirds of the time of its rounds.
 _UNRECORDED_EPISODES: Final = 1
 _STARTED_TIMEOUT_S: Final = 60.0
-# Beyond the length of an episode: encoding, reading answers, writing rows.
+# Time beyond the length of an episode: encoding, reading answers, writing rows.
 _GRACE_S: Final = 40.0
 _FOREVER_NS: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The remains of a stopped broker: its fault, its record, its own phases.
+    """The results of a stopped broker: its fault, its record, its own phases.
 
-    A broker that keeps no row per request has no ``record``, but may report the mean
-    time of its phases by API.
+    A broker without a row per request has no ``record``, but may report the mean time
+    of its phases by API.
     """
 
     fault: str
@@ -72,19 +72,19 @@ class Host(Protocol):
         """Return the broker, and its companion processes."""
 
     def target(self) -> Target:
-        """Wait until the broker listens; return where."""
+        """Wait until the broker listens; return its addresses."""
 
     def cpu_time(self) -> CpuTime:
         """Return the broker's CPU time so far."""
 
     def stop(self) -> Ended:
-        """Stop the broker in order."""
+        """Stop the broker cleanly."""
 
 
 class Hosts(Protocol):
     """Starts the brokers of a world.
 
-    A new broker first has load for at least ``unrecorded_s``, without a record.
+    A new broker first has load for at least ``unrecorded_s``, without recording.
     """
 
     unrecorded_s: float
@@ -94,13 +94,13 @@ class Hosts(Protocol):
     ) -> AbstractContextManager[Host]:
         """Start an arm's broker, with its files below ``at``.
 
-        :raises experiments.worlds.world.WorldError: if no such broker can be had.
+        :raises experiments.worlds.world.WorldError: if such a broker is impossible.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One episode as it was run, before anything of it is read."""
+    """One completed episode, before its files are read."""
 
     trial: MachineTrial
     replayed: Trace
@@ -113,7 +113,7 @@ class _Run:
 
 
 class Session:
-    """The processes of a session, and the episodes that were run so far.
+    """The processes of a session, and the completed episodes.
 
     :raises experiments.processes.children.RunFailed: if one of them ends or is silent.
     """
@@ -139,12 +139,12 @@ class Session:
         self._traces: dict[str, Path] = {}
 
     def __enter__(self) -> Self:
-        """Start everything; end all started processes if one does not start."""
+        """Start all processes; end all started ones if one fails to start."""
         try:
             self._start()
         except BaseException:
-            # ``__exit__`` does not follow a failed ``__enter__``: processes would keep
-            # running.
+            # ``__exit__`` is not called after a failed ``__enter__``: processes would
+            # keep running.
             self._stack.close()
             raise
         return self
@@ -188,7 +188,7 @@ class Session:
         return str(file)
 
     def run_unrecorded(self, trial: MachineTrial, replayed: Trace) -> None:
-        """Run an episode a few times without a record."""
+        """Run unrecorded episodes."""
         span_s = trial.experiment.workload.duration_s
         for _ in range(
             max(_UNRECORDED_EPISODES, math.ceil(self._hosts.unrecorded_s / span_s))
@@ -199,7 +199,7 @@ class Session:
         """Run an episode; return its conditions."""
         broker = self._alive[trial.arm.name]
         observed = self._at / f"{trial.run_id}.arrow"
-        # Before the machine is watched: it is no part of an episode.
+        # Before the machine is watched, because storing is no part of an episode.
         self._stored(replayed)
         started, began = now(), time.monotonic()
         watch = Watch(self._probe, self._pinning.broker, self._everyone())
@@ -229,7 +229,7 @@ class Session:
     def _order(
         self, trial: MachineTrial, replayed: Trace, out: Path | None
     ) -> dict[str, Any]:
-        """Make the generator run an episode; return its report of the end."""
+        """Order an episode from the generator; return its report of the end."""
         experiment = trial.experiment
         span_s = experiment.workload.duration_s + experiment.limits.drain_s
         order = Order(
@@ -278,7 +278,7 @@ class Session:
                     joined.result,
                     loop_us=run.loop_us,
                     machine=run.machine,
-                    # For the whole session, and reported once.
+                    # Values of the whole session, reported once.
                     broker_phases_ms=ended[arm].phases_ms if last else {},
                 ),
                 started=run.started,
@@ -306,7 +306,7 @@ def _record(
 ) -> BrokerRecord:
     """Return a broker's record of an episode.
 
-    Values reported at its stop, for the whole session, go to the last episode.
+    Values reported at its stop, for the whole session, are in the last episode.
     """
     found = record.episode(requests, origin_ns, until_ns)
     if until_ns != _FOREVER_NS:
@@ -315,7 +315,7 @@ def _record(
 
 
 def _warmup_ns(trial: MachineTrial) -> int:
-    """Return from when on of an episode its requests are analysed."""
+    """Return the start of the analysed part of an episode."""
     return round(trial.experiment.workload.warmup_s * SECOND_NS)
 
 
@@ -334,11 +334,11 @@ def run_alone(
     *,
     unrecorded_first: bool,
 ) -> RunResult:
-    """Play one episode in a session of its own, and write its rows.
+    """Run one episode in a session of its own, and write its rows.
 
-    A run that went wrong is a result with a reason.
+    A failed run is a result with a reason.
 
-    :raises WorldError: if the next run would go wrong in the same way.
+    :raises WorldError: if the next run would fail in the same way.
     """
     try:
         with session:

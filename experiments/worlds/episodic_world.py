@@ -1,4 +1,4 @@
-"""The protocol of a world with sessions: the processes of several arms at once."""
+"""The protocol of a world with sessions: processes of several arms at the same time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.worlds.world import MachineTrial, RunResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A run that was an episode of a session: its rows, and how it went."""
+    """A run that was an episode of a session: its rows and its result."""
 
     trial: MachineTrial
     requests: pa.Table
@@ -41,20 +41,20 @@ class Conditions:
 
 
 class Session(Protocol):
-    """All arms of an experiment, alive; each verb raises `RunFailed` if one is not."""
+    """All arms of an experiment, alive; methods raise `RunFailed` if one is not."""
 
     def run_unrecorded(self, trial: MachineTrial, replayed: Trace) -> None:
-        """Run an episode on an arm that is new, without a record."""
+        """Run an unrecorded episode on a new arm."""
 
     def run_episode(self, trial: MachineTrial, replayed: Trace) -> Conditions:
         """Run an episode; return its conditions."""
 
     def finish(self) -> Iterator[Episode]:
-        """End the session; yield every episode, in the order in which they ran."""
+        """End the session; yield every episode in the order of execution."""
 
 
 class EpisodicWorld(Protocol):
-    """A world that can keep all arms alive."""
+    """A world that can keep the processes of all arms alive."""
 
     def session(self, experiment: Experiment) -> AbstractContextManager[Session]:
         """Return a session that starts when it is entered."""

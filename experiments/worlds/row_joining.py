@@ -1,7 +1,7 @@
-"""From what load and broker saw of a run to its files, and whether it counts.
+"""From the records of load and broker to a run's files, and its validity.
 
-All worlds that run a broker end alike: its record, if it keeps one, is joined with the
-load's, written, and the run judged by what cannot be right about it.
+All worlds with a broker end alike: its record, if any, is joined with the load's and
+written. The run is valid unless the records contradict each other.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def record_run(
     broker_record: Path | None,
     end: LoadEnd,
 ) -> RunResult:
-    """Join both records, write them, and judge whether the run counts.
+    """Join both records, write them, and decide whether the run is valid.
 
     ``broker_record`` is None for a broker that keeps no row per request.
     """
@@ -76,9 +76,9 @@ def join(
     broker: BrokerRecord | None,
     end: LoadEnd,
 ) -> Joined:
-    """Join both records; the run counts unless something in them cannot be right.
+    """Join both records; the run is valid unless they are inconsistent.
 
-    ``broker`` is None if it keeps no row per request.
+    ``broker`` is None if the broker keeps no row per request.
     """
     origin_ns, cpu_s = end.origin_ns, end.broker_cpu.used_s
     by_request = broker or broker_rows.nothing(requests_of(seen))
@@ -131,7 +131,7 @@ def join(
 
 
 def requests_of(seen: Seen) -> int:
-    """Return above which number there was no request.
+    """Return an upper bound of the requests' numbers.
 
     The last request of a closed loop is the last one of its rows.
     """

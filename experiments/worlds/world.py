@@ -1,4 +1,4 @@
-"""The contract of a world: a place where the trace of a block is replayed to one arm.
+"""The contract of a world, which replays the trace of a block to one arm.
 
 The live world starts processes, the virtual world runs the broker under a mock clock,
 the model world runs its planes on an event heap. The runner knows only this protocol,
@@ -19,8 +19,8 @@ from experiments.design.world_config import WORLDS
 from experiments.load.trace import Trace
 from experiments.records.recording import RunLabels
 
-# A load speaks as a controller, on the clients' listener or on that of the control
-# plane. A broker by itself obeys no controller unless it is configured to.
+# A load sends requests as a controller, on the clients' listener or on that of the
+# control plane. A single broker accepts a controller only if it is configured to.
 LOAD_AS_CONTROLLER: Final[Mapping[str, str]] = MappingProxyType(
     {"doorkeeper.controller.listeners": "PLAINTEXT,CONTROLLER"}
 )
@@ -28,9 +28,9 @@ LOAD_AS_CONTROLLER: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One arm in one block of a planned point, at its place in the shuffled order.
+    """One arm in one block of a planned point, at its position in the shuffled order.
 
-    ``attempt`` counts earlier runs of the same trial that did not count.
+    ``attempt`` counts earlier invalid runs of the same trial.
     """
 
     point: PlannedPoint
@@ -46,12 +46,12 @@ class Trial:
 
     @property
     def run_id(self) -> str:
-        """Return the name of this run: its rows and files carry it."""
+        """Return the name of this run, which its rows and files contain."""
         return f"{self.stem}{self.attempt}"
 
     @property
     def stem(self) -> str:
-        """Return the common beginning of the names of this trial's attempts."""
+        """Return the common prefix of the names of this trial's attempts."""
         return f"{self.point.prefix}b{self.block:03d}-{self.arm.name}-t"
 
     @property
@@ -89,12 +89,12 @@ class MachineTrial:
 
     @property
     def run_id(self) -> str:
-        """Return the name of this run: its rows and files carry it."""
+        """Return the name of this run, which its rows and files contain."""
         return f"{self.stem}{self.attempt}"
 
     @property
     def stem(self) -> str:
-        """Return the common beginning of the names of this trial's attempts."""
+        """Return the common prefix of the names of this trial's attempts."""
         return f"{self.prefix}b{self.block:03d}-{self.arm.name}-t"
 
     @property
@@ -103,7 +103,7 @@ class MachineTrial:
         return self.experiment.session_of(self.block)
 
     def labels(self, world: str) -> RunLabels:
-        """Return what every row of this run says about it."""
+        """Return the labels of this run's rows."""
         return RunLabels(
             run_id=self.run_id,
             block=self.block,
@@ -116,7 +116,7 @@ class MachineTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """The files of a run's rows. The runner renames them when the run is over.
+    """The files of a run's rows. The runner renames them after the run.
 
     Only a run on a cluster has ``attempts``.
     """
@@ -130,17 +130,16 @@ class RunFiles:
 class RunResult:
     """The result of a run; its rows are in its files unless ``recorded`` is False.
 
-    ``broker_cpu_wait_s`` is the time that other processes kept the broker from its CPU.
+    ``broker_cpu_wait_s`` is the time for which other processes had the broker's CPU.
     ``violations`` counts broken laws (``planes.laws``); None if the broker did not
-    report them. ``accounts`` has the CPU of the broker's process, and its parts billed
-    to requests and to housekeeping. ``broker_phases_ms`` are means that a broker
-    without rows gives of its own phases, by API. ``late_requests`` counts, by class,
-    the requests sent later than ``limits.lateness_p99_ms``. ``loop_us`` is the mean
-    time of the reference loop on the broker's CPU (`processes.idle_probe`), ``machine``
-    holds the kernel's accounts of the machine (`records.machine`). ``cost_ratio`` is
-    the measured over the calibrated cost of the answered requests
-    (`records.cost_ratio`). The last three are recorded only: no run is discarded by
-    them.
+    report them. ``accounts`` has the CPU time of the broker's process, and its parts
+    billed to requests and to housekeeping. ``broker_phases_ms`` are mean phases by API,
+    reported by a broker without rows. ``late_requests`` counts, by class, the requests
+    sent later than ``limits.lateness_p99_ms``. ``loop_us`` is the mean time of the
+    reference loop on the broker's CPU (`processes.idle_probe`), ``machine`` holds the
+    kernel's accounts of the machine (`records.machine`). ``cost_ratio`` is the measured
+    over the calibrated cost of the answered requests (`records.cost_ratio`). The last
+    three are recorded only; they discard no run.
     """
 
     valid: bool
@@ -162,20 +161,20 @@ class RunResult:
 
     @classmethod
     def without_rows(cls, reason: str, trace: Trace) -> RunResult:
-        """Return the result of a run that came to nothing."""
+        """Return the result of a run without rows."""
         return cls(
             valid=False, reason=reason, recorded=False, trace_sha256=trace.sha256
         )
 
 
 def is_computed(world: str) -> bool:
-    """Return whether runs of a world are the same rows on any machine."""
+    """Return whether runs of a world give the same rows on any machine."""
     entry = WORLDS.get(world)
     return entry is not None and entry.computed
 
 
 class WorldError(Exception):
-    """No trial can run here, whatever is repeated; the message says why."""
+    """No trial can run here, and repetition does not help; the message states why."""
 
 
 class World(Protocol):
@@ -189,9 +188,9 @@ class World(Protocol):
     def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
         """Replay the trace to the trial's arm and write its rows to ``out``.
 
-        A run that went wrong is a result with a reason, not an exception.
+        A failed run is a result with a reason, not an exception.
 
-        :raises WorldError: if the next run would go wrong in the same way.
+        :raises WorldError: if the next run would fail in the same way.
         """
 
     def estimate_s(self, experiment: Experiment) -> float:

@@ -2,12 +2,12 @@
 
 Processes are spawned, not forked: a fork would copy this process's threads and locks.
 They ignore the terminal's Ctrl-C, which is for the process that writes the files, and
-die with it (prctl), however it ends.
+die with it (prctl).
 
-Each has a pipe of its own, and the one thread here reads them in turn. A process may
-therefore be killed at any point, and Ctrl-C may come at any moment: no reader waits for
-the rest of a message, or for a lock. (``concurrent.futures`` shares one pipe and one
-lock among all, which a process may take with it when it is killed.)
+Each process has its own pipe, and a single thread here reads them in turn. A process
+may therefore be killed at any point, and Ctrl-C may come at any moment: no reader waits
+for the rest of a message, or for a lock. (In ``concurrent.futures`` all processes share
+one pipe and one lock, which a killed process may leave locked.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from experiments.running.executor import Todo
 from experiments.running.trials import Answer, Outcome, TrialFailed, Work, expect
 from experiments.running.unit_runner import attempt
 
-# Besides the running one, each process has one trial waiting.
+# Trials per process: one runs, one waits.
 _UNDER_WAY = 2
 
 
@@ -52,7 +52,7 @@ class Local:
                     assert isinstance(pipe, Connection)
                     yield expect(busy[pipe].receive())
         finally:
-            # After an error or Ctrl-C their results are not wanted any more.
+            # After an error or Ctrl-C their results are not needed.
             for worker in workers:
                 worker.process.kill()
             for worker in workers:
@@ -60,7 +60,7 @@ class Local:
                 worker.pipe.close()
 
     def _hand_out(self, todo: Todo, workers: list[_Worker]) -> None:
-        """Give trials to those that have least, and start processes that are wanted."""
+        """Give trials to the least loaded processes, and start further ones."""
         while True:
             least = min(workers, key=lambda it: it.under_way, default=None)
             starts = len(workers) < self._workers and (not least or least.under_way)
@@ -77,7 +77,7 @@ class Local:
 
 
 class _Worker:
-    """A process, the pipe to it, and how many trials it has not answered for."""
+    """A process, the pipe to it, and the number of its unanswered trials."""
 
     def __init__(self, world: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -87,18 +87,18 @@ class _Worker:
         )
         with _ctrl_c_blocked():
             self.process.start()
-        # Its end is the only one now, so that its death can be read.
+        # The child now has the only other end, so its death can be detected.
         theirs.close()
         self.under_way = 0
 
     def send(self, work: Work) -> None:
-        """Hand it one more trial."""
+        """Send one more trial."""
         with _its_death_told():
             self.pipe.send(work)
         self.under_way += 1
 
     def receive(self) -> Answer:
-        """Take its next answer."""
+        """Receive the next answer."""
         with _its_death_told():
             answer: Answer = self.pipe.recv()
         self.under_way -= 1
@@ -118,8 +118,8 @@ def _its_death_told() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
-    """Make processes that are started meanwhile ignore Ctrl-C."""
-    # Its own start would lift the block.
+    """Make processes started within the block ignore Ctrl-C."""
+    # Started first, because its own start would unblock the signal.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -129,7 +129,7 @@ def _ctrl_c_blocked() -> Iterator[None]:
 
 
 def _serve(pipe: Connection, world: str, parent: int) -> None:
-    """Run what comes, in a process of its own, until it is killed."""
+    """Run received work in a child process until it is killed."""
     die_with(parent)
     while True:
         pipe.send(attempt(world, pipe.recv()))

@@ -1,4 +1,4 @@
-"""One piece of work after the other, in this process: for worlds that measure it."""
+"""Sequential work in this process, for worlds that measure the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.worlds.world import World
 
 
 class Sequential:
-    """Runs work in the world that it is given, in the order of the plan."""
+    """Runs work in the given world, in the order of the plan."""
 
     name = "sequential"
     lanes: int | None = 1
@@ -20,6 +20,6 @@ class Sequential:
         self._runner = UnitRunner(world)
 
     def outcomes(self, todo: Todo) -> Generator[tuple[Outcome, ...], None, None]:
-        """Run work, see `Executor`; an exception of the world's is not caught."""
+        """Run work, see `Executor`; exceptions of the world propagate."""
         while (work := todo.next()) is not None:
             yield self._runner.run(work, todo.started)

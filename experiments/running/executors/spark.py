@@ -1,13 +1,13 @@
-"""A Spark cluster: the same trials by the same function, on as many machines as it has.
+"""A Spark cluster: the same trials by the same function, on all its machines.
 
-Every trial is a job of one task. Jobs are submitted from threads, as many as the
-cluster has cores and as many again, so that a core always has work and results come one
-by one: a single job over all trials would bring them together, or in turn. A
-trial whose machine is lost is repeated by Spark.
+Every trial is a job of one task. Jobs are submitted from threads, twice as many as the
+cluster has cores, so that a core always has work and results arrive one by one. A
+single job over all trials would deliver results together, or in order. Spark repeats a
+trial whose machine is lost.
 
-The code is sent along; its libraries (``requirements.lock``) have to be installed on
-the workers, in a Python of the same version that ``PYSPARK_PYTHON`` names. A worker
-whose code differs from this process refuses.
+The code is sent to the workers. Its libraries (``requirements.lock``) must be installed
+there, in a Python of the same version that ``PYSPARK_PYTHON`` names. A worker with
+other code refuses to run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _THREADS_MAX = 1024
 class Spark:
     """Runs trials of a world on the cluster of the session that ``connect`` opens.
 
-    The session has to send `environment.CODE_PACKAGES` to its workers.
+    The session must send `environment.CODE_PACKAGES` to its workers.
     """
 
     name = "spark"
@@ -67,7 +67,7 @@ class Spark:
                 yield from stream(
                     lambda work: threads.submit(_job, context, self._world, work),
                     todo,
-                    # Asked each time: workers come and go.
+                    # Read each time, because the number of workers changes.
                     lambda: _UNDER_WAY * context.defaultParallelism,
                 )
             except BaseException:
@@ -82,7 +82,7 @@ def stream(
     todo: Todo,
     room: Callable[[], int],
 ) -> Generator[tuple[Outcome, ...], None, None]:
-    """Keep up to ``room()`` trials under way, and yield outcomes as they come."""
+    """Keep up to ``room()`` trials in progress, and yield outcomes as they arrive."""
     running: set[Future[Answer]] = set()
     while True:
         free = room() - len(running)
@@ -98,7 +98,7 @@ def stream(
 
 
 def attempt_there(code: str, world: str, work: Work) -> Answer:
-    """Run a trial on a worker, if it has the code whose hash is ``code``."""
+    """Run a trial on a worker, if the hash of its code is ``code``."""
     found = code_sha256()
     if found == code:
         return attempt(world, work)

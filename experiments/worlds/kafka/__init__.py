@@ -1,1 +1,1 @@
-"""Apache Kafka serves the trace: version 3.9 with ZooKeeper, or 4.4 with KRaft."""
+"""Apache Kafka as a world: version 3.9 with ZooKeeper, or 4.4 with KRaft."""

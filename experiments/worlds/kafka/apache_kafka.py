@@ -1,8 +1,8 @@
-"""Apache Kafka, where `make kafka-tools` has fetched it: its programs, and one node.
+"""Apache Kafka from `make kafka-tools`: its programs, and one node.
 
-Kafka's shell scripts do no more than start a class with some options of the JVM; so
-does this. The node is its own controller (KRaft). It has Kafka's defaults, except that
-it is alone (no replicas, one partition of offsets) and that groups begin at once.
+Kafka's shell scripts only start a class with some options of the JVM, and so does this
+module. The node is its own controller (KRaft). It has Kafka's defaults, except that it
+has no replicas, one partition of offsets, and no delay for new groups.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ JARS = Path(__file__).parents[3] / ".tools"
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 
 _TOOLS = "org.apache.kafka.tools."
-# Names of the shell scripts -> classes; a tuple where Kafka 4 moved the class.
+# Names of the shell scripts -> classes; a tuple for a class that Kafka 4 has moved.
 _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-broker-api-versions": (
         "kafka.admin.BrokerApiVersionsCommand",
@@ -48,13 +48,13 @@ _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-topics": _TOOLS + "TopicCommand",
     "kafka-verifiable-consumer": _TOOLS + "VerifiableConsumer",
     "kafka-verifiable-producer": _TOOLS + "VerifiableProducer",
-    # Kafka 4 has none.
+    # Missing in Kafka 4.
     "zookeeper-shell": "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka",
 }
 
 
 class NoKafka(Exception):
-    """Apache Kafka, or a Java to run it, is not on this machine."""
+    """This machine lacks Apache Kafka, or a Java to run it."""
 
 
 def jars(version: str) -> Path:
@@ -66,7 +66,7 @@ def jars(version: str) -> Path:
 
 
 def java() -> Path:
-    """Return the ``java`` to run; raise `NoKafka`."""
+    """Return the path of ``java``; raise `NoKafka`."""
     try:
         return find_java()
     except NoJava as error:
@@ -82,7 +82,7 @@ def class_of(program: str, version: str) -> str:
 def server_properties(
     directory: Path, port: int, controller_port: int, settings: Mapping[str, str]
 ) -> str:
-    """Return the file that one node is started with; Doorkeeper reads it too."""
+    """Return the configuration file of one node; Doorkeeper accepts it too."""
     address = f"PLAINTEXT://127.0.0.1:{port}"
     controller = f"127.0.0.1:{controller_port}"
     properties = {

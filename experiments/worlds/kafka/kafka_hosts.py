@@ -1,7 +1,7 @@
-"""Apache Kafka's brokers as a session has them: a node for each arm, all alive.
+"""Apache Kafka's brokers in a session: a node for each arm, all alive.
 
-A JVM compiles its code while it runs, so an arm has load for much longer than a
-broker of ours; it stays warm for the whole session.
+A JVM compiles its code while it runs, so a new node has load for much longer than a
+Doorkeeper broker; it stays warm for the whole session.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from experiments.worlds.kafka.settings import has_control_plane, settings_of
 from experiments.worlds.world import WorldError
 
 STOP_TIMEOUT_S: Final = 30.0
-# The first controller of a new cluster: requests of an older one are refused, and one
-# of a newer would depose the controller that creates the load's topics.
+# The first controller epoch of a new cluster. Requests with an older epoch are refused,
+# and a newer one would depose the controller that creates the load's topics.
 CONTROLLER_EPOCH: Final = 1
 UNRECORDED_S: Final = 20.0
-# A JVM reads the metrics of each node, and ten JVMs at once missed their time limit.
+# A JVM reads each node's metrics; ten such JVMs at once exceeded their time limit.
 _READING_METRICS: Final = threading.Lock()
 
 
 class KafkaHosts:
-    """Starts nodes of one kind of Kafka, see `worlds.session.Hosts`."""
+    """Starts nodes of one kind of Kafka, see `worlds.arm_session.Hosts`."""
 
     unrecorded_s = UNRECORDED_S
 

@@ -2,8 +2,8 @@
 
 Kafka keeps a histogram per API and phase: RequestQueue, Local, Remote, Throttle,
 ResponseQueue, ResponseSend, and Total. It keeps no row per request, and its histograms
-favour the last five minutes, so these are means of a whole run and its warm-up, to be
-compared with our own stamps, not joined with them.
+favour the last five minutes. These values are therefore means of a whole run and its
+warm-up, for comparison with this project's stamps, not for joining with them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Phases = dict[str, dict[str, float]]
 
 
 def read_or_fail(version: str, jmx_port: int) -> Phases:
-    """Return what `read` does.
+    """Call `read`.
 
     :raises RunFailed: if Kafka's metrics cannot be read.
     """
@@ -41,7 +41,7 @@ def read_or_fail(version: str, jmx_port: int) -> Phases:
 
 
 def read(version: str, jmx_port: int) -> Phases:
-    """Return the mean milliseconds of each phase, by API that was asked for.
+    """Return the mean milliseconds of each phase, by API with requests.
 
     :raises subprocess.SubprocessError: if Kafka's own JMX tool fails or hangs.
     """
@@ -61,7 +61,7 @@ def read(version: str, jmx_port: int) -> Phases:
 
 
 def parse(lines: Iterable[str]) -> Phases:
-    """Read the tool's lines, ``OBJECT:ATTRIBUTE<tab>VALUE``; drop APIs never asked for.
+    """Parse the tool's lines, ``OBJECT:ATTRIBUTE<tab>VALUE``; drop unused APIs.
 
     >>> name = "kafka.network:type=RequestMetrics,name=LocalTimeMs,request=Fetch"
     >>> parse([f"{name}:Count\\t2", f"{name}:Mean\\t1.5", "time\\t17"])

@@ -1,7 +1,7 @@
 """Apache Kafka 3.9 as the program of a cluster's brokers.
 
-Each broker has the arm's request queue. Their ZooKeeper and their controller are those
-of the live world, so that the worlds differ in the brokers with replicas alone.
+Each broker has the arm's request queue. ZooKeeper and the controller are those of the
+live world, so the worlds differ only in the brokers with replicas.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from experiments.worlds.kafka.zookeeper_mode import VERSION, ZooKeeperMode
 from experiments.worlds.live.broker_program import Member
 from experiments.worlds.world import MachineTrial, WorldError
 
-# After Kafka's own options: two brokers share a machine, and have megabytes of data.
+# Follows Kafka's own options: two brokers share a machine, and have megabytes of data.
 _HEAP: Final = ("-Xmx512M", "-Xms512M")
 
 
 class KafkaProgram:
     """Starts members, see `worlds.live.broker_program.BrokerProgram`.
 
-    :raises WorldError: if Kafka cannot have the trial's arm.
+    :raises WorldError: if Kafka does not support the trial's arm.
     """
 
     stopped = TERMINATED
@@ -58,13 +58,13 @@ class KafkaProgram:
             raise WorldError(str(missing)) from missing
 
     def keys(self, member: Member) -> dict[str, str]:
-        """Return the keys that a broker of ours would have, without our own."""
+        """Return the keys of a Doorkeeper broker, without Doorkeeper's own."""
         experiment, arm = self._trial.experiment, self._trial.arm
         keys = member_keys(
             experiment, arm, member.number, member.endpoints, experiment.kafka.set
         )
         return {
-            # As in the live world: all connections of a load come at once.
+            # As in the live world: all connections of a load are opened at once.
             "socket.listen.backlog.size": "1024",
             **without_ours(keys),
             "log.dirs": str(member.at / "data"),
@@ -79,7 +79,7 @@ class KafkaProgram:
         return CpuTime(used_s=process_cpu_s(child.pid))
 
     def complete(self, record: Path) -> None:
-        """Make the record of the log."""
+        """Create the record from the log."""
         apart_ns = time.time_ns() - time.monotonic_ns()
         request_log.convert(_log(record), record, apart_ns)
 

@@ -1,9 +1,9 @@
-"""The worlds of Apache Kafka: the same trace, the same generator, another broker.
+"""The worlds of Apache Kafka: the same trace and generator, another broker.
 
-Its brokers are bound to the CPU that the live world gives to ours. A JVM compiles its
-code while it runs, so the load runs once before it counts. Kafka keeps no row per
-request: its own phases come by JMX, as means per API; the client's side is recorded as
-in other worlds. The brokers of a cluster log their requests instead (`request_log`).
+Its brokers are bound to the CPU that the live world gives to Doorkeeper. A JVM compiles
+its code while it runs, so the load runs unrecorded first. Kafka keeps no row per
+request: its own phases are read by JMX, as means per API. The client's side is recorded
+as in other worlds. Brokers of a cluster log their requests instead (`request_log`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
 from experiments.worlds.live.live_cluster import ClusterWorld
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
-# Both starts and stops, and the tool that reads JMX.
+# Starts and stops of both processes, and the tool that reads JMX.
 _OVERHEAD_S: Final = 20.0
-# A cluster has its whole run so often before it counts.
+# Unrecorded repetitions of a cluster's whole run.
 _REHEARSALS: Final = 2
-# ZooKeeper and all brokers start and stop; a run has to settle, and to answer its rest.
+# Starts and stops of ZooKeeper and all brokers, settling, and remaining answers.
 _CLUSTER_OVERHEAD_S: Final = 20.0
 _CLUSTER_REST_S: Final = 5.0
-# Time of encoding and of the probe; a session's start is not in it.
+# Time of encoding and of the probe, without a session's start.
 _BESIDE_EPISODE_S: Final = 0.3
 
 
@@ -40,7 +40,7 @@ def make(tick: Callable[[], None]) -> Kafka:
 
 
 class Kafka:
-    """Runs trials with Apache Kafka; ``tick`` is called once a second meanwhile."""
+    """Runs trials with Apache Kafka; ``tick`` is called once per second."""
 
     def __init__(self, name: str, mode: Mode, tick: Callable[[], None]) -> None:
         self.name = name
@@ -70,11 +70,11 @@ class Kafka:
         return length_s + _BESIDE_EPISODE_S + start_s / experiment.sessions.rounds
 
     def session(self, experiment: Experiment) -> Session:
-        """Return a session of all arms, not started yet."""
+        """Return a session of all arms that has not started."""
         return self._session(experiment, experiment.all_arms())
 
     def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:
-        """Start Kafka, replay the trace without and with a record, write the rows."""
+        """Start Kafka, replay the trace without and with recording, write the rows."""
         if trial.experiment.cluster is not None:
             return ClusterWorld(
                 name=self.name,

@@ -1,9 +1,9 @@
 """The world of Apache Kafka 4.4: no ZooKeeper, and no requests of a controller.
 
-Brokers of Kafka 4 take the content of LeaderAndIsr from the log of their controllers,
-and close a connection that sends it. Of the same trace the controller's requests
-therefore fail here, and the other requests are compared: in one plane, with Kafka 3.9
-and this broker.
+Brokers of Kafka 4 receive the content of LeaderAndIsr from their controllers' log, and
+close a connection that sends this request. The controller's requests of a trace
+therefore fail here. The other requests are compared, in one plane, with Kafka 3.9 and
+with this broker.
 """
 
 from __future__ import annotations

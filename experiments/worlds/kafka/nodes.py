@@ -1,8 +1,8 @@
 """A node of Apache Kafka for one run: its ports, its Java, and its readiness.
 
 Kafka 3.9 with ZooKeeper (`zookeeper_mode`) and Kafka 4 without (`kraft`) start a node
-differently; the world uses both alike. All programs are started as their shell scripts
-would start them, keep their files in the run's directory, and end with it.
+differently; the world treats both alike. All programs are started as by their shell
+scripts, keep their files in the run's directory, and end with the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.processes.loopback import HOST, free_ports, wait_for_answer
 from experiments.worlds.kafka import apache_kafka
 
 START_TIMEOUT_S: Final = 60.0
-# Options of the JVM in Kafka's own start scripts, but for paths and logging.
+# JVM options of Kafka's own start scripts, except for paths and logging.
 _KAFKA_JVM = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:MaxGCPauseMillis=20"),
     *("-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
@@ -72,7 +72,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Environment of a node: directory, CPU, own JVM options, progress callback.
+    """Environment of a node: directory, CPU, additional JVM options, progress callback.
 
     ``log4j`` are further lines of its log4j.properties, which Kafka 4 does not read.
     """
@@ -85,7 +85,7 @@ class Site:
 
 
 class Mode(Protocol):
-    """A kind of Kafka: its version, the schedulers it has, and how it starts."""
+    """A kind of Kafka: its version, its supported schedulers, and its start."""
 
     version: str
     schedulers: tuple[str, ...]
@@ -100,7 +100,7 @@ class Mode(Protocol):
 
 
 def broker(version: str, site: Site, ports: Ports, keys: Mapping[str, str]) -> Child:
-    """Start a broker with these keys, its metrics open to JMX."""
+    """Start a broker with these keys, and with JMX for its metrics."""
     jmx = "-Dcom.sun.management.jmxremote"
     options = (
         *_KAFKA_JVM,
@@ -122,7 +122,7 @@ def write_properties(at: Path, keys: Mapping[str, str]) -> Path:
 
 
 def complete(version: str, site: Site, options: Sequence[str]) -> None:
-    """Run a class of Kafka's to its end.
+    """Run a class of Kafka's to completion.
 
     :raises RunFailed: if it fails, or does not end.
     """
@@ -144,7 +144,7 @@ def complete(version: str, site: Site, options: Sequence[str]) -> None:
 def wait_for_broker(node: Child, ports: Ports, timeout_s: float) -> None:
     """Wait until the broker answers ApiVersions v0 on its data listener.
 
-    :raises RunFailed: if the process ends, or time is up.
+    :raises RunFailed: if the process ends, or on a time-out.
     """
     wait_for_answer(node, ports.data, _API_VERSIONS, timeout_s)
 

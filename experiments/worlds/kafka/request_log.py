@@ -1,10 +1,10 @@
-"""Kafka's own log of its requests, as a recording of ours.
+"""Kafka's own request log, converted to a recording.
 
 The logger ``kafka.request.logger`` writes a line when a response has been sent: the
-time of day in milliseconds, and a JSON object with the header, the answer, and Kafka's
-phases in milliseconds with three decimals. Stamps are counted from the line's time, so
-they are exact to a millisecond, and their distances to a microsecond. The log has
-neither the instant at which a request entered the queue nor CPU times.
+wall-clock time in milliseconds, and a JSON object with the header, the answer, and
+Kafka's phases in milliseconds with three decimals. Stamps are derived from the line's
+time, so they are exact to a millisecond, and their differences to a microsecond. The
+log has neither the instant at which a request entered the queue nor CPU times.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def log4j(log: Path) -> str:
 
 
 def convert(log: Path, record: Path, apart_ns: int) -> None:
-    """Write the recording that a broker of ours would have written.
+    """Write the recording that a Doorkeeper broker would have written.
 
-    ``apart_ns`` is the time of day minus the monotonic clock. There are no samples, and
-    no laws are watched. A line torn by the end of the broker is dropped.
+    ``apart_ns`` is wall-clock minus monotonic time. There are no samples, and no laws
+    are checked. A line torn by the end of the broker is skipped.
     """
     with log.open(encoding="utf-8") as lines:
         rows = [
@@ -83,10 +83,10 @@ def convert(log: Path, record: Path, apart_ns: int) -> None:
 
 
 def _row(line: str, apart_ns: int) -> tuple[int, ...]:
-    """Return the fields of a row, in order: 0 or never where the log has none."""
+    """Return the fields of a row in order: 0 or never if the log lacks them."""
     logged, _, text = line.partition(_COMPLETED)
     found: _Completed = json.loads(text)
-    # Logged within the millisecond that the line shows, as ZooKeeper's decisions.
+    # Logged within the displayed millisecond, like ZooKeeper's decisions.
     logged_ms = round(datetime.fromisoformat(logged).timestamp() * 1000)
     sent_ns = (logged_ms + 1) * _NS_PER_MS - apart_ns
     received_ns = sent_ns - _ns(found["totalTimeMs"])
@@ -113,7 +113,7 @@ def _ns(time_ms: float) -> int:
 
 
 def _first_error(node: object) -> int:
-    """Return the first error code in an answer that is not 0, else 0.
+    """Return the first nonzero error code in an answer, else 0.
 
     >>> _first_error({"responses": [{"errorCode": 0}, {"errorCode": 6}], "n": 1})
     6

@@ -1,10 +1,10 @@
 """Request queue of an arm inside Apache Kafka: Kafka's own, or one of the agent's.
 
 The agent (``agent/``, Java) replaces ``RequestChannel.requestQueue`` of an unmodified
-Kafka by a queue with another order and another reader. Arms that Kafka has by itself
-run without the agent, unless ``kafka.queue`` of the arm asks for it. The
-agent's queue does not preempt: a request that a handler thread has begun is served to
-its end, so ``priority`` and ``wfq`` are their non-preemptive forms here.
+Kafka by a queue with another order and another reader. Arms that Kafka itself supports
+run without the agent, unless the arm's ``kafka.queue`` asks for it. The agent's queue
+does not preempt: a request that a handler thread has taken is served to its end, so
+``priority`` and ``wfq`` are their non-preemptive forms here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from experiments.worlds.world import WorldError
 
 AGENT: Final = apache_kafka.JARS / "agent" / "doorkeeper-agent.jar"
 ORDERS: Final = ("fifo", "priority", "wfq")
-# Keys of an arm that the agent's queue obeys; it has no other key of ours.
+# Keys of an arm that the agent's queue supports; all other Doorkeeper keys are refused.
 KEYS: Final = frozenset(
     key.name
     for key in (

@@ -1,8 +1,8 @@
 """Broker keys and topology of an experiment's arm as Apache Kafka.
 
-``fifo`` is one plane; ``planes`` adds the control plane of KIP-291, which only 3.9 with
-ZooKeeper has. Other orders and readers are the agent's (`request_queue`). Any other key
-of ours in an arm is refused. Keys that the experiment sets for all brokers alike (a
+``fifo`` is one plane. ``planes`` adds the control plane of KIP-291, which only 3.9 with
+ZooKeeper has. Other orders and readers are the agent's (`request_queue`). Any other
+Doorkeeper key of an arm is refused. Keys that the experiment sets for all brokers (a
 quantum) do not apply to Kafka, and are left out.
 """
 
@@ -20,12 +20,12 @@ _OURS: Final = "doorkeeper."
 
 
 def has_control_plane(arm: Arm) -> bool:
-    """Return whether an arm is KIP-291's."""
+    """Return whether an arm has the control plane of KIP-291."""
     return arm.scheduler == "planes"
 
 
 def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
-    """Return an arm's broker keys as a kind of Kafka can have them.
+    """Return an arm's broker keys for a kind of Kafka.
 
     :raises WorldError: if the arm needs a feature that it lacks.
     """
@@ -46,7 +46,7 @@ def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
 
 
 def without_ours(keys: Mapping[str, str]) -> dict[str, str]:
-    """Return keys without ours.
+    """Return keys without Doorkeeper's own.
 
     >>> without_ours({"doorkeeper.scheduler": "fifo", "num.io.threads": "1"})
     {'num.io.threads': '1'}

@@ -1,4 +1,4 @@
-"""Kafka 3.9 with ZooKeeper: the last that has the control plane of KIP-291."""
+"""Kafka 3.9 with ZooKeeper: the last version with the control plane of KIP-291."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERSION = apache_kafka.VERSIONS[0]
 
 
 class ZooKeeperMode:
-    """A ZooKeeper and a broker for each run, both new."""
+    """A new ZooKeeper and a new broker for each run."""
 
     version = VERSION
     schedulers: tuple[str, ...] = (*ORDERS, "planes")
@@ -58,7 +58,7 @@ def properties(
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         **control,
-        # As in the live world: all connections of a load come at once.
+        # As in the live world: all connections of a load are opened at once.
         "socket.listen.backlog.size": "1024",
         "offsets.topic.replication.factor": "1",
         **settings,

@@ -1,7 +1,7 @@
 """The broker processes of a run on a cluster, over all their starts, and their faults.
 
-A restarted broker keeps its ports and its files. The controller is a broker of ours in
-every world; the brokers with replicas run the world's program.
+A restarted broker keeps its ports and its files. The controller is a Doorkeeper broker
+in every world; brokers with replicas run the world's program.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from experiments.worlds.live.disk import fill, free
 from experiments.worlds.world import MachineTrial
 
 _START_S, _STOP_TIMEOUT_S = 60.0, 30.0
-# A slow broker runs for its part of each period.
+# Period of a slow broker, which runs for part of it.
 _PERIOD_S = 0.02
 
 
 class LiveBrokers:
-    """The brokers of a run by number, the last of them its controller; `run` must run.
+    """The brokers of a run by number, the last one its controller; `run` must run.
 
-    Brokers with replicas run ``program``. ``records`` takes where each of their starts
-    is recorded. Processes end with ``stack`` at the latest.
+    Brokers with replicas run ``program``. ``records`` receives the path of each of
+    their recordings. ``stack`` ends remaining processes.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LiveBrokers:
         self._programs.append(OurProgram(trial, tick))
         ports = free_ports(2 * self._count)
         self.ports, self._control_ports = ports[: self._count], ports[self._count :]
-        # The brokers that each is cut off from now.
+        # For each broker, the brokers that it is currently cut off from.
         self._silent: defaultdict[int, set[int]] = defaultdict(set)
         self._members: dict[int, Member] = {}
         self._up: dict[int, Child] = {}
@@ -71,7 +71,7 @@ class LiveBrokers:
         self._nursery: trio.Nursery
 
     def begin(self) -> None:
-        """Start all, the controller first, so that it is elected.
+        """Start all brokers, the controller first, so that it is elected.
 
         :raises RunFailed: if one does not start.
         """
@@ -83,7 +83,7 @@ class LiveBrokers:
                 self._wait(number)
 
     def end(self) -> list[str]:
-        """Stop all that run, the controller last; say what went wrong with any."""
+        """Stop all running brokers, the controller last; return any faults as text."""
         *others, controller = sorted(self._up)
         for numbers in (others, [controller]):
             for number in numbers:
@@ -100,7 +100,7 @@ class LiveBrokers:
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Do what takes time until cancelled."""
+        """Run the background tasks of faults until cancelled."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
@@ -108,7 +108,7 @@ class LiveBrokers:
     # ---- starts -------------------------------------------------------------------
 
     async def stop(self, number: int) -> None:
-        """Stop a broker in order, and wait until it has stopped."""
+        """Stop a broker cleanly, and wait until it has stopped."""
         child = self._up.pop(number, None)
         if child is not None:
             child.terminate()
@@ -116,19 +116,19 @@ class LiveBrokers:
                 self._faults.append(fault)
 
     async def kill(self, number: int) -> None:
-        """End a broker where it stands; its files stay."""
+        """Kill a broker; its files remain."""
         await trio.lowlevel.checkpoint()
         self._up.pop(number).kill()
 
     async def restart(self, number: int) -> None:
-        """Start a broker on its files, stopped before if it runs."""
+        """Start a broker on its files; a running one is stopped first."""
         await self.stop(number)
-        # Here, not in a thread: a child dies with the thread that has made it.
+        # Not in a thread, because a child dies with the thread that created it.
         self._start(number)
         await trio.to_thread.run_sync(self._wait, number)
 
     async def cut(self, one: int, other: int, *, apart: bool) -> None:
-        """Cut two brokers off from each other, or connect them again."""
+        """Cut the connection between two brokers, or restore it."""
         await trio.lowlevel.checkpoint()
         for number, from_whom in ((one, other), (other, one)):
             if apart:
@@ -139,7 +139,7 @@ class LiveBrokers:
                 self._send(number, SILENT if apart else HEARD, from_whom)
 
     async def slow(self, number: int, factor: float) -> None:
-        """Leave a broker only its part of the time from now on."""
+        """Let a broker run for only part of the time from now on."""
         await trio.lowlevel.checkpoint()
         if number in self._slowing:
             self._slowing.pop(number).cancel()
@@ -162,13 +162,13 @@ class LiveBrokers:
             child.signal(signal.SIGCONT)
 
     async def fill(self, number: int, *, full: bool) -> None:
-        """Leave a broker's disk no room, or have room again."""
+        """Fill a broker's disk, or free it again."""
         happens = fill if full else free
         child, disk = self._up[number], live_brokers.data(self._files(number))
         await trio.to_thread.run_sync(happens, child, disk)
 
     def cpu_time(self, number: int) -> CpuTime:
-        """Return a broker's CPU time, if it was never restarted."""
+        """Return a broker's CPU time, which requires that it was never restarted."""
         starts = sum(it.broker == number for it in self._records)
         if starts > 1 or number not in self._up:
             return UNKNOWN_CPU_TIME
@@ -215,7 +215,7 @@ class LiveBrokers:
         return self._pinning.behind_generator()
 
     def _wait(self, number: int) -> None:
-        # A killed broker that comes back waits for the end of its last session.
+        # A restarted broker waits for the expiry of its last ZooKeeper session.
         patience_s = _START_S + self._cluster.session_ms / 1000
         member, child = self._members[number], self._up[number]
         self._programs[number].wait(member, child, patience_s)

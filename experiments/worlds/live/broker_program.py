@@ -1,4 +1,4 @@
-"""The program of a cluster's brokers: how it starts, and what it leaves behind."""
+"""The program of a cluster's brokers: its start, and its records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.worlds.world import MachineTrial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One start of a broker: its files lie below ``at``, its requests in ``record``."""
+    """One start of a broker: its files are below ``at``, its requests in ``record``."""
 
     number: int
     at: Path
@@ -30,7 +30,7 @@ class Member:
 class BrokerProgram(Protocol):
     """The program of a cluster's brokers with replicas.
 
-    ``stopped`` is the exit status of a broker that was stopped in order.
+    ``stopped`` is the exit status after a clean stop.
     """
 
     stopped: int
@@ -38,7 +38,7 @@ class BrokerProgram(Protocol):
     def start(self, member: Member) -> Child:
         """Start a broker.
 
-        :raises experiments.worlds.world.WorldError: if it cannot be had here.
+        :raises experiments.worlds.world.WorldError: if it is impossible here.
         """
 
     def wait(self, member: Member, child: Child, timeout_s: float) -> None:
@@ -65,7 +65,7 @@ class OurProgram:
         self._cuttable = {number for it in cuts for number in it.between}
 
     def start(self, member: Member) -> Child:
-        """Start a broker that can have the faults of the trial."""
+        """Start a broker that supports the faults of the trial."""
         experiment, at = self._trial.experiment, member.at
         keys = member_keys(
             experiment,
@@ -95,4 +95,4 @@ class OurProgram:
         return child.cpu_time()
 
     def complete(self, record: Path) -> None:
-        """Do nothing: the broker has written all of it."""
+        """Do nothing: the broker has written its record."""

@@ -1,7 +1,7 @@
-"""A small disk of a process's own, which can be filled: in memory, and gone with it.
+"""A small disk of a process, which can be filled: in memory, and gone with the process.
 
-It is mounted in a mount namespace, which needs no privilege where user namespaces are
-allowed, and is reached through ``/proc``.
+The disk is mounted in a mount namespace, which needs no privilege if user namespaces
+are allowed, and is accessed through ``/proc``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--mount", "--")
 
 
 def small_disk(at: Path) -> list[str]:
-    """Return the prefix of a command that gives it an empty small disk at ``at``.
+    """Return a command prefix that mounts an empty small disk at ``at``.
 
-    :raises WorldError: where there can be none.
+    :raises WorldError: if this is not possible.
     """
     at.mkdir(exist_ok=True)
     mount = f'mount -t tmpfs -o size={_DISK_BYTES} none "$0" && exec "$@"'
@@ -38,7 +38,7 @@ def small_disk(at: Path) -> list[str]:
 
 
 def fill(child: Child, at: Path) -> None:
-    """Leave the disk at ``at`` of a process no room. Writes as much as there was."""
+    """Fill the disk at ``at`` of a process."""
     with _reached(child, at).open("wb", buffering=0) as filler:
         try:
             while True:
@@ -54,6 +54,6 @@ def free(child: Child, at: Path) -> None:
 
 
 def _reached(child: Child, at: Path) -> Path:
-    """Return the path of the filler as others than the process see it."""
+    """Return the path of the filler file for other processes."""
     root = Path(f"/proc/{child.pid}/root")
     return root / os.path.relpath(at, "/") / _FILLER

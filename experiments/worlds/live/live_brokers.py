@@ -1,4 +1,4 @@
-"""A live broker process: its configuration, its start, and where it listens."""
+"""A live broker process: its configuration, its start, and its addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READY = "listening on "
 _CONTROLLER = "CONTROLLER"
 _NO_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType({})
 SERVE: Final = ("doorkeeper", "serve", "--config")
-# The same, but that it can be cut off from others.
+# A broker that can be cut off from others.
 SERVE_CUT_OFF: Final = ("experiments.processes.cut_off",)
 
 
@@ -58,14 +58,14 @@ def start_with(
 ) -> Child:
     """Start a broker with this configuration, its files below ``at``.
 
-    ``within`` is a command that becomes the broker, in surroundings of its own;
-    ``serve`` is the module that does, with its arguments but for the properties. It
-    keeps its logs when it is restarted.
+    ``within`` is a command that sets up an environment and executes the broker.
+    ``serve`` is the module to run, with all arguments except the properties. A
+    restarted broker keeps its logs.
     """
     properties = at / "server.properties"
     whole = {
-        # All connections of a load come at once; Kafka's 50 would drop some, and the
-        # kernel tries those again only after a second.
+        # All connections of a load are opened at once. Kafka's 50 would drop some, and
+        # the kernel retries only after a second.
         "socket.listen.backlog.size": "1024",
         **keys,
         "log.dirs": str(data(at)),
@@ -77,21 +77,21 @@ def start_with(
 
 
 def data(at: Path) -> Path:
-    """Return where the broker below ``at`` has its logs."""
+    """Return the log directory of the broker below ``at``."""
     return at / "data"
 
 
 def recording(at: Path) -> Path:
-    """Return where the broker below ``at`` records its requests."""
+    """Return the recording of the broker below ``at``."""
     return at / "broker.rows"
 
 
 def target(experiment: Experiment, arm: Arm, broker: Child) -> Target:
-    """Wait until the broker listens; return where, for data and for control.
+    """Wait until the broker listens; return its addresses for data and for control.
 
-    When it is ready, a broker says ``listening on NAME://host:port`` for each listener.
+    A ready broker prints ``listening on NAME://host:port`` for each listener.
 
-    :raises WorldError: if the broker ended: the next one would do so too.
+    :raises WorldError: if the broker ended, because the next one would too.
     """
     keys = experiment.broker_keys(arm)
     control = keys.get("control.plane.listener.name")
@@ -107,7 +107,7 @@ def target(experiment: Experiment, arm: Arm, broker: Child) -> Target:
 def listening(
     arm: Arm, broker: Child, count: int, timeout_s: float = _START_TIMEOUT_S
 ) -> dict[str, Address]:
-    """Wait until a broker listens on ``count`` listeners; return where, by their names.
+    """Wait until a broker has ``count`` listeners; return their addresses by name.
 
     :raises WorldError: if it ended before.
     """
@@ -123,7 +123,7 @@ def listening(
 
 
 def _said(arm: Arm, broker: Child, timeout_s: float) -> str:
-    """Wait for a line from a broker that starts."""
+    """Wait for a line from a starting broker."""
     try:
         return broker.line(timeout_s)
     except RunFailed as failure:

@@ -1,12 +1,13 @@
 """Several broker processes on the loopback interface, under load and faults.
 
-The broker that leads at first has a CPU of its own, for its backlog is measured. The
-others, ZooKeeper, the controller and the clients share the second one, where brokers
-with replicas give way: they have work without end, and all wait for the rest. Clients
-are tasks of this process, on the same monotonic clock as the brokers.
+The broker that leads first has its own CPU, because its backlog is measured. The
+others, ZooKeeper, the controller and the clients share the second CPU. Brokers with
+replicas have low priority there: their work is endless, and all others wait for the
+remaining time. Clients are tasks of this process, on the same monotonic clock as the
+brokers.
 
-Worlds differ in the program of the brokers with replicas, and in how often a run is
-rehearsed for it.
+Worlds differ in the program of the brokers with replicas, and in the number of
+rehearsals.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ class ClusterWorld:
     def run(self, trial: MachineTrial, replayed: Trace, out: RunFiles) -> RunResult:
         """Run a trial on new processes, and write its rows.
 
-        A run that went wrong is a result with a reason.
+        A failed run is a result with a reason.
 
-        :raises WorldError: if the next run would go wrong in the same way.
+        :raises WorldError: if the next run would fail in the same way.
         """
         with scratch(f"doorkeeper-{trial.run_id}-") as at:
             try:
@@ -86,7 +87,7 @@ class ClusterWorld:
 
 
 class _ClusterRun:
-    """One run: ZooKeeper and its brokers, whose files lie below ``at``."""
+    """One run: ZooKeeper and its brokers, with files below ``at``."""
 
     def __init__(
         self, world: ClusterWorld, trial: MachineTrial, replayed: Trace, at: Path
@@ -104,7 +105,7 @@ class _ClusterRun:
         """Run the trial on new processes; return its outcome and the faults found.
 
         :raises RunFailed: if a broker does not start, or the trial cannot be run.
-        :raises WorldError: if there is no broker of these keys.
+        :raises WorldError: if these keys allow no broker.
         """
         (port,) = free_ports(1)
         with self._zookeeper(port), self._brokers(port) as brokers:
@@ -152,7 +153,7 @@ class _ClusterRun:
             Node(number=number, data=Address(HOST, port))
             for number, port in enumerate(brokers.ports)
         ]
-        # ZooKeeper reports the time of day, all others this clock.
+        # ZooKeeper reports wall-clock time, all others this clock.
         apart_ns = time.time_ns() - time.monotonic_ns()
         under_test = ClusterUnderTest(
             nodes=tuple(nodes),

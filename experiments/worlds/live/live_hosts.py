@@ -1,4 +1,4 @@
-"""Our own brokers as a session has them: a process for each arm."""
+"""Doorkeeper's brokers in a session: a process for each arm."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from experiments.worlds.arm_session import Ended, Host
 from experiments.worlds.live import live_brokers
 
 _STOP_TIMEOUT_S: Final = 10.0
-# An episode is about as long as the usual period, and seven brokers that are idle but
-# for their samples took the CPU from the eighth for 0.3 ms seventy times a second.
+# An episode is about as long as the default period. Seven idle brokers with samples
+# took the CPU from the eighth for 0.3 ms seventy times per second.
 RARE_SAMPLES: Final = {"doorkeeper.record.samples.ms": "3600000"}
 
 
 class LiveHosts:
-    """Starts our brokers, see `worlds.session.Hosts`."""
+    """Starts Doorkeeper brokers, see `worlds.arm_session.Hosts`."""
 
     unrecorded_s = 0.0
 
@@ -32,7 +32,7 @@ class LiveHosts:
 
     @contextlib.contextmanager
     def start(self, experiment: Experiment, arm: Arm, at: Path) -> Iterator[Host]:
-        """Start an arm's broker on any CPU; it is bound to its own when it listens."""
+        """Start an arm's broker on any CPU; it is pinned when it listens."""
         samples = {} if experiment.sessions is None else RARE_SAMPLES
         started = live_brokers.start(
             experiment, arm, at, self._pinning, self._tick, samples

@@ -1,13 +1,13 @@
 """The live world: a fresh broker process per run, real sockets, real files.
 
-The broker has one CPU to itself and the load generator another, so that neither takes
-time from the other; on a machine with a single CPU both share it, and the manifest says
-so. Every run starts from an empty data directory, which is deleted afterwards. Broker
-and generator stamp by the same monotonic clock, so their rows subtract.
+The broker and the load generator each have a CPU, so that neither takes time from the
+other. On a machine with a single CPU both share it, and the manifest states this. Every
+run starts from an empty data directory, which is deleted afterwards. Broker and
+generator use the same monotonic clock, so their stamps can be subtracted.
 
-Nothing here raises because a run went wrong: a broker that dies or will not stop, and a
-generator that is late, are results with a reason; the runner decides. Only a broker
-that ends before it listens stops the experiment: its configuration will not do.
+A failed run raises no exception: a broker that dies or does not stop, and a late
+generator, are results with a reason, and the runner decides. Only a broker that ends
+before it listens stops the experiment, because its configuration is invalid.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from experiments.worlds.live.live_cluster import ClusterWorld
 from experiments.worlds.live.live_hosts import LiveHosts
 from experiments.worlds.world import MachineTrial, RunFiles, RunResult
 
-# Starting both processes, setting up, joining and writing the rows.
+# Starts of both processes, set-up, joining and writing of rows.
 _OVERHEAD_S = 0.8
-# ZooKeeper and the brokers of a cluster start and stop, and there are settling times.
+# Starts and stops of ZooKeeper and a cluster's brokers, and settling times.
 _CLUSTER_OVERHEAD_S = 12.0
-# Probing, encoding, and an episode's part of the start and end of its session.
+# Probing, encoding, and an episode's share of its session's start and end.
 _BESIDE_EPISODE_S = 0.15
 
 
@@ -39,7 +39,7 @@ def make(tick: Callable[[], None]) -> Live:
 
 
 class Live:
-    """Runs trials with real processes; ``tick`` is called once a second meanwhile."""
+    """Runs trials with real processes; ``tick`` is called once per second."""
 
     name = "live"
 
@@ -59,7 +59,7 @@ class Live:
         return experiment.workload.duration_s + beside_s
 
     def session(self, experiment: Experiment) -> Session:
-        """Return a session of all arms, not started yet."""
+        """Return a session of all arms that has not started."""
         return self._session(experiment, experiment.all_arms())
 
     def run(self, trial: MachineTrial, trace: Trace, out: RunFiles) -> RunResult:

@@ -1,8 +1,8 @@
-"""The view of the model's policies of a request, and its errors.
+"""The classifier of the model: what policies know of a request, and its errors.
 
 The class follows from the API, unless it is mistaken for control. The expected cost is
 the one that the broker's own classifier would have learned, or the true one, distorted.
-Draws depend on the seed and the request's number alone, so every arm has the same ones.
+Draws depend only on the seed and the request's number, so they are equal for all arms.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from planes.admission import HOPELESS
 from planes.lock import TaskLock
 
 _UNKNOWN_COST_NS: Final = 50_000
-# A moving average over about eight requests, as the broker's.
+# A moving average over about eight requests, as in the broker.
 _AVERAGE_SHIFT: Final = 3
 
 
 class Classes:
-    """Makes the tasks of a trace, classified; and learns their costs."""
+    """Creates the classified tasks of a trace, and learns their costs."""
 
     def __init__(
         self, config: BrokerConfig, settings: ModelSection, *, flat: bool, seed: str
@@ -55,7 +55,7 @@ class Classes:
         self._distorts = sigma > 0 or settings.estimate_bias != 1
 
     def task(self, row: TraceRow, request_class: str) -> ModelTask:
-        """Make one request. Requests must be made in order: draws follow them."""
+        """Create a task. Tasks must be created in order, because draws follow it."""
         lock_share = self._lock_shares.get(request_class, 0.0)
         share = self._settings.misclassified
         if share and self._mistakes.random() < share:
@@ -90,7 +90,7 @@ class Classes:
         return task
 
     def learn(self, task: ModelTask) -> None:
-        """Update the expected cost from a finished request, as the broker does."""
+        """Update the expected cost from a completed request, as the broker does."""
         if self._learns and (task.refusal is None or task.refusal == HOPELESS):
             bucket = task.api_key, task.size_bytes.bit_length()
             cost_ns = task.own_cpu_ns() if task.refusal is None else 0

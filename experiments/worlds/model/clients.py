@@ -1,4 +1,4 @@
-"""Clients in a closed loop of the model: `experiments.load.closed_loop` on its heap."""
+"""Clients of the model in a closed loop: `experiments.load.closed_loop` on its heap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from experiments.load.closed_loop import ClosedLoop, Rules, demand_ns
 from experiments.worlds.model.task import ModelTask
 
-# Called with a row, the answered request that carried it, and when that was sent.
+# Called with a row, the answered request that carried it, and its send time.
 Ended: TypeAlias = Callable[[ModelTask, ModelTask, int], None]
 
 
@@ -20,15 +20,15 @@ class Sockets(Protocol):
         """Put a request into its connection's socket."""
 
     def reconnect(self, task: ModelTask) -> None:
-        """Give a client another connection; the broker still serves ``task``."""
+        """Open a client's connection again; the broker still serves ``task``."""
 
 
 class ModelClients:
     """All clients of a run; ``rules`` are theirs by connection.
 
-    ``further`` is the share of its demand that a further row of a request costs. ``at``
-    calls something at a moment of the run. ``ended`` is called with each row that was
-    answered for good.
+    ``further`` is the share of its demand that each further row of a request costs.
+    ``at`` calls a function at an instant of the run. ``ended`` is called with each row
+    that will not be sent again.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ModelClients:
         self.sockets: Sockets
 
     def offer(self, row: ModelTask, now_ns: int) -> bool:
-        """Take up what comes due for a client; False if there is none."""
+        """Offer a row to its client; False if the connection has none."""
         loop = self._loops.get(row.connection)
         if loop is None:
             return False
@@ -60,7 +60,7 @@ class ModelClients:
         return True
 
     def answered(self, request: ModelTask, now_ns: int) -> bool:
-        """Take an answer; False if no such client waits for it."""
+        """Pass on an answer; False if no such client waits for it."""
         loop = self._loops.get(request.connection)
         if loop is None:
             return False
@@ -87,21 +87,21 @@ class _Wire:
         cost_ns = demand_ns([it.demand_ns for it in tasks], self._further)
         self._request = tasks[0].carrying(len(rows), cost_ns, now_ns)
         self.sending, self._sent_ns = self.sending + 1, now_ns
-        # By an event, for the readers may be amid a loop of their own.
+        # As an event, because the readers may be iterating.
         self._clients.at(now_ns, partial(self._clients.sockets.put, self._request))
         return self.sending
 
     def give_up(self, sending: int, now_ns: int) -> None:
-        """Close the connection on which an answer is awaited, and open another."""
+        """Close the connection with a pending answer, and open another."""
         self._clients.sockets.reconnect(self._request)
 
     def ended(self, rows: Sequence[int], sending: int, now_ns: int) -> None:
-        """Hand rows on with their request, if that was answered."""
+        """Report completed rows with their request, if it was answered."""
         for row in rows:
             task = self.rows.pop(row)
             if self._request.response_sent_ns >= 0:
                 self._clients.ended(task, self._request, self._sent_ns)
 
     def at(self, at_ns: int, call: Callable[[int], None]) -> None:
-        """Call something at a moment of the run."""
+        """Call a function at an instant of the run."""
         self._clients.at(at_ns, call)

@@ -5,14 +5,14 @@ time is a heap of events and a request is a demand in nanoseconds. A *site* is a
 of service: one plane whose seats are independent servers (M/G/c), one CPU or one pool
 of seats that planes share (``site``), or threads that a kernel preempts (``threads``).
 
-A task in service is cut at its preemption points: multiples of ``granularity_ns`` of
-its own service, anywhere if that is 0. ``outranks`` is called when
-``Scheduler.preempts`` allows a change of its answer: never, when a task comes to wait,
-or also at every point (every quantum, if anywhere is a point) while one waits. For a
-lone server it is not called before it may be true, if the policy predicts that
-(``outranked_at_ns``). ``preemption_ns`` and ``switch_ns`` are overheads that a server
-pays when it preempts, and when it starts anything but the task it left last; they are
-lost work, and not billed.
+A task in service can be preempted at its preemption points: multiples of
+``granularity_ns`` of its own service, or anywhere if that is 0. ``outranks`` is called
+when ``Scheduler.preempts`` allows a change of its answer: never, when a task starts
+waiting, or also at every point (every quantum, if anywhere is a point) while one waits.
+For a lone server it is called only from the time at which it can be true, if the policy
+predicts that time (``outranked_at_ns``). ``preemption_ns`` and ``switch_ns`` are
+overheads of a server when it preempts, and when it starts another task than its last
+one. They are lost time, and not billed.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from planes.task import TaskPlane
 class Arrivals(Protocol):
     """The source of tasks, and the receiver of finished ones.
 
-    ``tasks`` are those of the run in the order of ``received_ns``, each made when the
-    one before it has arrived; ``waits_for_room`` says whether ``room`` must be called.
+    ``tasks`` are those of the run in the order of ``received_ns``, each created after
+    the arrival of the one before. ``waits_for_room``: ``room`` must be called.
     """
 
     tasks: Iterable[ModelTask]
     waits_for_room: bool
 
     def arrive(self, task: ModelTask, now_ns: int) -> bool:
-        """Admit a task; False if it cannot be, which is an error."""
+        """Admit a task; False is an error."""
 
     def done(self, task: ModelTask) -> None:
-        """Take a task that has just been served."""
+        """Accept a completed task."""
 
     def room(self, plane: TaskPlane, now_ns: int) -> None:
-        """Called when a task has left a queue."""
+        """Handle the departure of a task from a queue."""
 
 
 class Engine:
-    """Runs sites from event to event until nothing is left, or until a deadline.
+    """Runs sites from event to event until none remains, or until a deadline.
 
     ``refusal_ns`` is the cost of a rejection.
     """
@@ -64,13 +64,13 @@ class Engine:
         self._site_of: dict[TaskPlane, Site] = {
             plane: cast(Site, it) for it in self.sites for plane in it.planes
         }
-        # Time, serial number, and subject; the last event never comes.
+        # Time, serial number, and subject; a sentinel is never due.
         self._events: list[tuple[int, int, Any]] = [(NEVER_NS, 0, None)]
         self._serial = 0
         self.quantum_ns = quantum_ns
         self.refusal_ns = refusal_ns
         self._locks = Locks(self._stir)
-        # The callbacks of the run's source.
+        # The callbacks of the source.
         self._done: Callable[[ModelTask], None]
         self._room: Callable[[TaskPlane, int], None]
         self._waits_for_room = False
@@ -94,13 +94,13 @@ class Engine:
         self._advance(until_ns)
 
     def _advance(self, until_ns: int) -> None:
-        """Handle all events that are due by then."""
+        """Handle all events up to an instant."""
         events = self._events
         while events[0][0] <= until_ns:
             now_ns, serial, it = heappop(events)
             self.now_ns = now_ns
             if type(it) is ModelTask:
-                # Events of a slice that was cut short mean nothing any more.
+                # A task's other events are void, because its slice was interrupted.
                 if serial == it.end_serial:
                     self._end(it, now_ns)
                 elif serial == it.check_serial:
@@ -112,20 +112,20 @@ class Engine:
                 it(now_ns)
 
     def at(self, at_ns: int, call: Callable[[int], None]) -> None:
-        """Call something at a moment of the run."""
+        """Call a function at an instant of the run."""
         self._push(at_ns, call)
 
     def took(self, task: ModelTask, now_ns: int) -> None:
-        """Called by a site that has picked a task."""
+        """Handle the pick of a task by a site."""
         if self._waits_for_room and task.dequeued_ns == now_ns:
             self._room(task.plane, now_ns)
 
     def served(self, task: ModelTask) -> None:
-        """Called by a site when a task is done."""
+        """Handle the completion of a task by a site."""
         self._done(task)
 
     def offer(self, task: ModelTask, now_ns: int) -> bool:
-        """Put a task into its plane's queue, and see to it that it is served."""
+        """Queue a task in its plane, and start it or check for preemption."""
         plane = task.plane
         if not plane.offer(task, now_ns):
             return False
@@ -142,14 +142,14 @@ class Engine:
         return True
 
     def _stir(self, task: ModelTask, now_ns: int) -> None:
-        """A task waits for a server again: see to it once this event is over."""
+        """Make a task that waits again be served, after the current event."""
         site = self._site_of[task.plane]
         if site.wake is not None:
             site.wake(task.plane)
         self._push(now_ns, partial(self._serve, site))
 
     def _serve(self, site: Site, now_ns: int) -> None:
-        """Start something, or ask those in service: a task has come to wait."""
+        """Start a task, or check for preemption, after a task has started to wait."""
         if site.free:
             self._fill(site, now_ns)
         elif site.outranked_at_ns is not None:
@@ -160,14 +160,14 @@ class Engine:
     # ---- serving ------------------------------------------------------------------
 
     def _push(self, at_ns: int, it: Any) -> int:
-        """Plan something; return the event's number."""
+        """Schedule an event; return its number."""
         self._serial = serial = self._serial + 1
         heappush(self._events, (at_ns, serial, it))
         return serial
 
     def _fill(self, site: Site, now_ns: int) -> None:
-        """Start tasks while a server is free and something is ready."""
-        # A name of its own spares a look-up for every task.
+        """Start tasks while a server is free and a task is ready."""
+        # A local name saves an attribute look-up per task.
         pick = site.pick
         while site.free:
             task: Any = pick(now_ns)
@@ -199,7 +199,7 @@ class Engine:
                 self._room(task.plane, now_ns)
 
     def _turn_ns(self, task: ModelTask, now_ns: int) -> int | None:
-        """Return how long a turn lasts that is refused or locks; None: it sleeps."""
+        """Return the length of a turn with a refusal or a lock; None if it sleeps."""
         if task.refusal is not None:
             task.demand_ns, task.lock = self.refusal_ns, None
         if task.lock is None:
@@ -219,7 +219,7 @@ class Engine:
         return cost_ns
 
     def _end(self, task: ModelTask, now_ns: int) -> None:
-        """Finish a task that has had its demand, and start the next."""
+        """Complete a task whose demand is served, and start the next."""
         site = self._site_of[task.plane]
         used_ns = now_ns - task.charged_ns
         if task.runner is not None:
@@ -238,9 +238,9 @@ class Engine:
         self._fill(site, now_ns)
 
     def _go_on(self, site: Site, task: ModelTask, now_ns: int) -> None:
-        """A lock was freed in the turn of a task: a preemption point."""
+        """Continue after a task has released a lock, which is a preemption point."""
         task.charged_ns = now_ns
-        # It may have been settled with the turn that ended here in mind.
+        # Earlier foresight referred to the turn that has just ended.
         site.firm_ns, site.settled = -1, False
         if site.must_yield(task, now_ns):
             self._preempt(site, task, now_ns)
@@ -258,7 +258,7 @@ class Engine:
             self._watch(site, task, now_ns)
 
     def _ask(self, task: ModelTask, now_ns: int) -> None:
-        """Ask at a preemption point whether the task must give way."""
+        """Check at a preemption point whether the task must yield."""
         site = self._site_of[task.plane]
         site.charge(task, now_ns - task.charged_ns, now_ns)
         task.charged_ns = now_ns
@@ -271,7 +271,7 @@ class Engine:
             self._watch(site, task, now_ns)
 
     def _stop(self, site: Site, task: ModelTask) -> None:
-        """Free the server of a task in service; its events mean nothing any more."""
+        """Free the server of a task in service; the task's events become void."""
         site.running.remove(task)
         site.free += 1
         task.end_serial = task.check_serial = 0
@@ -287,14 +287,14 @@ class Engine:
             site.wake(plane)
 
     def _consider(self, site: Site, now_ns: int) -> None:
-        """Something has come to wait: ask those in service at their next point."""
+        """Check for preemption after a task has started to wait."""
         running = site.running
         if site.at_once:
             if len(running) == 1:
                 yielding = running if site.must_yield(running[0], now_ns) else ()
             else:
                 yielding = [task for task in running if site.must_yield(task, now_ns)]
-                # The least urgent first, so that no task is preempted in vain.
+                # The least urgent first, so that no preemption is unnecessary.
                 yielding.sort(key=_by_urgency)
             for task in yielding:
                 self._gives_way(site, task, now_ns)
@@ -306,7 +306,7 @@ class Engine:
                 self._plan_check(site, task, now_ns, 0)
 
     def _consider_in_time(self, site: Site, task: ModelTask, now_ns: int) -> None:
-        """Ask the one task in service now if the time has come, else plan to."""
+        """Check the single running task now if it can be outranked, else later."""
         outranked_at_ns = site.outranked_at_ns
         assert outranked_at_ns is not None
         from_ns = outranked_at_ns(task)
@@ -334,7 +334,7 @@ class Engine:
         return True
 
     def _watch(self, site: Site, task: ModelTask, now_ns: int) -> None:
-        """See that a task that goes on is asked at the first point where it matters."""
+        """Schedule the running task's check at the first relevant point."""
         if site.outranked_at_ns is None:
             if site.waiting():
                 self._plan_check(site, task, now_ns, 0)
@@ -348,18 +348,18 @@ class Engine:
     def _plan_check(
         self, site: Site, task: ModelTask, now_ns: int, from_ns: int
     ) -> None:
-        """Ask at the next point at which the task, if it lasts, has had ``from_ns``."""
+        """Schedule a check at the next point after ``from_ns`` of service."""
         every_ns = site.check_every_ns
         begun_ns = max(now_ns, task.charged_ns)
         attained_ns = task.attained_ns + begun_ns - task.charged_ns
         if (
             attained_ns % every_ns
             or not begun_ns == now_ns > task.charged_ns
-            # This point is over if other tasks waited before.
+            # The check at this point is done if other tasks were waiting.
             or (site.outranked_at_ns is not None and site.waiting() > 1)
         ):
             attained_ns += 1
-        # Round up to a whole point.
+        # Round up to the next point.
         at_attained_ns = -(-max(attained_ns, from_ns) // every_ns) * every_ns
         at_ns = task.charged_ns + at_attained_ns - task.attained_ns
         if at_ns < task.ends_ns:
@@ -368,7 +368,7 @@ class Engine:
             task.check_serial = self._push(at_ns, task)
 
     def _set_alarm(self, site: Site, now_ns: int) -> None:
-        """Come back when time alone makes a task ready."""
+        """Schedule an event for the time at which a waiting task becomes ready."""
         if not site.may_idle:
             return
         for plane in site.planes:

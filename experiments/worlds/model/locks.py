@@ -1,13 +1,13 @@
 """Tasks of the model that share a lock: the runner of each turn, and its end.
 
-A task that locks takes the lock when it starts and holds it for the first part of its
-demand, its *section*. One that finds it held does as the dispatcher's tasks do
-(``planes.lock``): with inheritance its turn is the holder's, otherwise it sleeps until
-the lock is handed to it. Where seats are separate servers, the holder may be running on
-another; there is then nothing to lend, and the waiter sleeps until that run ends.
+A locking task takes the lock when it starts and holds it for the first part of its
+demand, its *section*. If the lock is held, the task behaves like the dispatcher's tasks
+(``planes.lock``): with inheritance the holder runs in its turn, otherwise it sleeps
+until it receives the lock. If seats are separate servers, the holder may be running on
+another one; there is then nothing to lend, and the waiter sleeps until that run ends.
 
-The work in a turn is billed to its owner, so the owner's demand grows by the lent time
-and the runner's shrinks: demand less attained service is the remaining work.
+The work in a turn is billed to its owner. The owner's demand therefore grows by the
+lent time and the runner's shrinks: demand minus attained service is the remaining work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Locks:
         self._running: dict[ModelTask, list[ModelTask]] = {}
 
     def begin(self, task: ModelTask, now_ns: int) -> int | None:
-        """Return how long the turn of a task can last; None if the task sleeps now."""
+        """Return the largest length of a task's turn; None if the task sleeps now."""
         lock = task.lock
         assert lock is not None
         runner = self._runner(task, lock)
@@ -53,7 +53,7 @@ class Locks:
         return runner
 
     def cut(self, task: ModelTask, now_ns: int) -> None:
-        """Settle a turn that is over: by preemption, or because its section is."""
+        """Settle a turn at its end, by preemption or at the end of the section."""
         runner = task.runner
         assert runner is not None
         used_ns = task.attained_ns - task.turn_began_ns

@@ -1,12 +1,12 @@
 """The model world: the broker's planes under the same traces, without a broker.
 
 Planes, policies, admission and locks are the broker's own objects, built from the same
-keys; connections, processors and handlers are a few lines each (``readers``,
-``engine``). Bytes, partitions, disks, purgatory, and the network's own time are left
-out. A run of a million requests therefore takes seconds, and differences to the live
-world come from the omitted parts, not from the policy.
+keys. Connections, processors and handlers are a few lines each (``readers``,
+``engine``). Bytes, partitions, disks, purgatory and the network's own time are omitted.
+A run of a million requests therefore takes seconds, and differences from the live world
+come from the omitted parts, not from the policy.
 
-The file reads as the table of contents of a run.
+The file has the steps of a run in order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def make(tick: Callable[[], None]) -> Model:
 
 
 class Model:
-    """Runs trials on an event heap; ``tick`` is called once a run."""
+    """Runs trials on an event heap; ``tick`` is called once per run."""
 
     name = "model"
 
@@ -61,11 +61,11 @@ class Model:
         self._tick = tick
 
     def environment(self) -> Mapping[str, Any]:
-        """Return nothing: the model depends on no machine."""
+        """Return nothing, because the model depends on no machine."""
         return {}
 
     def estimate_s(self, experiment: Experiment) -> float:
-        """Reckon with the requests of a block, at the pace of a slow machine."""
+        """Estimate from the requests of a block, at the speed of a slow machine."""
         workload = experiment.workload
         requests = sum(
             workload.mean_rate_per_s(entry) * (workload.stop_of(entry) - entry.start_s)
@@ -77,7 +77,7 @@ class Model:
         """Serve the trace and write its rows."""
         self._tick()
         run = _Run.prepare(trial, trace)
-        # A run makes millions of objects and not one cycle of references.
+        # A run creates millions of objects and no cycle of references.
         gc.disable()
         try:
             run.serve()
@@ -101,7 +101,7 @@ class Model:
 
 
 class _Ends:
-    """Receives requests that are over: records them, learns their cost, judges them."""
+    """Receives completed requests: records them, learns their cost, judges them."""
 
     def __init__(
         self,
@@ -116,12 +116,12 @@ class _Ends:
         self._intended_ns = intended_ns
 
     def done(self, task: ModelTask) -> None:
-        """Take a request of an open loop."""
+        """Accept a request of an open loop."""
         self._record(task, self._intended_ns[task.number])
         self._judge(task)
 
     def ended(self, row: ModelTask, request: ModelTask, sent_ns: int) -> None:
-        """Take a row of a closed loop, and the request that carried it."""
+        """Accept a row of a closed loop, and the request that carried it."""
         if row.number == request.number:
             self._record(request, sent_ns)
             self._judge(request)
@@ -135,7 +135,7 @@ class _Ends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One trial, ready to be served."""
+    """One trial, ready to run."""
 
     engine: Engine
     readers: Readers
@@ -237,7 +237,7 @@ def _connections(
 
 
 def _clients(experiment: Experiment, engine: Engine, ended: Ended) -> ModelClients:
-    """Make the clients that are in a closed loop."""
+    """Create the clients in a closed loop."""
     workload = experiment.workload
     further = {
         sender.number: sender.traffic.client.further
@@ -251,7 +251,7 @@ def _clients(experiment: Experiment, engine: Engine, ended: Ended) -> ModelClien
 def _tasks(
     experiment: Experiment, trace: Trace, classes: Classes
 ) -> Iterator[ModelTask]:
-    """Make the requests of a trace, one by one as they are due."""
+    """Create the requests of a trace, each when it is due."""
     class_of = {
         entry.name: entry.request.sent_class for entry in experiment.workload.traffic
     }

@@ -1,4 +1,4 @@
-"""Tasks that arrive at their instants, whatever happens to those before them."""
+"""Tasks that arrive at their instants, independent of earlier tasks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from planes.task import TaskPlane
 class OpenLoop:
     """Offers each task to its ``plane`` when it is due.
 
-    ``done`` is called with every task served. A full queue is an error: what happens
-    then is decided by readers (``readers``), and there are none here.
+    ``done`` is called with every completed task. A full queue is an error, because
+    ``readers``, which would handle it, are missing here.
     """
 
     waits_for_room: bool = False

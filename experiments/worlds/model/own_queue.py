@@ -1,4 +1,4 @@
-"""A queue of its own for some classes, before workers that serve both queues."""
+"""A separate queue for some classes, before workers that serve both queues."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from schedulers import Job
 class OwnQueue:
     """Two bounds: ``own_capacity`` for ``owners``, ``capacity`` for all others.
 
-    A plane has one queue. Counted apart, its two halves are two queues, each with its
-    own bound. No task is rejected; ``judge`` only counts a task that leaves. Cost:
+    A plane has one queue. Counted separately, its two halves are two queues, each with
+    its own bound. No task is rejected; ``judge`` only counts a departing task. Cost:
     O(1).
     """
 
@@ -35,5 +35,5 @@ class OwnQueue:
         self._queued[task.request_class in self.owners] += 1
 
     def judge(self, task: AdmissionJob, now_ns: int) -> None:
-        """Serve it, and count it out: its first turn has come."""
+        """Accept the task at its first turn, and remove it from its half."""
         self._queued[task.request_class in self.owners] -= 1

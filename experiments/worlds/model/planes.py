@@ -1,7 +1,7 @@
 """The planes of an arm: the broker's own topology, or the parts of KIP-291 one by one.
 
-KIP-291 gave control requests three things at once: a reader, a queue and a worker. The
-model can give them any subset, which the ablation experiment varies.
+KIP-291 gave control requests a reader, a queue and a worker together. The model can
+give them any subset, which the ablation experiment varies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from schedulers import SchedulerConfig, make
 class Layout:
     """Planes, the plane of each request, and the reader of control connections.
 
-    With ``flat_levels`` a policy by level sees only two: control, and the rest.
+    With ``flat_levels`` a policy by level has only two levels: control, and the rest.
     """
 
     planes: Sequence[PlaneCore]
@@ -35,7 +35,7 @@ class Layout:
 
 
 def lay_out(config: BrokerConfig, own: Sequence[str], rng: random.Random) -> Layout:
-    """Make the planes of an arm; ``own`` as in `model_config.ModelArm`."""
+    """Create the planes of an arm; ``own`` as in `model_config.ModelArm`."""
     if not {"queue", "worker"} & set(own):
         built = topology.build(config, rng)
         separate = len(built.planes) > 1
@@ -53,8 +53,8 @@ def lay_out(config: BrokerConfig, own: Sequence[str], rng: random.Random) -> Lay
         control = _plane("control", "fifo", bound, 1)
         planes: tuple[PlaneCore, ...] = (data, control)
     elif "queue" in own:
-        # Two queues before the same workers, of which one is looked into first, are one
-        # queue in two levels with two bounds.
+        # Two queues before the same workers, one of them polled first, are equivalent
+        # to one queue with two levels and two bounds.
         bounds = OwnQueue(
             capacity=capacity,
             own_capacity=topology.CONTROL_PLANE_QUEUE,

@@ -1,14 +1,16 @@
 """Connections and the processors that read them, as Kafka's network threads do.
 
-A connection has one request in the broker at a time; the next one stays in its socket
+A connection has one request in the broker at a time. The next one stays in its socket
 until the response is sent (mute, unmute), and longer if the client is throttled. A
-processor reads its ready connections in turn. If the queue is full, a *blind* one
+processor reads its ready connections in turn. If the queue is full, a *blind* processor
 blocks: it reads no other connection and sends no response until there is room (scenario
-S1 of KIP-291). A *class-aware* one puts the request aside and goes on; of those put
-aside, the most urgent is let in first. Reading and sending take no time here, but a
-slow client leaves its answer in the socket: then its own connection waits, and no
-other, since a processor does not block on a send. A client in a closed loop
-(`clients`) puts a request into its socket when it has none there.
+S1 of KIP-291). A *class-aware* one puts the request aside and continues; of the
+requests put aside, the most urgent is admitted first.
+
+Reading and sending take no time here, but a slow client leaves its answer in the
+socket. Then only its own connection waits, because a processor does not block on a
+send. A client in a closed loop (`clients`) puts a request into its socket when it has
+none there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from planes.task import TaskPlane
 
 
 class Connection:
-    """One client's socket: what has arrived there, and whether one is in the broker.
+    """One client's socket: its unread requests, and whether one is in the broker.
 
     The client takes ``read_ns`` to read an answer.
     """
@@ -41,7 +43,7 @@ class Connection:
 
 
 class Processor:
-    """One network thread; ``blocked`` is the request that a blind one waits to put."""
+    """One network thread; a blind one waits for room for the ``blocked`` request."""
 
     __slots__ = ("blocked", "blocked_ns", "blocked_since_ns", "ready", "responses")
 
@@ -57,16 +59,16 @@ class Clients(Protocol):
     """The clients in a closed loop (`clients.ModelClients`)."""
 
     def offer(self, row: ModelTask, now_ns: int) -> bool:
-        """Take up what comes due for a client; False if there is none."""
+        """Offer a row to its client; False if the connection has none."""
 
     def answered(self, request: ModelTask, now_ns: int) -> bool:
-        """Take an answer; False if no such client waits for it."""
+        """Pass on an answer; False if no such client waits for it."""
 
 
 class Readers:
     """The requests of a trace, in front of the planes: `engine.Arrivals`.
 
-    ``route`` says which plane a request goes to; ``done`` is called with every request
+    ``route`` returns the plane of a request. ``done`` is called with every request
     whose response has been sent.
     """
 
@@ -87,7 +89,7 @@ class Readers:
         self.tasks = tasks
         self._connections = list(connections)
         self._clients = clients
-        # Requests that nobody waits for any more.
+        # Requests whose clients have given them up.
         self._given_up: set[ModelTask] = set()
         self._route = route
         self._done = done
@@ -96,7 +98,7 @@ class Readers:
         self._aside: dict[TaskPlane, list[tuple[int, int, ModelTask]]] = {}
 
     def arrive(self, task: ModelTask, now_ns: int) -> bool:
-        """Hand a request to its client, or put it into its connection's socket."""
+        """Give a request to its client, or put it into its connection's socket."""
         if self._clients is None or not self._clients.offer(task, now_ns):
             self.put(task, now_ns)
         return True
@@ -110,13 +112,13 @@ class Readers:
             self._read(connection.processor, now_ns)
 
     def reconnect(self, task: ModelTask) -> None:
-        """Give a client another connection; the broker still serves ``task``."""
+        """Open a client's connection again; the broker still serves ``task``."""
         self._given_up.add(task)
         before = self._connections[task.connection]
         self._connections[task.connection] = Connection(before.processor)
 
     def done(self, task: ModelTask) -> None:
-        """Send a response, or leave it to a processor that is blocked."""
+        """Send a response, or leave it to a blocked processor."""
         now_ns = task.remote_done_ns
         processor = self._connections[task.connection].processor
         if processor.blocked is None:
@@ -137,10 +139,10 @@ class Readers:
         blocked = self._blocked.get(plane)
         if not blocked:
             return
-        # Past a processor that finds no room another one may: bounds may be by class.
+        # Bounds may differ by class, so a later processor may find room.
         for processor in tuple(blocked):
             task = processor.blocked
-            # Letting one in may have let in others, too.
+            # Admitting one request may have admitted others.
             if task is None or processor not in blocked or not plane.admits(task):
                 continue
             blocked.remove(processor)
@@ -152,7 +154,7 @@ class Readers:
             self._read(processor, now_ns)
 
     def outside(self, plane: PlaneCore) -> int:
-        """Count the requests that were read and found the plane's queue full."""
+        """Return the number of requests that were read but found the queue full."""
         blocked, aside = self._blocked.get(plane, ()), self._aside.get(plane, ())
         return len(blocked) + len(aside)
 
@@ -180,7 +182,7 @@ class Readers:
         assert admitted, (plane, task)
 
     def _respond(self, task: ModelTask, now_ns: int) -> None:
-        """Send the response, which a slow client takes later."""
+        """Send the response, which a slow client reads later."""
         if task in self._given_up:
             self._given_up.remove(task)
             return
@@ -197,7 +199,7 @@ class Readers:
         self._read(connection.processor, now_ns)
 
     def _sent(self, task: ModelTask, connection: Connection, now_ns: int) -> None:
-        """Finish a request, and unmute the connection, unless it is throttled."""
+        """Complete a request, and unmute the connection unless it is throttled."""
         task.response_sent_ns = now_ns
         if task.throttled_until_ns > now_ns:
             self._engine.at(

@@ -1,4 +1,4 @@
-"""Recording of a run in the model world, in the shape of every recording."""
+"""Recording of a run in the model world, in the format of every recording."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from experiments.worlds.model.readers import Processor, Readers
 from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 
-# A row of `Recorder.record`; the client's columns follow from it.
+# A row of `Recorder.record`; the client's columns are derived from it.
 _ROW = ("request_id", "sent_ns", *BROKER_STAMPS, *MEASURES, "error_code")
 _stamps = attrgetter(*BROKER_STAMPS)
 
 
 class Recorder:
-    """Collects one row per request, and samples of planes with so many servers each."""
+    """Collects one row per request, and samples of planes with their server counts."""
 
     def __init__(
         self, servers: Mapping[PlaneCore, int], processors: Sequence[Processor]
@@ -54,7 +54,7 @@ class Recorder:
         )
 
     def record_further(self, row: int, task: ModelTask, sent_ns: int) -> None:
-        """Keep another row that a request carried; what it cost is counted already."""
+        """Keep another row of a request; its cost is already counted."""
         measures = dict.fromkeys(MEASURES, 0)
         measures["suspended_ns"] = task.suspended_ns
         self._requests.extend(
@@ -64,8 +64,8 @@ class Recorder:
     def results(self, intended_ns: Int64s, ended_ns: int) -> Results:
         """Return the measurements of each request, in the trace's order.
 
-        A client in an open loop sends when it means to; all have an answer as soon as
-        it is sent.
+        A client in an open loop sends at the intended instant. Answers arrive as soon
+        as they are sent.
         """
         table = np.frombuffer(self._requests, dtype=np.int64).reshape(-1, len(_ROW))
         known = dict(zip(_ROW, table.T, strict=True))
@@ -96,7 +96,7 @@ class Recorder:
         engine.at(every_ns, sample)
 
     def samples(self) -> Mapping[str, Any]:
-        """Return the samples as columns, as `SampleRow` names them."""
+        """Return the samples as columns, named as in `SampleRow`."""
         return {
             name: [getattr(sample, name) for sample in self._samples]
             for name in SampleRow._fields

@@ -1,9 +1,8 @@
 """Sites of the model world: one plane's servers, or servers that planes share.
 
 A *site* is one plane whose seats are independent servers (M/G/c), one CPU at which all
-planes take turns (``planes.Cpu``), or one pool of seats that they lend each other. Its
-constants, computed once, are here together with its state; the engine (``engine``)
-handles its events.
+planes take turns (``planes.Cpu``), or one pool of seats that planes lend each other.
+This module has its state and its constants; the engine (``engine``) handles its events.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ class Overheads:
 
 
 class Run(Protocol):
-    """A site's view of its run."""
+    """The part of a run that a site uses."""
 
     quantum_ns: int
 
 
 class Site:
-    """One plane's servers; or what several planes share: a CPU, or a pool of seats."""
+    """One plane's servers; or a shared CPU or pool of seats of several planes."""
 
     def __init__(
         self,
@@ -52,14 +51,14 @@ class Site:
             self.free = shared.seats
         else:
             self.free = 1 if shared else first.seats
-        # To one plane a CPU adds nothing, and that answers what its scheduler answers.
+        # With a single plane the shared CPU is equivalent to the plane's scheduler.
         driver = first if shared is None or lone else shared
         self.pick, self.charge, self.finish = driver.pick, driver.charge, driver.finish
         self.must_yield = first.scheduler.outranks if lone else driver.must_yield
         self.wake = driver.wake if isinstance(driver, Cpu) else None
-        # With how much service the lone server's task may be outranked at the earliest,
-        # and whether no arrival changes when that is asked: the turn ends before, or it
-        # is asked just then.
+        # The service of the lone server's task below which it cannot be outranked; and
+        # whether no arrival changes the next check, because the turn ends before it or
+        # the check is exactly then.
         self.firm_ns = 0
         self.settled = False
         self.running: list[ModelTask] = []
@@ -67,7 +66,7 @@ class Site:
         self.costs = overheads.preemption_ns + overheads.switch_ns > 0
         preempts = {plane.scheduler.preempts for plane in self.planes}
         self.watches = not lone or IN_SERVICE in preempts
-        # Other servers and planes may change the answer too.
+        # Foresight needs a single server and plane; others may change the answer too.
         policy = foresight_of(first.scheduler)
         hinted = self.watches and lone and self.free == 1
         self.outranked_at_ns: Callable[[ModelTask], int | None] | None = (
@@ -85,12 +84,12 @@ class Site:
         self.anywhere = overheads.granularity_ns == 0
         self.at_once = self.anywhere and not self.watches
         self.check_every_ns = overheads.granularity_ns
-        # Number of waiting tasks: of one plane, the length of its queue.
+        # Number of waiting tasks; with one plane, the length of its queue.
         lengths = [plane.scheduler.__len__ for plane in self.planes]
         self.waiting: Callable[[], int] = (
             lengths[0] if len(lengths) == 1 else lambda: sum(it() for it in lengths)
         )
 
     def begin(self, run: Run) -> None:
-        """Take part in a run."""
+        """Join a run."""
         self.check_every_ns = self.overheads.granularity_ns or run.quantum_ns

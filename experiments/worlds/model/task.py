@@ -1,4 +1,4 @@
-"""A request in the model world: a task that is nothing but a demand for service."""
+"""A request in the model world: a task that consists of a demand for service."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class ModelTask(Task):
     """A task that needs ``demand_ns`` of service; its number is its row of the trace.
 
     No handler serves it: ``serve``, ``done``, ``subject``, ``coroutine``, ``go_on``
-    and ``service_ns`` are never set (its service is ``own_cpu_ns``). The rest is the
-    engine's, and set when a turn begins. ``charged_ns`` is when the present slice was
-    last billed, ``ends_ns`` when it will end if nothing interrupts it. ``end_serial``
-    is the number of the event of that end. ``check_serial`` is the number of the event
-    that checks whether the task must give way, which it may from ``check_from_ns`` of
-    service on (0: there is none). Other events are void. With a ``lock``,
-    ``section_ns`` is the remaining time to hold it; the ``runner`` runs in the present
-    turn, begun at ``turn_began_ns`` of service (`locks`).
+    and ``service_ns`` are never set (its service is ``own_cpu_ns``). The other fields
+    belong to the engine, which sets them when a turn begins. ``charged_ns`` is the
+    instant up to which the current slice has been billed, ``ends_ns`` its end if
+    nothing interrupts it. ``end_serial`` is the number of that end's event.
+    ``check_serial`` is the number of the event that checks for preemption, which is
+    possible from ``check_from_ns`` of service on (0: no such event). Other events are
+    void. With a ``lock``, ``section_ns`` is the remaining time to hold it; ``runner``
+    runs in the current turn, which began at ``turn_began_ns`` of service (`locks`).
 
-    The initialiser is written out because a run makes millions of tasks, and that of a
-    dataclass would take so many defaults as arguments.
+    The initialiser is explicit because a run creates millions of tasks, and a
+    dataclass would pass all defaults as arguments.
     """
 
     demand_ns: int

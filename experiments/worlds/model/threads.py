@@ -1,18 +1,19 @@
 """Planes of handler threads as in Kafka, and a kernel that shares CPUs among them.
 
-A seat is a thread. It takes a request from its plane's queue and keeps it to the end;
-no policy can take the request from it, but the kernel can take the CPU: anywhere, at
-the end of a *slice*, or because another thread wakes. A request of the control plane
-therefore need not wait for one of the data plane, although none ever yields.
+A seat is a thread. A thread takes a request from its plane's queue and serves it to the
+end. No policy can take the request from the thread, but the kernel can take the CPU:
+anywhere, at the end of a *slice*, or because another thread wakes. A request of the
+control plane therefore need not wait for one of the data plane, although threads never
+yield.
 
 The rule is that of Linux' CFS for threads of equal weight, over one queue for all CPUs.
-The thread that has received least goes next. One that wakes is placed a slice behind
-the least of the others, so that it goes before them, but cannot save up more than that
-while it sleeps. Without ``wakes`` (as Linux' EEVDF, which lets a slice run out) it is
+The thread that has received least runs next. A waking thread is placed one slice behind
+the least of the others. It therefore precedes them, but cannot save up more than that
+while it sleeps. Without ``wakes`` (as in Linux' EEVDF, which completes a slice) it is
 placed level with them, and waits for the end of a slice.
 
-Time between a request's first turn and its end that it has no CPU is suspended. Wake-up
-costs nothing but the switch.
+A request between its first turn and its end is suspended while its thread has no CPU.
+Waking costs only the context switch.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ class Events(Protocol):
     refusal_ns: int
 
     def at(self, at_ns: int, call: Callable[[int], None]) -> None:
-        """Call something at a moment of the run."""
+        """Call a function at an instant of the run."""
 
     def took(self, task: ModelTask, now_ns: int) -> None:
-        """Called when a task may have left its queue."""
+        """Handle a task that may have left its queue."""
 
     def served(self, task: ModelTask) -> None:
-        """Called when a task is done."""
+        """Handle a completed task."""
 
 
 class Thread:
     """A handler thread; without a ``task`` it sleeps, or picks one.
 
-    ``received_ns`` is the kernel's count of its service, up to ``charged_ns``; its turn
-    ends at ``turn_ends_ns`` if another thread is as entitled to the CPU. ``serial`` is
-    the number of the one event that still concerns it, due at ``due_ns``.
+    ``received_ns`` is the kernel's count of its service, up to ``charged_ns``. Its turn
+    ends at ``turn_ends_ns`` if another thread has received less. ``serial`` is the
+    number of its only valid event, due at ``due_ns``.
     """
 
     __slots__ = (
@@ -85,7 +86,7 @@ class Threads:
     Cost: O(threads) an event.
     """
 
-    # To the engine, a site without free servers whose tasks are never asked to yield.
+    # For the engine, a site without free servers whose tasks are never preempted.
     free: Final = 0
     asks: Final = False
     outranked_at_ns: Final = None
@@ -107,15 +108,15 @@ class Threads:
         }
         self._ready: list[Thread] = []
         self._running: list[Thread] = []
-        # The CPUs without a thread, and which thread each CPU had last.
+        # The CPUs without a thread, and the last thread of each CPU.
         self._free = list(range(kernel.cpus))
         self._last: list[Thread | None] = [None] * kernel.cpus
-        # The least that a thread with something to do has received; never decreases.
+        # The least service of threads with a request; never decreases.
         self._base_ns = 0
         self._alarm_ns = dict.fromkeys(self.planes, NEVER_NS)
 
     def begin(self, events: Events) -> None:
-        """Take part in a run."""
+        """Join a run."""
         self._events = events
 
     def wake(self, plane: TaskPlane) -> None:
@@ -128,7 +129,7 @@ class Threads:
                 return
             self._wake_up(thread, now_ns)
 
-    # ---- a thread and its requests ----------------------------------------------
+    # ---- threads and requests ---------------------------------------------------
 
     def _take(self, thread: Thread, now_ns: int) -> bool:
         """Give a thread the next request of its queue; return whether there was one."""
@@ -145,7 +146,7 @@ class Threads:
         return True
 
     def _end(self, thread: Thread, now_ns: int) -> None:
-        """Finish a request that has had its demand; take the next one, or sleep."""
+        """Complete a request whose demand is served; take the next one, or sleep."""
         task = thread.task
         assert task is not None
         used_ns = now_ns - thread.charged_ns
@@ -166,7 +167,7 @@ class Threads:
         self._go_on(thread.cpu, now_ns)
 
     def _set_alarm(self, plane: PlaneCore, now_ns: int) -> None:
-        """Come back when time alone makes a request ready."""
+        """Schedule an event for the time at which a waiting request becomes ready."""
         event_ns = plane.next_event_ns(now_ns)
         if event_ns is not None and event_ns < self._alarm_ns[plane]:
             self._alarm_ns[plane] = event_ns
@@ -179,7 +180,7 @@ class Threads:
     # ---- the kernel -------------------------------------------------------------
 
     def _wake_up(self, thread: Thread, now_ns: int) -> None:
-        """Place a thread that has slept among the others, and let it run if it may."""
+        """Place a waking thread among the others, and run it if it is entitled."""
         counts_ns = [it.count_ns(now_ns) for it in self._running]
         counts_ns += [it.received_ns for it in self._ready]
         self._base_ns = max(self._base_ns, min(counts_ns, default=0))
@@ -194,7 +195,7 @@ class Threads:
         if self._kernel.wakes:
             most = max(self._running, key=lambda it: it.count_ns(now_ns))
             if most.count_ns(now_ns) > thread.received_ns:
-                # At once, or when it has been switched to, or has looked for a request.
+                # Immediately, or at the end of its switch or of its search.
                 most.turn_ends_ns = max(now_ns, most.charged_ns)
                 if most.turn_ends_ns == now_ns and most.task is not None:
                     self._turn_over(most, now_ns)
@@ -220,7 +221,7 @@ class Threads:
         self._go_on(thread.cpu, now_ns, self._overheads.preemption_ns)
 
     def _go_on(self, cpu: int, now_ns: int, cost_ns: int = 0) -> None:
-        """Give a CPU that is free now to the thread that has received least."""
+        """Give a free CPU to the thread that has received least."""
         least = min(self._ready, key=_received, default=None)
         if least is None:
             return
@@ -250,7 +251,7 @@ class Threads:
         thread.serial += 1
 
     def _cpu_for(self, thread: Thread) -> int:
-        """Return a free CPU, the one that the thread had if that is free."""
+        """Return a free CPU, if possible the thread's last one."""
         return next(
             (it for it in self._free if self._last[it] is thread), self._free[0]
         )
@@ -264,7 +265,7 @@ class Threads:
         thread.plane.charge(task, used_ns, now_ns)
 
     def _plan(self, thread: Thread) -> None:
-        """Come back when the request ends, or when others are due before."""
+        """Schedule the end of the request, or of the turn if others wait."""
         task = thread.task
         assert task is not None
         due_ns = thread.charged_ns + task.demand_ns - task.attained_ns

@@ -1,11 +1,11 @@
 """CPU time in the virtual world: a fixed cost of reading, then slices of handlers.
 
-A request has the cost that the trace drew for it. The calibrated read cost
-(`experiments.design.calibration.Calibration.read`) is spent when the broker reads it
-from its socket, before any policy has seen it; without a calibration that is zero. The
-handler spends the rest, in slices that a policy orders. Writing the answer and the
-event loop are parts of the handler's time. All arms cost the same: the CPU time of a
-policy is a result of measurement, never an input.
+A request has the cost that was drawn in the trace. The calibrated read cost
+(`experiments.design.calibration.Calibration.read`) is spent when the broker reads the
+request from its socket, before any policy knows it; without a calibration it is zero.
+The handler spends the rest, in slices that a policy orders. Writing the answer and the
+event loop are parts of the handler's time. Costs are equal for all arms: the CPU time
+of a policy is a result of measurement, never an input.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class SentDemands:
         return demand_ns([self._demand_ns[row] for row in rows], further)
 
     def traffic_of(self, number: int) -> str:
-        """Return the name of the entry that a request is of."""
+        """Return the name of a request's entry."""
         return self._traffic[self._rows_of(number)[0]]
 
 
 class TraceCosts:
     """The CPU time of a slice: a share of its request's demand, or its class's slice.
 
-    A request with a drawn demand spends the rest after reading in equal parts over its
-    units of work (partitions), one per slice; a handler's other work costs nothing. The
-    slice after a preemption costs ``preemption_us`` more, whichever request runs it:
-    that is when the CPU is lost. Upkeep (retention, checkpoints) costs nothing.
+    A request with a drawn demand spends its remainder after reading in equal parts over
+    its units of work (partitions), one per slice; other work of the handler costs
+    nothing. The slice after a preemption costs ``preemption_us`` more, for whichever
+    request runs then. Upkeep (retention, checkpoints) costs nothing.
     """
 
     def __init__(self, experiment: Experiment, demands: SentDemands) -> None:
@@ -70,7 +70,7 @@ class TraceCosts:
         self._default_ns = round(virtual.other_slice_us * 1000)
         self._refusal_ns = round(virtual.refusal_us * 1000)
         self._preemption_ns = round(virtual.preemption_us * 1000)
-        # The request of the last slice, and how often it had been preempted by then.
+        # The request of the last slice, and its number of preemptions then.
         self._last: Task | None = None
         self._preempted = 0
         self._demands = demands
@@ -78,8 +78,7 @@ class TraceCosts:
             entry.name: getattr(entry.request, "partitions", 1)
             for entry in experiment.workload.traffic
         }
-        # The rest of a request's demand, and the cost of one slice of it, once it has
-        # begun.
+        # The remaining demand of a started request, and the cost of one of its slices.
         self._left_ns: dict[int, int] = {}
         self._part_ns: dict[int, int] = {}
 
@@ -118,9 +117,9 @@ class TraceCosts:
 
 
 class ClientsTime:
-    """The time of clients and the network, which compute in parallel to the broker.
+    """The time of clients and the network, which run in parallel to the broker.
 
-    The broker's computing moves the clock at once. Their events of that time are
+    The broker's computing moves the clock at once. Client events of that time are
     handled afterwards, one after the other, with ``at_ns`` as their time.
     """
 
@@ -134,11 +133,11 @@ class ClientsTime:
 
 
 class CostlyNetwork(MemoryNetwork):
-    """A network whose server calls ``read`` when it has read some of a socket.
+    """A network whose server end calls ``read`` after reading from a socket.
 
-    That is once for a request of up to 64 KiB, but for those that a client has sent
-    behind another without waiting: they come with it. Code that moves the clock, as
-    ``read`` does, calls `catch_up` then.
+    Each request of up to 64 KiB causes one read, except requests that a client has sent
+    without waiting for answers, which are read together. Code that moves the clock, as
+    ``read`` does, must then call `catch_up`.
     """
 
     def __init__(
@@ -154,7 +153,7 @@ class CostlyNetwork(MemoryNetwork):
         self.read = read
 
     def catch_up(self) -> None:
-        """Deliver what has travelled for long enough, each chunk at its own time."""
+        """Deliver chunks that are due, each at its own time."""
         self._arrive(self._now_ns())
 
     def accepted(self, fileno: int, address: str) -> MemoryConnection:
@@ -169,7 +168,7 @@ class CostlyNetwork(MemoryNetwork):
 
 
 class _Costly(MemoryConnection):
-    """A server's end of a connection, where reading takes time."""
+    """A server's end of a connection, on which reading takes time."""
 
     def __init__(self, network: CostlyNetwork, fileno: int, address: str) -> None:
         super().__init__(network, fileno, address)

@@ -2,12 +2,13 @@
 
 The broker has one CPU, and in virtual time a slice moves the clock for all. To model
 Kafka's handler threads on as many cores, ``server = "seats"`` makes a handler wait for
-its request's demand at a device of its own, holding its seat, before it answers. The
-whole broker then becomes as many servers as it has seats, which theory covers (M/M/c).
+its request's demand at its own device, with its seat, before it answers. The whole
+broker is then equivalent to as many servers as it has seats, which theory covers
+(M/M/c).
 
-A wait is in pieces of the model's length. After a piece the request is picked again by
-its policy, so it can lose its seat there and only there; and one that has had all its
-demand still needs a seat to answer.
+A wait is divided into pieces of the model's length. After a piece the policy picks the
+request again, so it can lose its seat only then. A request whose demand is complete
+still needs a seat to answer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Wait: TypeAlias = Callable[[Request, int], Awaitable[None]]
 
 
 class OnDevices(WrappedApis):
-    """Kafka's handlers, each of which first waits for the demand of its request.
+    """Kafka's handlers, each preceded by a wait for the demand of its request.
 
     ``needs_ns`` returns a request's demand, at its first turn; ``wait`` waits for that
     time.
@@ -48,10 +49,9 @@ class OnDevices(WrappedApis):
 
 
 def in_pieces(piece_ns: int, billed: Billed | None = None) -> Wait:
-    """Return a wait at a device of one's own, in pieces so long; 0 for one piece.
+    """Return a wait at a separate device in pieces of this length; 0 for one piece.
 
-    ``billed`` is called with each piece when it is over, and the request has its turn
-    again.
+    ``billed`` is called after each piece, when the request has its turn again.
     """
 
     async def wait(request: Request, left_ns: int) -> None:

@@ -1,15 +1,15 @@
-"""Several brokers in one virtual run: real replication, and seats of their own.
+"""Several brokers in one virtual run: real replication, separate seats.
 
-Every broker is the whole one, with its own disk, over one network in memory, and a
-member of one ZooKeeper in memory; the first of them holds no replica and is the
-controller. A request waits for its demand at a device, holding a seat (``devices``), so
-one broker's work takes no time from another's: each seat of each plane is a separate
-server, as a handler thread of Kafka is on a machine with CPUs enough. Computing is
-free; a request's time at a device is billed to it as CPU, which policies share.
+Every broker is a complete one with its own disk, over one network in memory, and a
+member of one ZooKeeper in memory. The first broker to register has no replicas and is
+the controller. A request waits for its demand at a device, with its seat (``devices``),
+so the work of brokers is concurrent: each seat of each plane is a separate server, like
+a handler thread of Kafka on a machine with enough CPUs. Computing is free. A request's
+time at a device is billed to it as CPU time, which policies share.
 
-Each attempt of a PRODUCE has the cost that the trace drew for it; one for a partition
-that the broker does not lead is rejected for ``virtual.refusal_us``. Everything else
-(followers' fetches, metadata) costs ``virtual.slice_us`` of its class, and a
+Each attempt of a PRODUCE has the cost that was drawn in the trace. An attempt for a
+partition that the broker does not lead is rejected for ``virtual.refusal_us``. Other
+requests (followers' fetches, metadata) cost ``virtual.slice_us`` of their class, and a
 controller's request ``cluster.control_us``.
 """
 
@@ -93,7 +93,7 @@ class ClusterRun:
         self._trial = trial
         self._replayed = replayed
         self._scratch = scratch
-        # Of brokers with replicas, one for each start.
+        # Recordings of brokers with replicas, one for each start.
         self.records: list[BrokerRecording] = []
         self._seed = f"{trial.experiment.experiment.seed}/{trial.block}"
         self._attempt_log = AttemptLog()
@@ -120,7 +120,7 @@ class ClusterRun:
             await travelling.start(self._network.run)
             await travelling.start(self._zookeeper().run)
             async with trio.open_nursery() as self._serving:
-                # The first to come is the controller.
+                # The first broker to register becomes the controller.
                 for broker in reversed(self._brokers):
                     await self._start(broker)
                 loaded = LoadedCluster(
@@ -171,14 +171,14 @@ class ClusterRun:
         await self._serving.start(self._live, broker)
 
     async def stop(self, number: int) -> None:
-        """Stop a broker in order, and wait until it has stopped."""
+        """Stop a broker cleanly, and wait until it has stopped."""
         broker = self._brokers[number]
         if broker.server is not None:
             broker.server.stop()
             await broker.ended.wait()
 
     async def kill(self, number: int) -> None:
-        """End a broker where it stands."""
+        """Kill a broker."""
         broker = self._brokers[number]
         self._network.take_down(broker.host.name)
         broker.storage = broker.storage.after_kill()
@@ -186,12 +186,12 @@ class ClusterRun:
         await broker.ended.wait()
 
     async def restart(self, number: int) -> None:
-        """Start a broker on its files, stopped before if it runs."""
+        """Start a broker on its files; a running one is stopped first."""
         await self.stop(number)
         await self._start(self._brokers[number])
 
     async def cut(self, one: int, other: int, *, apart: bool) -> None:
-        """Cut two brokers off from each other, or connect them again."""
+        """Cut the connection between two brokers, or restore it."""
         await trio.lowlevel.checkpoint()
         names = [self._brokers[number].host.name for number in (one, other)]
         links = between(names[:1], names[1:])
@@ -206,7 +206,7 @@ class ClusterRun:
         self._brokers[number].factor = factor
 
     async def fill(self, number: int, *, full: bool) -> None:
-        """Leave a broker's disk no room, or have room again."""
+        """Fill a broker's disk, or free it again."""
         await trio.lowlevel.checkpoint()
         storage = self._brokers[number].storage
         if full:
@@ -215,13 +215,13 @@ class ClusterRun:
             storage.capacity_bytes = None
 
     def cpu_time(self, number: int) -> CpuTime:
-        """Nothing uses a CPU where a handler waits for its request's demand."""
+        """Return no CPU time, because handlers wait at devices."""
         return UNKNOWN_CPU_TIME
 
     async def _live(
         self, broker: VirtualBroker, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Be a broker until it is stopped or killed."""
+        """Run a broker until it is stopped or killed."""
         try:
             with broker.scope:
                 broker.server = await self._server(broker)
@@ -232,7 +232,7 @@ class ClusterRun:
             broker.server = None
             broker.ended.set()
 
-    # ---- what a broker is made of -------------------------------------------------
+    # ---- parts of a broker --------------------------------------------------------
 
     async def _server(self, broker: VirtualBroker) -> BrokerServer:
         number, clock, experiment = broker.number, self._clock, self._trial.experiment
@@ -271,7 +271,7 @@ class ClusterRun:
         return BrokerServer(config, waiting, surroundings)
 
     def _record(self, number: int) -> Path:
-        """Return where the next start of a broker is recorded."""
+        """Return the path for the recording of a broker's next start."""
         starts = sum(it.broker == number for it in self.records)
         file = self._scratch / f"broker-{number}-{starts}.rows"
         if number < self._cluster.brokers:
@@ -279,7 +279,7 @@ class ClusterRun:
         return file
 
     def _needs(self, broker: VirtualBroker, apis: KafkaApis) -> Needs:
-        """Return what requests demand of one broker."""
+        """Return a function that computes a request's demand at one broker."""
         virtual = self._trial.experiment.virtual
         by_class = {
             name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()

@@ -1,17 +1,17 @@
 """The virtual world: the whole broker in virtual time, deterministic from the seed.
 
-The same broker as in the live world, with its sockets, files and clock exchanged for an
+The broker is that of the live world, with its sockets, files and clock replaced by an
 in-memory network, an in-memory disk and a clock that moves when computing is charged to
-it. Bytes travel, queues fill and processors block as they do live; only the costs are
-given instead of measured. Reading a request has the calibrated fixed cost, and each
-slice of a handler costs its share of the demand that the trace drew for the request, or
-the cost of its class in the config's ``[virtual]`` (`costs.py`).
+it. Bytes travel, queues fill and processors block as in the live world; only costs are
+given instead of measured. Reading a request has the calibrated fixed cost. Each slice
+of a handler costs its share of the demand that was drawn for the request, or the cost
+of its class in the config's ``[virtual]`` (`costs.py`).
 
 Computing moves the clock for all, so clients' events during a slice are handled at its
 end, with their own times; a broker with one CPU could not have read them earlier.
-Clients' work costs nothing here.
+Clients' own work costs nothing.
 
-No thread and no real clock: two runs of a trial are the same to the nanosecond.
+There is no thread and no real clock: two runs of a trial are equal to the nanosecond.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from simulation.virtual_time.memory_network import (
     MemoryStream,
 )
 
-# Measured: what one request costs in real time, and one that is replicated.
+# Measured real time of one request, and of one that is replicated.
 _REAL_S_PER_REQUEST = 0.0004
 _REAL_S_PER_REPLICATED = 0.0012
 _LEAD_NS = 20_000_000
@@ -75,7 +75,7 @@ _DATA, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
 
 
 def make(tick: Callable[[], None]) -> Virtual:
-    """Return this world; its runs are too short for ``tick``."""
+    """Return this world; its runs are too short to call ``tick``."""
     return Virtual()
 
 
@@ -85,11 +85,11 @@ class Virtual:
     name = "virtual"
 
     def environment(self) -> Mapping[str, Any]:
-        """Return that no process is pinned, because there is but one."""
+        """Return that no process is pinned, because there is only one."""
         return {"pinned": False, "cpus": None, "nice": None}
 
     def estimate_s(self, experiment: Experiment) -> float:
-        """Count the requests: virtual time costs what happens in it."""
+        """Estimate from the number of requests, because virtual time costs no time."""
         workload = experiment.workload
         rate_per_s = sum(map(workload.mean_rate_per_s, workload.traffic))
         requests = rate_per_s * workload.duration_s
@@ -115,7 +115,7 @@ class MemoryLink:
         self._connection = connection
 
     def send(self, pieces: Sequence[memoryview]) -> int:
-        """Take some bytes of the pieces; return how many."""
+        """Send some bytes of the pieces; return how many."""
         return self._connection.send(b"".join(pieces))
 
     def receive(self) -> bytes:
@@ -149,7 +149,7 @@ class Replay:
         self._read_ns = read_ns(trial.experiment)
 
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
-        """Serve the load until it is answered or the drain deadline."""
+        """Serve the load until it is answered, or until the drain deadline."""
         clients = ClientsTime(clock.now_ns)
         network = self._network = CostlyNetwork(
             time=clients,
@@ -219,10 +219,10 @@ class Replay:
         return BrokerServer(config, waiting, surroundings)
 
     def _compute(self, clock: VirtualClock, cost_ns: int) -> None:
-        """Spend the time of computing; at devices, computing is free."""
+        """Spend the time of computing; with devices, computing is free."""
         if not self._at_devices:
             clock.jump(cost_ns)
-        # Bytes that fell due meanwhile are in the sockets before the next poll.
+        # Bytes that have come due must be in the sockets before the next poll.
         if self._replay is not None:
             self._replay.catch_up()
         if self._network is not None:
@@ -271,7 +271,7 @@ class ScheduleReplay:
         return MemoryLink(connection)
 
     def catch_up(self) -> None:
-        """Do everything that the clients do by now, each at its own time."""
+        """Run all due actions of the clients, each at its own time."""
         now_ns = self._clock.now_ns()
         while (due_ns := self._next_ns()) <= now_ns:
             self._time.at_ns = due_ns
@@ -284,7 +284,7 @@ class ScheduleReplay:
         self._note()
 
     def _next_ns(self) -> int:
-        """Return when a request is due, or a client's alarm."""
+        """Return the time of the next due request or client alarm."""
         alarm_ns = self._exchange.next_alarm_ns()
         offer_ns = _NEVER_NS
         if self._offered < len(self._due_ns):
@@ -292,7 +292,7 @@ class ScheduleReplay:
         return offer_ns if alarm_ns is None else min(alarm_ns, offer_ns)
 
     async def run(self, deadline_ns: int) -> Observed:
-        """Send everything, then wait until all is answered or the deadline."""
+        """Send all requests, then wait for all answers or the deadline."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ring)
             await self._send_all(deadline_ns)
@@ -312,7 +312,7 @@ class ScheduleReplay:
                 await self._answered.wait()
 
     async def _ring(self) -> None:
-        """Do what the clients do by the clock: read late, lose patience, try again."""
+        """Run the clients' alarms: late reads, time-outs, retries."""
         while True:
             self._awaited_ns = self._exchange.next_alarm_ns()
             self._alarmed = trio.Event()
@@ -332,7 +332,7 @@ class ScheduleReplay:
         self._note()
 
     def _note(self) -> None:
-        """Wake the tasks that wait for an alarm, or for the last answer."""
+        """Wake tasks that wait for an alarm, or for the last answer."""
         if self._exchange.next_alarm_ns() != self._awaited_ns:
             self._alarmed.set()
         if not self._exchange.outstanding:
@@ -351,7 +351,7 @@ def _ports(ports: Mapping[str, int], workload: Workload) -> list[int]:
 async def _prepare(
     network: MemoryNetwork, ports: Mapping[str, int], workload: Workload
 ) -> frames.Node:
-    """Create and fill the load's topics; return the broker as controllers name it."""
+    """Create and fill the load's topics; return the broker for controller requests."""
     stream = MemoryStream(network.connect(ports[_DATA]))
     numbers = itertools.count(1)
 
