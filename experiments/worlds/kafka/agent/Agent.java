@@ -14,13 +14,14 @@ import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
 
 /**
- * Gives a running, unmodified Apache Kafka another request queue.
+ * Replaces the request queue of a running, unmodified Apache Kafka.
  *
- * <p>The constructor of {@code kafka.network.RequestChannel} makes two queues of the type {@code
+ * <p>The constructor of {@code kafka.network.RequestChannel} creates two queues of the type {@code
  * ArrayBlockingQueue}: the request queue and, after it, the queue of callbacks. The agent replaces
- * the type of the first by {@link PolicyQueue}, a subclass; nothing else in Kafka names the class.
+ * the type of the first one by {@link PolicyQueue}, a subclass. No other code of Kafka names the
+ * class.
  *
- * <p>Its argument is a properties file, see {@link Settings}. With {@code queue=kafka} the agent is
+ * <p>The argument is a properties file, see {@link Settings}. With {@code queue=kafka} the agent is
  * loaded and changes nothing.
  */
 public final class Agent {
@@ -54,7 +55,7 @@ public final class Agent {
       try {
         return withPolicyQueue(bytes);
       } catch (Throwable problem) {
-        // The JVM would go on with the class as it was, and measure Kafka's queue.
+        // Otherwise the JVM would continue with the original class, and measure Kafka's queue.
         System.err.println("The request queue of this Kafka cannot be replaced: " + problem);
         Runtime.getRuntime().halt(1);
         return null;

@@ -1,6 +1,6 @@
 package doorkeeper;
 
-/** A request as an order sees it: the counterpart of Python's {@code Job}. */
+/** A request in an order: the counterpart of Python's {@code Job}. */
 final class Entry {
   final Object request;
   final long number;
@@ -10,10 +10,10 @@ final class Entry {
   final double weight;
   final long costNs;
 
-  /** The CPU time that its turn used, once it has ended. */
+  /** The CPU time of its turn, set at the end of the turn. */
   long attainedNs;
 
-  // Of WfqOrder: the flow charged, and by how much.
+  // Used by WfqOrder: the charged flow, and the amount.
   WfqOrder.Flow charged;
   long chargedNs;
 

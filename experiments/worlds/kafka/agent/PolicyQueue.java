@@ -10,21 +10,15 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
-/**
- * Kafka's request queue with another order, and another rule for a full queue.
- *
- * <p>A processor calls {@code put}, a handler thread {@code poll}. A handler serves one request at a
- * time, so its next {@code poll} ends the turn of the last one; the CPU time of the thread in
- * between is what that request has cost.
- *
- * <p>Under a blind reader {@code put} blocks the processor while the queue is full, as Kafka's does.
- * Under a class-aware one it never blocks: a refused request waits beside the queue, the most urgent
- * class first. Kafka mutes a connection until its request is answered, so at most one request of
- * each connection waits there.
- *
- * <p>Handlers are not preempted. Signals of Kafka to its handlers are no requests: to wake up is
- * served first, to end last.
- */
+/** * Kafka's request queue with another order, and another rule for a full queue. * * <p>A
+processor calls {@code put}, a handler thread {@code poll}. A handler serves one request at a *
+time, so its next {@code poll} ends the turn of the last request. The thread's CPU time between *
+the two calls is the cost of that request. * * <p>With a blind reader {@code put} blocks the
+processor while the queue is full, as in Kafka. With * a class-aware reader it never blocks: a
+refused request waits outside of the queue, the most * urgent class first. Kafka mutes a connection
+until its request is answered, so at most one request * of each connection waits there. * *
+<p>Handlers are not preempted. Kafka's signals to its handlers are no requests: wake-ups are *
+served first, shutdown signals last. */
 public final class PolicyQueue extends ArrayBlockingQueue<Object> {
   private static final long serialVersionUID = 1;
   private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
@@ -76,7 +70,7 @@ public final class PolicyQueue extends ArrayBlockingQueue<Object> {
     }
   }
 
-  /** Called by Kafka with signals only, which have no bound here. */
+  /** Called by Kafka for signals only, which have no bound here. */
   @Override
   public boolean offer(Object element) {
     lock.lock();
@@ -171,7 +165,7 @@ public final class PolicyQueue extends ArrayBlockingQueue<Object> {
     if (entry == null) {
       return ends.pollFirst();
     }
-    // Behind the first refused one, admission could only let in a favoured class of a lesser level.
+    // After the first refusal, only a favoured class of a less urgent level could be admitted.
     while (!refused.isEmpty() && enter(refused.peek())) {
       refused.poll();
     }

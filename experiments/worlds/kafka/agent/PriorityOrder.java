@@ -5,8 +5,8 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Most urgent level first, arrival order within it; a level unserved for {@code ageingNs} is served
- * next. As {@code schedulers/policies/np_priority.py}.
+ * Most urgent level first, arrival order within a level. A level unserved for {@code ageingNs} is
+ * served next. Equivalent to {@code schedulers/policies/np_priority.py}.
  */
 final class PriorityOrder implements Order {
   private static final class Level {

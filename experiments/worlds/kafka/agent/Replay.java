@@ -6,7 +6,7 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Plays a script of arrivals, picks and ends to an order; prints the number of each pick, or -1.
+ * Replays a script of arrivals, picks and ends to an order; prints the number of each pick, or -1.
  *
  * <pre>
  * arrive NUMBER CLASS LEVEL FLOW WEIGHT COST_NS NOW_NS

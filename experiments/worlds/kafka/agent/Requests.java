@@ -8,12 +8,9 @@ import org.apache.kafka.common.requests.AbstractRequest;
 import org.apache.kafka.common.requests.FetchRequest;
 import org.apache.kafka.common.requests.RequestContext;
 
-/**
- * Class, flow and expected cost of Kafka's requests, as Doorkeeper's classifier has them.
- *
- * <p>The class of a request moved between versions of Kafka, so its methods are looked up in the
- * class of the first one that comes.
- */
+/** * Class, flow and expected cost of Kafka's requests, as in Doorkeeper's classifier. * * <p>The
+class of a request has moved between versions of Kafka, so its methods are looked up in the * class
+of the first request. */
 final class Requests {
   private static final long UNKNOWN_COST_NS = 50_000;
   // A moving average over about eight requests.
@@ -58,7 +55,7 @@ final class Requests {
         expectedNs(apiKey, sizeOf(element)));
   }
 
-  /** Learn the CPU time that a request used. */
+  /** Update the expected cost from the CPU time that a request used. */
   void learn(Entry entry) {
     int apiKey = context(entry.request).header.apiKey().id;
     long[] bySize = costNs[apiKey];

@@ -6,15 +6,15 @@ import java.util.Properties;
 import java.util.Set;
 
 /**
- * Settings of the queue, as the properties file has them.
+ * Settings of the queue, as in the properties file.
  *
  * <pre>
  * order           fifo, priority or wfq
  * reader          blind: a full queue blocks the processor; class-aware: it does not
- * admission       block: the bound is for all; exempt: not for the favoured classes
+ * admission       block: the bound applies to all classes; exempt: not to favoured ones
  * favoured        classes, separated by commas
- * ageing.ns       the longest time for which priority passes a level over; 0: no bound
- * flow            class, client.id or connection: what wfq shares among
+ * ageing.ns       the longest time without service of a level under priority; 0: no bound
+ * flow            class, client.id or connection: the flows of wfq
  * class.KEY       the class of the API with this key; class: of all others
  * level.CLASS     the priority level of a class, 0 the most urgent
  * weight.CLASS    the weight of a class under wfq, 1 by default

@@ -10,8 +10,8 @@ import java.util.TreeSet;
  * Start-time fair queueing by weight for several servers, corrected by the true cost: SFQ(D), as
  * {@code schedulers/policies/wfq.py} without preemption.
  *
- * <p>Virtual time is an integer, nanoseconds of CPU times UNIT over weight; it would overflow after
- * 39 hours of CPU.
+ * <p>Virtual time is an integer: nanoseconds of CPU time, multiplied by UNIT and divided by the
+ * weight. It would overflow after 39 hours of CPU time.
  */
 final class WfqOrder implements Order {
   private static final long UNIT = 1 << 16;
@@ -22,7 +22,7 @@ final class WfqOrder implements Order {
     long finish;
     long floor;
     int inService;
-    // Where it stands in the set of waiting flows.
+    // Position in the set of waiting flows.
     long start;
     long number;
 
@@ -37,7 +37,7 @@ final class WfqOrder implements Order {
       new TreeSet<>(
           Comparator.<Flow>comparingLong(flow -> flow.start).thenComparingLong(flow -> flow.number));
   private long virtual;
-  // The latest finish of a flow that has nothing in service.
+  // The latest finish of a flow without requests in service.
   private long latest;
   private int size;
   private int inService;
@@ -46,7 +46,7 @@ final class WfqOrder implements Order {
   @Override
   public void arrive(Entry entry, long nowNs) {
     if (size == 0 && inService == 0 && latest > virtual) {
-      // The queue was idle: no flow is owed service.
+      // The queue was idle, so no flow is owed service.
       virtual = latest;
     }
     Flow flow = flows.get(entry.flow);
@@ -117,7 +117,7 @@ final class WfqOrder implements Order {
 
   private Flow open(String name) {
     if (flows.size() > sweepAt) {
-      // Idle flows that virtual time has passed would start now, as new ones do.
+      // Idle flows behind virtual time would start at virtual time, as new flows do.
       flows
           .values()
           .removeIf(it -> it.entries.isEmpty() && it.inService == 0 && it.finish <= virtual);
