@@ -1,4 +1,4 @@
-"""Clusters of three brokers under a ZooKeeper: ours, and Apache Kafka's.
+"""Clusters of three brokers under a ZooKeeper: Doorkeeper's, and Apache Kafka's.
 
 Both have Kafka's defaults except for the settings that a cluster on one machine needs,
 and each JVM has the same heap. Only the brokers' CPU time is counted, not ZooKeeper's.

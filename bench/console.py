@@ -76,7 +76,7 @@ class Console(NamedTuple):
 
 
 def rows(start: brokers.Start | None = None) -> Iterator[BenchRow]:
-    """Yield the rows of a console over a broker, by default one of ours."""
+    """Yield the rows of a console over a broker, by default Doorkeeper."""
     with (start or _doorkeeper)() as broker:
         _populate(broker)
         broker.pin()

@@ -1,4 +1,4 @@
-"""Latency of Produce while the broker loads commits, beside the same broker idle.
+"""Latency of Produce while the broker loads commits, against the same broker idle.
 
 A partition of ``__consumer_offsets`` is written to a log directory before the broker
 starts, with the broker's own log and record code: one batch for each commit of a

@@ -87,7 +87,7 @@ def rows() -> Iterator[BenchRow]:
         print(f"left out: {none}", file=sys.stderr)
 
 
-# ---- beside Kafka -------------------------------------------------------------------
+# ---- against Kafka ------------------------------------------------------------------
 
 
 def _beside_kafka(
