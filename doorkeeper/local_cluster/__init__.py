@@ -1,1 +1,1 @@
-"""Processes on this machine: ``doorkeeper cluster up``, and consoles beside brokers."""
+"""Processes on this machine: ``doorkeeper cluster up``, and consoles of brokers."""

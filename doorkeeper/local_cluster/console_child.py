@@ -1,4 +1,4 @@
-"""A console beside a broker, as a process that ends with the broker's."""
+"""The console of a broker, as a process that ends with the broker."""
 
 from __future__ import annotations
 

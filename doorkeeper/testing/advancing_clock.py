@@ -29,7 +29,7 @@ class AdvancingClock(trio.abc.Clock):
         """Return the wall-clock time of records."""
         return (time.time_ns() + self._added_ns) // 1_000_000
 
-    # ---- what Trio calls --------------------------------------------------------
+    # ---- calls of Trio ----------------------------------------------------------
 
     def start_clock(self) -> None:
         """Begin a run; this clock always runs."""

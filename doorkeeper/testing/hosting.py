@@ -121,7 +121,7 @@ class BrokerHost:
             task_status.started()
             await trio.sleep_forever()
 
-    # ---- asked from outside ---------------------------------------------------------
+    # ---- calls of the test ----------------------------------------------------------
 
     async def close(self) -> None:
         """Stop all brokers cleanly, and end the run."""

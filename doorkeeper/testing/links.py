@@ -26,9 +26,9 @@ class Link(Protocol):
     """Calls coroutines of a `BrokerHost` that runs elsewhere."""
 
     def call(self, method: HostCall[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a method of the host, wait, and return what it returns.
+        """Call a method of the host, and return its result.
 
-        Raises what it raises, and `RuntimeError` if the host has failed.
+        Raises the method's exception, or `RuntimeError` if the host has failed.
         """
 
     def close(self) -> None:

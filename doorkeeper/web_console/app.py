@@ -171,7 +171,7 @@ class Console:
     # ---- changes --------------------------------------------------------------------
 
     async def _change(self, request: Request) -> Response:
-        """Show a form, what its values would change, or what they have changed."""
+        """Show a form, a preview of its change, or the outcome."""
         number, name = request.path_params["number"], request.path_params["action"]
         if number >= len(self._views) or name not in ACTIONS:
             return self._problem(request, _NOT_FOUND, "there is no such page")
