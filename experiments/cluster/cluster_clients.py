@@ -134,7 +134,7 @@ class Client(ABC):
     async def _ask_for_leader(
         self, topic: str, intended_ns: int, request_id: int = NO_REQUEST
     ) -> Sequence[MetadataResponsePartition] | None:
-        """Ask a random broker for the leader of a topic; None without an answer."""
+        """Request a topic's leader from a random broker; None without an answer."""
         broker = self._rng.randrange(len(self._under_test.nodes))
         attempt = self._attempt_log.begin(
             ApiKey.METADATA, broker, intended_ns, request_id

@@ -219,7 +219,7 @@ class Recorded(Section):
 
     @property
     def in_shares(self) -> bool:
-        """Whether the load is a share of capacity: never."""
+        """Return False: a recorded load is never a share of capacity."""
         return False
 
     def mean_rate_per_s(self) -> float:

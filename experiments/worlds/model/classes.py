@@ -1,4 +1,4 @@
-"""The classifier of the model: what policies know of a request, and its errors.
+"""The classifier of the model: knowledge of policies about requests, and its errors.
 
 The class follows from the API, unless it is mistaken for control. The expected cost is
 the one that the broker's own classifier would have learned, or the true one, distorted.
