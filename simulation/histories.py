@@ -18,7 +18,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 # Outcome of an operation for its client: done, never done, or unknown.
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
-# A transaction without a commit call is aborted, whatever ends it.
+# A transaction without a commit call always ends as aborted.
 TransactionOutcome: TypeAlias = Literal["committed", "aborted", "unknown"]
 # A partition and an offset.
 Place: TypeAlias = tuple[TopicPartition, int]

@@ -75,7 +75,7 @@ class ScriptedMembership(SingleNodeMembership):
         """Do nothing: a broker whose only directory has failed stops."""
 
     def start_again(self, refused: Sequence[TopicPartition]) -> None:
-        """Have all commands sent again."""
+        """Request all commands again."""
         self._controller.start_again(self.broker_id, refused)
 
     def live_brokers(self) -> Sequence[BrokerRack]:
