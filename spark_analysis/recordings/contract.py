@@ -62,7 +62,7 @@ class RequestClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One point of a sweep: its levels by factor, and what they change.
+    """One point of a sweep: its levels by factor, and their changes.
 
     An experiment without a sweep has one point without a name. ``mean_request_ms`` is
     the mean cost of a request for the broker, None where unknown, and ``stretch`` the
