@@ -1,9 +1,10 @@
 """Sessions: the unit of replication of an experiment that replays short loads.
 
 A session starts one process per arm, all together; the baseline has two. The processes
-then replay the same traces, one per *round*, in a random order of arms per round. All
-properties of a process that last for its life (memory layout, hash seed, the processor
-of each connection) are a random effect of the session and arm, shared by all rounds of
+then replay the same traces, one per *round*, in a random order of arms per round.
+
+Some properties last for a process's life: memory layout, hash seed, the processor of
+each connection. They are a random effect of session and arm, shared by all rounds of
 the session. Rounds are therefore no replications; sessions are (Kalibera and Jones
 2013, "Rigorous benchmarking in reasonable time", section 6). The number of sessions is
 fixed before the experiment runs. No measurement ends it early.

@@ -100,10 +100,10 @@ class Listed(Section):
 class Bisection(Section):
     """One factor, the load, in levels that multiply the numbers of ``scale``.
 
-    After the stated ``levels`` have run, bisection adds levels: for each arm the middle
-    between the last level at which ``class`` meets its objective and the next one,
-    until the distance of the stated levels is halved ``steps`` times. Every arm runs at
-    every level.
+    After the stated ``levels`` have run, bisection adds levels. For each arm it adds
+    the middle between the last level at which ``class`` meets its objective and the
+    next one, until the distance of the stated levels is halved ``steps`` times. Every
+    arm runs at every level.
     """
 
     design: Literal["bisection"]

@@ -1,9 +1,9 @@
 """A load whose speed changes: arrivals are drawn as work, and mapped to time.
 
 While traffic is scaled by a factor, one second contains that many seconds of work. An
-arrival process is drawn in work, without scales, so its shape (bursts, their sizes, the
-order of its draws) is kept, and only the clock between the arrivals changes. Without a
-scale both times are the same integers.
+arrival process is drawn in work, without scales. Its shape (bursts, their sizes, the
+order of its draws) is therefore kept, and only the clock between the arrivals changes.
+Without a scale both times are the same integers.
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
 """A process that keeps a CPU awake, and measures the speed of its idle time.
 
-``python -m experiments.processes.idle_probe BINDING`` binds itself, takes the lowest
-priority (SCHED_IDLE, and the nice value of its binding between sessions), and runs a
-short fixed loop while the CPU is otherwise idle. It answers every second line on
-standard input with the loop's mean time since the line before, in nanoseconds. The time
-is CPU time: it excludes other processes, and includes a slower CPU.
+``python -m experiments.processes.idle_probe BINDING`` binds itself and takes the lowest
+priority: SCHED_IDLE, and the nice value of its binding between sessions. It runs a
+short fixed loop while the CPU is otherwise idle. Every second line on standard input is
+answered with the loop's mean time since the line before, in nanoseconds. The time is
+CPU time: it excludes other processes, and includes a slower CPU.
 
 Its sleeps are only microseconds, so the CPU hardly sleeps. A virtual machine's sleeping
 CPU is given away by its host, and may wake up where another machine's thread shares its
 core. There it is slower by 1.65 until the host moves it again. A broker sleeps a
-thousand times per second. On such a host, with a generator on another CPU, a loop that
-woke up for each of its turns was slow in 6 to 80 % of them, and in 2 to 30 % with this
-process behind it. Real CPUs also leave their low clocks and deep sleep.
+thousand times per second.
+
+On such a host, with a generator on another CPU, a loop that woke up for each of its
+turns was slow in 6 to 80 % of them. With this process behind it, 2 to 30 % were slow.
+Real CPUs also leave their low clocks and deep sleep.
 
 Without these sleeps a broker that was woken up waited for up to 4 ms. A kernel that
 groups processes by sessions ignores SCHED_IDLE between groups, and does not schedule a

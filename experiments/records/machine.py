@@ -1,10 +1,14 @@
 """State of the machine during a run: its speed, and the kernel's accounts.
 
-Each account is absent if the kernel does not keep it: time that the host's hypervisor
-gave to others (*steal*, for the broker's CPU or for all), the time for which other
-processes had the brokers' CPU, and the load average. On a shared host the machine can
-halve its speed without a change of these; the probe measures the speed. The probe runs
-at the lowest priority, so its waiting time is the CPU time of all other processes.
+Each account is absent if the kernel does not keep it. The accounts are:
+
+- *steal*: time that the host's hypervisor gave to others, from the broker's CPU or all;
+- the time for which other processes had the brokers' CPU;
+- the load average.
+
+On a shared host the machine can halve its speed without a change of these; the probe
+measures the speed. The probe runs at the lowest priority, so its waiting time is the
+CPU time of all other processes.
 """
 
 from __future__ import annotations

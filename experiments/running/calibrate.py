@@ -6,18 +6,20 @@ sessions only find the factor by which the trace is stretched on this machine. T
 sessions run at that factor, so that costs are those of the configured load.
 
 Estimator. In one session the broker's process used CPU time C for n answered requests,
-of which n_e belong to entry e and were billed b_e on average by its own rows
-(``prior_ns`` and ``service_ns``). An entry's cost is its bill plus an equal share of
-the remainder, which no row is billed (writing answers, the event loop, housekeeping)::
+of which n_e belong to entry e. Its own rows (``prior_ns`` and ``service_ns``) billed
+b_e on average to a request of e. An entry's cost is its bill plus an equal share of the
+remainder, which no row is billed (writing answers, the event loop, housekeeping)::
 
     c_e = b_e + (C - sum n_e b_e) / n        so that  sum n_e c_e = C
 
 Bills are wall-clock times. If their sum exceeds C, other processes had the CPU, and all
 bills are reduced by one factor. A regression of C on the counts n_e would need no
-bills, but counts of entries with bursts of one size hardly vary between rounds, so
-their costs could not be separated. If bills are unknown (Apache Kafka), or belong to
-one of several brokers (a cluster), entries keep the proportions of their stated costs
-w_e, and the total is measured: c_e = w_e C / sum n_e w_e.
+bills. But counts of entries with bursts of one size hardly vary between rounds, so
+their costs could not be separated.
+
+Bills may be unknown (Apache Kafka), or belong to one of several brokers (a cluster).
+Entries then keep the proportions of their stated costs w_e, and the total is measured:
+c_e = w_e C / sum n_e w_e.
 
 The read cost is the mean of ``prior_ns``, reduced by the same factor, over requests
 that have one: a request may be read together with the one before it. The unit of

@@ -1,7 +1,7 @@
 """Display of a running experiment: the current run, and the remaining time.
 
-The bar is drawn only on calls of the runner or of a world, never by a thread of its
-own, because drawing uses CPU time of the measured machine.
+The bar is drawn only on calls of the runner or of a world, never by a separate thread.
+Drawing uses CPU time of the measured machine.
 """
 
 from __future__ import annotations

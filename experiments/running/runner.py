@@ -1,9 +1,9 @@
 """The order of an experiment's runs, and its continuation after an interruption.
 
 A randomised complete block design at every point: each block draws one trace, replays
-it to every arm, and shuffles the order of the arms from the seed, so that a drift of
-the machine (heat, neighbours) affects all arms alike. Points are shuffled within a
-session for the same reason. The blocks of a session are its rounds.
+it to every arm, and shuffles the order of the arms from the seed. A drift of the
+machine (heat, neighbours) therefore affects all arms alike. Points are shuffled within
+a session for the same reason. The blocks of a session are its rounds.
 
 A trial's key is the hash of all inputs of its rows: configuration, trace, code.
 ``resume`` therefore repeats no completed trial, and repeats every trial whose

@@ -43,9 +43,9 @@ class Missing:
 class Units:
     """The remaining units, see `running.executor.Todo`.
 
-    In a world that measures the machine a session is run again unless one of its rounds
-    has a valid run of every arm, because the processes of another invocation are
-    another session.
+    In a world that measures the machine a session is complete if one of its rounds has
+    a valid run of every arm. Otherwise the whole session is run again, because the
+    processes of another invocation are another session.
     """
 
     def __init__(

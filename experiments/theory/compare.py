@@ -5,9 +5,9 @@ simultaneously with the experiment's confidence (Bonferroni). Closed forms ideal
 endless run, no request that waits for its own connection). A row is therefore compared
 with the prediction within a margin, relative to the prediction (for a wait: to the time
 in system). A row *agrees* if its interval lies inside the margin, *differs* if it lies
-outside, and is *open* otherwise, because an interval too wide to contradict shows no
-agreement. For a broker on a real clock the measured service excludes its sockets; such
-rows are shown and not judged.
+outside, and is *open* otherwise: an interval too wide to contradict shows no agreement.
+For a broker on a real clock the measured service excludes its sockets; such rows are
+shown and not judged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Independent servers in the virtual world: a request waits for its demand at a device.
 
-The broker has one CPU, and in virtual time a slice moves the clock for all. To model
-Kafka's handler threads on as many cores, ``server = "seats"`` makes a handler wait for
-its request's demand at its own device, with its seat, before it answers. The whole
-broker is then equivalent to as many servers as it has seats, which theory covers
-(M/M/c).
+The broker has one CPU, and in virtual time a slice moves the clock for all. ``server =
+"seats"`` models Kafka's handler threads on as many cores. A handler then waits for its
+request's demand at its own device, with its seat, before it answers. The whole broker
+is equivalent to as many servers as it has seats, which theory covers (M/M/c).
 
 A wait is divided into pieces of the model's length. After a piece the policy picks the
 request again, so it can lose its seat only then. A request whose demand is complete

@@ -1,6 +1,6 @@
 """The virtual world: the whole broker in virtual time, deterministic from the seed.
 
-The broker is that of the live world, with its sockets, files and clock replaced by an
+The broker is that of the live world. Its sockets, files and clock are replaced by an
 in-memory network, an in-memory disk and a clock that moves when computing is charged to
 it. Bytes travel, queues fill and processors block as in the live world; only costs are
 given instead of measured. Reading a request has the calibrated fixed cost. Each slice
