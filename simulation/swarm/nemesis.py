@@ -7,10 +7,12 @@ started again, the cluster is healed, and progress can be demanded.
 A power loss destroys unflushed data, which Kafka tolerates only while other replicas
 have it. Unless every append is flushed, power therefore fails at a broker only if each
 of its partitions has another replica in sync on a healthy broker: one that runs, that
-the controller reaches, and whose disk is not about to fail. Until the broker is in sync
-again, no other broker is killed or cut off. A controller that misses both, the others
-first, would keep the broker without power as the last ISR member, and elect it when it
-returns without its records, as in Kafka.
+the controller reaches, and whose disk is not about to fail.
+
+Until the broker is in sync again, no other broker is killed or cut off. Otherwise a
+controller could lose the others first and the broker without power last. It would keep
+that broker as the last ISR member, and elect it when it returns without its records, as
+Kafka's does.
 
 Under ZooKeeper power never fails in this mode. A controller that is elected after the
 broker has returned does not know of its absence and keeps it as leader, as in Kafka;

@@ -1,8 +1,8 @@
 """Transactions of a bad day: producers during the faults, and demands after them.
 
 Each transactional id has one producer at a time, unless a fault starts the next one
-early. After the faults the copiers' group must reach the end of its topic, a new
-producer must be able to commit in each partition, time-outs must end abandoned
+early. After the faults the copiers' group must reach the end of its topic, and a new
+producer must be able to commit in each partition. Time-outs must end abandoned
 transactions, and all committed records must be readable.
 """
 
