@@ -4,10 +4,10 @@
 ratios are simulated, request by request, and judged like recorded ones: sessions of
 rounds, two baselines, one process per arm and session with its own random factor.
 
-Arms of a round get the same requests. A latency is the product of the request's own
-(lognormal, or Pareto with tail index 1.5 and a factor shared by a round's requests),
-the arm's noise, the factor of its process, and the arm's ratio. Such a ratio is exact
-for every quantile.
+Arms of a round get the same requests. A latency is a product: the request's own
+latency, the arm's noise, the factor of its process, and the arm's ratio, which is
+therefore exact for every quantile. Own latencies are lognormal, or Pareto with tail
+index 1.5 and a factor shared by a round's requests.
 """
 
 from __future__ import annotations

@@ -114,13 +114,13 @@ class Run:
     ``violations`` counts the scheduler's violations by law. ``billed_share`` is the
     share of the broker's CPU time billed to requests or to housekeeping; None if no
     process was measured. ``accounts`` are the billed parts in nanoseconds.
-    ``probes_ns`` are the times of a fixed loop on the broker's CPU during the run,
-    ``machine`` the kernel's accounts (steal_s and others_s of watched_s), ``seconds``
-    the length of the run. Runs on a cluster have a file of ``attempts``. ``cost_ratio``
-    is the measured cost of requests over the calibrated one. The processes of a
-    ``session`` were started together, one per arm. ``late_requests`` counts, by class,
-    requests sent later than the limit; ``loop_us`` is the mean time of the reference
-    loop.
+    ``probes_ns`` are the times of a fixed loop on the broker's CPU during the run.
+    ``machine`` has the kernel's accounts (steal_s and others_s of watched_s), and
+    ``seconds`` is the length of the run. Runs on a cluster have a file of ``attempts``.
+    ``cost_ratio`` is the measured cost of requests over the calibrated one. The
+    processes of a ``session`` were started together, one per arm. ``late_requests``
+    counts, by class, requests sent later than the limit. ``loop_us`` is the mean time
+    of the reference loop.
     """
 
     run_id: str

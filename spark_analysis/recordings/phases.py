@@ -1,11 +1,11 @@
 """Phases of a request: ten parts of its latency, from stamp to stamp.
 
-Kafka's phases (RequestQueue, Local, Remote, ResponseQueue, ResponseSend), parts outside
-of Kafka's view (the client's lateness, the network, time blocked before the queue), and
-SuspendedTime, which only a preemptive scheduler has. There is one phase between
-consecutive stamps, except for the time in the handler, which has two; so they sum to
-the latency exactly. Two of them end on a stamp of the other process and may be slightly
-negative: the kernel can deliver bytes before their sender has stamped them.
+The phases are Kafka's (RequestQueue, Local, Remote, ResponseQueue, ResponseSend); parts
+outside of Kafka's view (the client's lateness, the network, time blocked before the
+queue); and SuspendedTime, which only a preemptive scheduler has. There is one phase
+between consecutive stamps, except for the time in the handler, which has two; so they
+sum to the latency exactly. Two of them end on a stamp of the other process and may be
+slightly negative: the kernel can deliver bytes before their sender has stamped them.
 """
 
 from __future__ import annotations

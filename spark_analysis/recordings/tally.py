@@ -5,9 +5,9 @@ and costs. All other values of whole runs are sums of its rows.
 
 Each compared run must have the counts of the manifest. All arms of a block must have
 the same requests, and none twice. The latency of an answer must be present and
-positive. The phases of every answered request must be present, not negative (except two
-that end on a stamp of the other process), and sum to its latency, unless the brokers
-recorded no rows.
+positive. Unless the brokers recorded no rows, the phases of every answered request must
+be present and sum to its latency. None may be negative, except two that end on a stamp
+of the other process.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ processes. A contrast is one log-ratio per session, of two arms with the same re
 Student's paired t tests its mean and gives the interval. The sign-flip test is exact if
 the processes of a session are exchangeable (Fisher 1935): a log-ratio d is then as
 likely as -d. The p-value of a contrast is the larger of the two. A difference therefore
-never has an interval that includes 1, the level is at most that of the test whose
+never has an interval that includes 1. The level is at most that of the test whose
 assumption holds, and no p-value is smaller than the number of sessions allows.
 
 If a session has too few requests for the quantile, its values come from the jackknife
-(Tukey 1958). With ``theta`` the log-ratio of the quantiles pooled over all ``n``
-sessions, and ``theta_i`` the same without session i, the value of session i is
+(Tukey 1958). Let ``theta`` be the log-ratio of the quantiles pooled over all ``n``
+sessions, and ``theta_i`` the same without session i. The value of session i is
 ``theta + (n - 1) (mean theta_j - theta_i)``. Their mean is ``theta``. Tukey's
 pseudo-values are these plus an estimate of bias, which for a quantile is mostly noise
 and multiplies the errors of the tests. Deleting one request at a time fails for
