@@ -1,8 +1,8 @@
-"""The type of a clock: a function, handed in where the time is needed."""
+"""The type of a clock: a function that is passed to each user of the time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# Integer nanoseconds that never decrease, from an origin of the clock's own.
+# Integer nanoseconds that never decrease, from an arbitrary origin.
 NowNs = Callable[[], int]

@@ -2,17 +2,16 @@
 
 Apache Kafka's planes are threads, and the kernel decides whose turn it is. Trio's tasks
 share one thread and Trio has no priorities, so the planes of one process take turns at
-a single CPU *token*, which this object assigns. It follows the fair-share rule of
-Linux' CFS: the plane that has received least CPU goes next; a plane that wakes after
-idling is placed a quantum behind the others' count, hence preempts at the next
-preemption point, but cannot save up idle time, nor time spent waiting for devices, as
-credit.
+a single CPU *token*, which this object assigns. The rule is the fair share of Linux'
+CFS: the plane that has received least CPU runs next. A plane that wakes after idling
+starts one quantum behind the least count of the others, so it preempts at the next
+preemption point. Idle time and waits for devices earn no further credit.
 
 Bound: over any time in which two planes both have a task ready, neither receives more
-than two quanta and two slices beyond the other, whatever went before. Where there are
-more than two planes, the bound is three quanta and two slices.
+than two quanta and two slices beyond the other. With more than two planes, the bound is
+three quanta and two slices.
 
-With one plane this adds nothing to the plane's own policy.
+With one plane, the plane's own policy decides alone.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from planes.task import Task, TaskPlane
 
 
 class Cpu:
-    """Whose turn it is among the planes of one process. Cost: O(planes) per call."""
+    """Fair-share CPU of the planes of one process. Cost: O(planes) per call."""
 
     def __init__(self, planes: Sequence[PlaneCore], *, quantum_ns: int) -> None:
         assert planes
@@ -32,13 +31,13 @@ class Cpu:
         self._alone = planes[0] if len(planes) == 1 else None
         self._quantum_ns = quantum_ns
         self._received_ns: dict[TaskPlane, int] = dict.fromkeys(self.planes, 0)
-        # Planes that were ready at the last look, and the least service that the ready
-        # ones have received. A waking plane is measured against it. Never decreases.
+        # Planes that were ready at the last pick or wake, and the least service among
+        # them, from which a waking plane starts. The latter never decreases.
         self._active: set[TaskPlane] = set()
         self._base_ns = 0
 
     def wake(self, plane: TaskPlane) -> None:
-        """Note that a task has come to wait in ``plane``."""
+        """Record that a task of ``plane`` has become ready."""
         if self._alone is not None or plane in self._active or not plane.can_pick():
             return
         received_ns = self._received_ns
@@ -47,13 +46,13 @@ class Cpu:
             self._base_ns = max(self._base_ns, least_ns)
             floor_ns = self._base_ns - self._quantum_ns
         else:
-            # All were idle: no plane is owed service.
+            # All planes were idle: none is owed service.
             floor_ns = self._base_ns = max(received_ns.values())
         received_ns[plane] = max(received_ns[plane], floor_ns)
         self._active.add(plane)
 
     def resize(self, plane: PlaneCore, seats: int, now_ns: int) -> None:
-        """Give a plane another number of seats, which others may borrow."""
+        """Change a plane's number of seats, which other planes may borrow."""
         plane.resize(seats, now_ns)
         for each in self.planes:
             self.wake(each)
@@ -78,7 +77,7 @@ class Cpu:
         plane.charge(task, used_ns, now_ns)
 
     def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
-        """Bill the rest of a turn and let a task go (`PlaneCore.finish`)."""
+        """Bill the rest of a turn and release the task (`PlaneCore.finish`)."""
         plane = task.plane
         if self._alone is None:
             self._received_ns[plane] += used_ns
@@ -105,7 +104,7 @@ class Cpu:
         )
 
     def next_event_ns(self, now_ns: int) -> int | None:
-        """When time alone may let ``pick`` return a task, or None if never."""
+        """Return when ``pick`` may return a task without any event; None if never."""
         if self._alone is not None:
             return self._alone.next_event_ns(now_ns)
         due_ns = None

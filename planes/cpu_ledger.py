@@ -19,7 +19,7 @@ class CpuLedger:
     that follows it, and nothing is charged twice.
 
     ``with ledger.of("samples"):`` around synchronous work bills it to housekeeping,
-    under that name; work inside such work is billed once, to what is outermost.
+    under that name. Nested work is billed once, to the outermost name.
 
     >>> times = iter((5, 12))
     >>> ledger = CpuLedger(lambda: next(times))
@@ -34,7 +34,7 @@ class CpuLedger:
         self.until_ns = 0
         self.spans = False
         self._bills: dict[str, Bill] = {}
-        # The bill that is being written.
+        # The bill of the work in progress.
         self.open: Bill | None = None
 
     def of(self, kind: str) -> Bill:
@@ -45,7 +45,7 @@ class CpuLedger:
         return bill
 
     def begin_ns(self) -> int:
-        """Return when a bill begins that is opened now."""
+        """Return the start time of a bill that is opened now."""
         if not self.spans:
             self.until_ns = self.now_ns()
         return self.until_ns
@@ -72,7 +72,7 @@ class Bill:
         self.billed_ns = 0
 
     def __enter__(self) -> None:
-        # A bill within another, or within itself, is a part of that one.
+        # Nested work is a part of the outermost bill.
         if self._ledger.open is None:
             self._ledger.open = self
             self._began_ns.append(self._ledger.begin_ns())

@@ -17,31 +17,32 @@ its pick to its suspension. The worker with the token repeats::
 and polls the sockets through Trio whenever a *quantum* has passed. Without work the
 worker frees the token and sleeps; any event that makes a task ready wakes a worker.
 
-Every decision is made elsewhere, without a clock and without Trio. The plane's policy
-says which task is next and whether it must yield, `Cpu` which plane is next, admission
-which request enters. This shell carries the decisions out and charges the time.
+All decisions are made in pure modules, without a clock and without Trio. The plane's
+policy selects the next task and decides whether it must yield, `Cpu` selects the next
+plane, admission the requests that enter. This shell executes the decisions and charges
+the time.
 
 A slice ends with a *trap*, a value that the handler's coroutine yields:
 
 =================  =====================================================================
 trap               effect
 =================  =====================================================================
-`PREEMPT`          The task goes on, unless `must_yield` says that another comes first.
-                   Then it returns to its scheduler and gives up its seat.
+`PREEMPT`          The task goes on, unless `must_yield` is true. Then it returns to its
+                   scheduler and gives up its seat.
 `Park`             The task leaves its seat until `wake` is called (purgatory, groups).
 `Acquire`          The task takes a lock, or waits for it (see below).
 `Release`          The task frees a lock; a preemption point as well.
-a trap of Trio's   The handler waits for a device. Its worker passes the token on and
+a trap of Trio     The handler waits for a device. Its worker passes the token on and
                    yields the trap to Trio; the task keeps its seat. Afterwards it waits
                    in its scheduler again, and goes on in this same worker.
 `Finished`         The handler has returned; `done` receives the result.
 =================  =====================================================================
 
-Preemption, locks and time slices meet at one question, `must_yield`, asked after every
-trap that is not a wait:
+Preemption, seats and time slices are checked by one function, `must_yield`, after every
+trap that is not a wait. It is true in these cases:
 
 * The policy preempts: another task outranks this one. The seat is free meanwhile.
-* Another plane's turn has come (`planes.cpu`), or a lender needs its seat back
+* It is another plane's turn (`planes.cpu`), or a lender needs its seat back
   (`planes.lending`). The seat is free meanwhile, as above.
 * The time slice is over (`planes.time_slices`), under policies that never preempt. The
   task keeps its seat and is *aside*, since Kafka's thread keeps its request as well.
@@ -61,15 +62,16 @@ Invariants
    Time from there to the start of a turn is billed to that turn (`prior_ns`).
 3. A task in `_suspended` has a coroutine that no worker is inside of. At the end of
    `run` these coroutines are closed.
-4. A plane is in `_wanted` from a refused offer until its waiting requests are in.
-   Waiting requests enter in order of arrival, before any later one.
+4. A plane is in `_wanted` from a refused offer until its waiting requests have entered.
+   Waiting requests enter in order of arrival, before any later request.
 5. A handler suspends outside all cancel scopes (`CancelStatusGuard`): it may be resumed
    by another Trio task.
 6. `_served_at_once` bills as `_begin`, `_step` and `_finish` do. Most requests await
-   nothing, so these are written out there once more, without their calls.
+   nothing, so the code of these functions is repeated there, without the calls.
 
-Shape. Turns, locks, room and workers share the token, the ledger and the poll time;
-apart, they would have to reach into each other. Hence one class with four sections.
+Shape. Turns, locks, queue room and workers share the token, the ledger and the poll
+time. Separate classes would access each other's state, so there is one class with four
+sections.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled, reseat,
 from planes.task import BrokenRule, Task
 from planes.upkeep import Spend, Upkeep, no_upkeep
 
-# Traps other than ``PREEMPT`` that are not Trio's.
+# Traps of this package, apart from ``PREEMPT``.
 _OWN_TRAPS: Final = frozenset({Park, *LOCK_TRAPS})
 
 # The next step of a coroutine: its ``send`` or its ``throw``.
@@ -117,8 +119,8 @@ class Dispatcher:
     """Runs the tasks of ``planes`` on one CPU, on the Trio thread.
 
     ``now_ns`` is the clock of every stamp. ``spend`` is called after each slice; the
-    virtual world moves its clock there. ``quantum_ns`` bounds how long sockets go
-    unpolled. ``upkeep`` is done where nothing is to be served.
+    virtual world moves its clock there. ``quantum_ns`` is the longest time between two
+    polls of the sockets. ``upkeep`` runs while no task is ready.
     """
 
     def __init__(
@@ -133,7 +135,7 @@ class Dispatcher:
         self.planes = tuple(planes)
         self.now_ns = now_ns
         self._cpu = Cpu(planes, quantum_ns=quantum_ns)
-        # To one plane a CPU adds nothing.
+        # A single plane needs no sharing of the CPU.
         self._turns = self._cpu if len(planes) > 1 else planes[0]
         self._charge = self._turns.charge
         self.ledger = CpuLedger(now_ns)
@@ -146,11 +148,11 @@ class Dispatcher:
         self._after_poll: list[Callable[[], None]] = []
         self._upkeep = upkeep or no_upkeep()
         self._spend = spend
-        # Of the worker with the token: the time of its next poll, and the tasks served
-        # since it last looked for more.
+        # State of the worker with the token: the time of its next poll, and the number
+        # of tasks served since it last read the sources.
         self._poll_due_ns = 0
         self._served = 0
-        # Workers without the token, and the nursery of all once `run` has begun.
+        # Workers without the token, and the nursery of all workers while `run` runs.
         self._idle: deque[trio.lowlevel.Task] = deque()
         self._nursery: trio.Nursery | None = None
         # The earliest time for which an alarm is set.
@@ -165,7 +167,7 @@ class Dispatcher:
         # Planes that have refused a task.
         self._wanted: set[PlaneCore] = set()
 
-    # ---- what the broker calls --------------------------------------------------
+    # ---- interface for the broker -----------------------------------------------
 
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -196,7 +198,7 @@ class Dispatcher:
         return True
 
     def enter(self, plane: PlaneCore, task: Task) -> None:
-        """Put a task that no client sent into ``plane``, which never refuses it."""
+        """Put an internal task into ``plane``, which never refuses it."""
         plane.enter(task, self.now_ns())
         if plane is not self._turns:
             self._cpu.wake(plane)
@@ -204,7 +206,7 @@ class Dispatcher:
             self._awaken()
 
     def after_poll(self, call: Callable[[], None]) -> None:
-        """Poll sockets at the end of this turn, and call ``call`` then."""
+        """Poll the sockets at the end of this turn, then call ``call``."""
         self._after_poll.append(call)
         self._poll_due_ns = 0
 
@@ -216,12 +218,12 @@ class Dispatcher:
             await rescheduled(lambda: waiting.pop(task))
 
     def resize(self, plane: PlaneCore, seats: int) -> None:
-        """Give a plane another number of seats (`PlaneCore.resize`)."""
+        """Change a plane's number of seats (`PlaneCore.resize`)."""
         self._cpu.resize(plane, seats, self.now_ns())
         self._awaken()
 
     def debit(self, task: Task, used_ns: int) -> None:
-        """Charge a task's flow for work that followed its turns."""
+        """Charge a task's flow for work after its turns."""
         if used_ns:
             self._turns.debit(task, used_ns, self.now_ns())
 
@@ -230,9 +232,9 @@ class Dispatcher:
         self._listeners[plane].append(listener)
 
     def on_empty(self, look: Callable[[], None]) -> None:
-        """Call ``look``, which may offer tasks, where the planes ran empty under load.
+        """Call ``look``, which may offer tasks, when the planes run empty under load.
 
-        It spares a busy source of tasks, and the CPU, the way through Trio's loop.
+        A busy source can then offer tasks without a pass of Trio's event loop.
         """
         self._sources.append(look)
 
@@ -244,13 +246,13 @@ class Dispatcher:
     # ---- workers and the token --------------------------------------------------
 
     def _awaken(self) -> None:
-        """See that a worker holds the token: an idle one, or a new one."""
+        """Give a free token to an idle worker, or to a new one."""
         if self._token_free and not self._closed:
             self._token_free = False
             self._wake_worker()
 
     def _wake_worker(self) -> None:
-        """Resume an idle worker, or start a new one: only as many as it takes."""
+        """Resume an idle worker; start a new one only if there is none."""
         if self._idle:
             trio.lowlevel.reschedule(self._idle.popleft())
         else:
@@ -286,7 +288,7 @@ class Dispatcher:
             self._served = 0
             task = await self._serve(guard, now_ns)
             if task is not None:
-                # Back from a device: it goes on in the worker that waited for it.
+                # Back from a device: the task goes on in the worker that waited with it.
                 self._back_from_device.discard(task)
                 reseat(task)
             elif self._upkeep.waits and not self._closed:
@@ -300,7 +302,7 @@ class Dispatcher:
             await self._sleep()
 
     async def _serve(self, guard: CancelStatusGuard, now_ns: int) -> Task | None:
-        """Take turns until nothing is left, or a task that has its own worker."""
+        """Run turns until no task is ready; return a task that has its own worker."""
         ledger, pick, wanted = self.ledger, self._turns.pick, self._wanted
         while not self._closed:
             task = pick(now_ns) or self._look_for_more()
@@ -314,7 +316,7 @@ class Dispatcher:
                 elif task.coroutine is not None or not self._served_at_once(task):
                     await self._turn(task, guard)
             except BaseException:
-                # Without its worker, no other worker may take the token.
+                # This worker ends; no other worker may take the token.
                 self._close()
                 raise
             self._served += 1
@@ -326,7 +328,7 @@ class Dispatcher:
         return None
 
     def _look_for_more(self) -> Task | None:
-        """Read the sources again after several tasks came at once, then pick."""
+        """Read the sources again if several tasks were served in a row, then pick."""
         if self._served <= 1:
             return None
         self._served = 0
@@ -336,8 +338,8 @@ class Dispatcher:
 
     async def _poll(self) -> int:
         """Poll sockets through Trio and run the runnable tasks; return the time."""
-        # Twice: tasks made runnable by the poll share a batch with this worker, in
-        # random order; after the second checkpoint all of that batch has run.
+        # Two checkpoints: tasks made runnable by the poll share a batch with this worker,
+        # in random order. After the second checkpoint all of that batch has run.
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
         self.ledger.begin_ns()
@@ -350,7 +352,7 @@ class Dispatcher:
         return now_ns
 
     def _close(self) -> None:
-        """Start no turn any more; let handlers that wait for the token end."""
+        """Start no more turns; resume handlers that wait for the token, to end them."""
         self._closed = True
         for task in self._back_from_device:
             reseat(task)
@@ -359,7 +361,7 @@ class Dispatcher:
     # ---- one turn of one task ---------------------------------------------------
 
     def _begin(self, task: Task) -> int:
-        """Bill to a task what its turn took to come to it; return the time."""
+        """Bill a task for the time since the last billed moment; return the time."""
         began_ns = self.now_ns()
         task.prior_ns += began_ns - self.ledger.until_ns
         self.ledger.until_ns = began_ns
@@ -371,10 +373,10 @@ class Dispatcher:
         """Run ``runner`` in the turn of ``owner`` until its next trap.
 
         Returns the trap, or `Finished`, and the time. The step is billed from
-        ``began_ns`` on, however it ends. Where the turn goes on, that is the end of the
-        last step, so a task pays for its own traps. ``spend`` is not called at a lock's
-        traps: in virtual time, work before such a trap is paid for with the work after
-        it.
+        ``began_ns`` on, even if it raises. Within a turn, ``began_ns`` is the end of
+        the previous step, so a task pays for its own traps. ``spend`` is not called at
+        the traps of a lock: in virtual time, the work before such a trap is charged
+        together with the work after it.
         """
         trap = None
         try:
@@ -390,11 +392,11 @@ class Dispatcher:
 
     def _served_at_once(self, task: Task) -> bool:
         """Begin a task; return whether it finished without awaiting anything."""
-        # Drop the reference: it may refer to the task, and cycles cost a collection.
+        # `serve` may refer to the task: drop it, so that no reference cycle remains.
         serve, task.serve, done = task.serve, None, task.done
         assert serve is not None
         assert done is not None
-        # `_begin`, `_step` and `_finish`, written out (invariant 6).
+        # `_begin`, `_step` and `_finish`, inlined (invariant 6).
         ledger, now_ns = self.ledger, self.now_ns
         began_ns = now_ns()
         task.prior_ns += began_ns - ledger.until_ns
@@ -456,7 +458,7 @@ class Dispatcher:
     def _obey(
         self, task: Task, trap: Park | LockTrap, now_ns: int
     ) -> tuple[bool, LockError | None]:
-        """Carry out one of our own traps, unless it is misused.
+        """Execute a trap of this package, unless it breaks a rule.
 
         Return whether the task has to wait now, and the broken rule, if any.
         """
@@ -473,15 +475,14 @@ class Dispatcher:
         return waits, None
 
     def _suspend(self, task: Task) -> None:
-        """Send a preempted task back to its scheduler."""
+        """Return a preempted task to its scheduler."""
         self._suspended[task] = None
         task.plane.suspend(task, self.ledger.until_ns)
 
     def _finish(self, task: Task, now_ns: int, result: Any) -> None:
-        """Hand on the result of a handler, and release the task.
+        """Pass the result of a handler to ``done``, and release the task.
 
-        Intake and the handling of the response are part of the turn: the flow pays for
-        both.
+        Intake and response handling are part of the turn and billed to the flow.
         """
         if task.local_done_ns < 0:
             task.local_done_ns = now_ns
@@ -494,7 +495,7 @@ class Dispatcher:
         self.ledger.until_ns = ended_ns
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:
-        """Suspend a task without its seat; the other side calls ``wake``."""
+        """Suspend a task and free its seat until ``wake`` is called."""
         plane = task.plane
         self._suspended[task] = None
         (plane.park if trap.is_done else plane.sleep)(task, now_ns)
@@ -514,7 +515,7 @@ class Dispatcher:
     def _wait_for_device(
         self, task: Task, trap: Any, now_ns: int
     ) -> Generator[Any, Any, tuple[_Step, object]]:
-        """Hand one of Trio's traps to Trio, without the token; then wait for both.
+        """Pass a trap of Trio to Trio; wait for its result, then for a turn.
 
         Returns how the handler goes on: by ``send`` of the trap's answer, or by
         ``throw`` of the exception (``Cancelled`` too) that Trio raised.
@@ -546,9 +547,9 @@ class Dispatcher:
     # ---- turns at locks, and lent turns -----------------------------------------
 
     def _obey_lock(self, task: Task, trap: LockTrap, now_ns: int) -> bool:
-        """Carry out a task's trap in its own turn; return whether it has to wait.
+        """Execute a task's trap in its own turn; return whether the task has to wait.
 
-        :raises LockError: if a rule of locks forbids it.
+        :raises LockError: if the trap breaks a rule of locks.
         """
         lock = trap.lock
         if type(trap) is Release:
@@ -592,7 +593,7 @@ class Dispatcher:
         while True:
             before_ns = owner.attained_ns
             trap, now_ns = self._step(owner, runner, step, argument, now_ns)
-            # It holds a lock, which it gives back before it ends.
+            # A lock holder releases the lock before it ends.
             assert type(trap) is not Finished, runner
             lend(owner, runner, owner.attained_ns - before_ns)
             breach: BrokenRule | None
@@ -606,7 +607,7 @@ class Dispatcher:
             step, argument = runner.coroutine.throw, breach
 
     def _obey_lent(self, runner: Task, trap: object, now_ns: int) -> None:
-        """Carry out a holder's trap in a lent turn; a wait keeps its own turn."""
+        """Execute a holder's trap in a lent turn; leave its waits to its own turn."""
         if type(trap) is Acquire:
             trap.lock.ask(runner)
         elif type(trap) is Release:
@@ -638,10 +639,10 @@ class Dispatcher:
 def _unserved(
     coroutine: Coroutine[Any, Any, Any], step: _Step, argument: object
 ) -> Generator[Any, Any, None]:
-    """Run a handler to its end, or to a trap of ours, after the dispatcher has closed.
+    """Run a handler after the dispatcher has closed, to its end or its next own trap.
 
-    Its scheduler released it when it went to wait for a device, so no flow is billed.
-    An exception of the handler is its worker's, as Trio's cancellation must be.
+    The task left its plane when it began to wait for a device, so no flow is billed.
+    An exception of the handler, also Trio's ``Cancelled``, reaches its worker.
     """
     while True:
         try:

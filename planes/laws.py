@@ -1,22 +1,22 @@
 """Runtime checks of a plane: a counter for each broken law.
 
 The contract of policies is tested before a policy is used
-(``schedulers.contract.conformance``). These counters watch the run itself, so a
-measurement shows whether the policy kept its promises. Nearly all are computed from the
+(``schedulers.contract.conformance``). These counters check the run itself, so a
+measurement shows whether the policy kept its promises. Most are computed from the
 stamps of finished tasks, at no cost to the planes; the rest is read once per window.
 
-- *work conservation*: a handler was free and got nothing, though a job waited, and the
-  policy does not say of itself that it may idle.
+- *work conservation*: a seat stayed free although a job waited, and the policy is
+  declared work-conserving.
 - *starvation*: a job waited longer than ``patience_ns`` for its first turn, or was
   suspended for longer than that.
-- *fairness*: in a window, some flow got ahead of one that waited throughout by more
-  than a fair policy may let it: (2D + 1)(L_i/w_i + L_j/w_j) of weighted service for D
-  seats and the largest cost L (at least a quantum) seen of each. That is the bound of
-  SFQ(D), with D turns more on either side as service is counted when a job ends. Only
-  for policies that say ``shares_by_weight``.
+- *fairness*: in a window, a flow received more weighted service than a flow that waited
+  throughout, by more than (2D + 1)(L_i/w_i + L_j/w_j). D is the number of seats, L a
+  flow's largest observed cost (at least a quantum). The limit is the bound of SFQ(D)
+  plus D turns on either side, as service is counted when a job ends. Checked only for
+  policies that declare ``shares_by_weight``.
 - *order*: of one flow and class, a later job was started first; or of one connection, a
   later request was answered first.
-- *accounting*: jobs that wait, seats taken and what the plane counts disagree.
+- *accounting*: the plane's counts of waiting jobs or occupied seats are wrong.
 
 A law that was never broken counts 0. Cost: O(1) per finished task, and O(jobs waiting)
 per window.
@@ -39,7 +39,7 @@ WORK_CONSERVATION, STARVATION, FAIRNESS, ORDER, ACCOUNTING = LAWS = (
     "accounting",
 )
 WINDOW_NS: Final = 250_000_000
-# Latest starts and answers are kept for about so many flows and connections.
+# Largest number of flows and connections whose latest start or answer is kept.
 _KEPT: Final = 20_000
 
 
@@ -52,7 +52,7 @@ class Tolerance(NamedTuple):
 
 
 class _Flow:
-    """Counters of a flow: its latest arrival, the start of that job, its service.
+    """Counters of a flow: its latest arrival, that job's start, and its service.
 
     ``received_ns`` is the service in the present window, ``longest_ns`` its largest
     cost ever.
@@ -76,7 +76,7 @@ class Laws:
         self._tolerance = tolerance
         self._patience_ns = tolerance.patience_ns
         self._fair = plane.scheduler.shares_by_weight
-        # The weights have changed, and requests of before may be in the plane.
+        # The weights have changed, and the plane may hold requests from before.
         self._is_changing = False
         self._ordered = plane.scheduler.keeps_flow_order
         self._flows: dict[tuple[str, str], _Flow] = {}
@@ -84,21 +84,21 @@ class Laws:
         self._gone: tuple[_Flow, Task] | None = None
         self._window_ns = 0
         self._look_ns = 0
-        # At the beginning of the window.
+        # Number of seats at the beginning of the window.
         self._seats = plane.seats_in_use
 
     def reconfigure(self, tolerance: Tolerance) -> None:
-        """Take other limits.
+        """Replace the limits.
 
-        The bound on fairness is that of constant weights. It is judged again when the
-        plane has been empty at the end of a window.
+        The fairness bound assumes constant weights. The check is therefore suspended
+        until the plane is empty at the end of a window.
         """
         self._tolerance, self._patience_ns = tolerance, tolerance.patience_ns
         if self.plane.scheduler.shares_by_weight:
             self._fair, self._is_changing = False, True
 
     def finished(self, task: Task, connection: int, now_ns: int) -> None:
-        """Judge a task whose answer has been sent on a connection."""
+        """Check a task whose response has been sent on a connection."""
         came_ns, dequeued_ns = task.enqueued_ns, task.dequeued_ns
         patience_ns = self._patience_ns
         if dequeued_ns - came_ns > patience_ns or task.suspended_ns > patience_ns:
@@ -116,7 +116,7 @@ class Laws:
         else:
             answered[connection] = number
         if self._fair:
-            # Only when it is gone does a task have all that it is billed.
+            # The bill of a task is complete only after it has left the plane.
             if self._gone is not None:
                 self._bill(*self._gone)
             self._gone = flow, task
@@ -128,7 +128,7 @@ class Laws:
             self.counts[ORDER] += 1
 
     def totals(self, now_ns: int) -> Mapping[str, int]:
-        """Return all counters, those that starve at this moment included."""
+        """Return all counters, including the tasks that starve at this moment."""
         starving = sum(
             now_ns - _since_ns(task) > self._patience_ns for task in self._waiting()
         )

@@ -1,21 +1,22 @@
 """Planes that lend each other their idle seats, and take them back.
 
-KIP-291's planes keep their handlers to themselves: a controller's second request waits
-for the one control handler while data handlers idle, and at saturation the idle control
-handler is lost to the data. Here a plane may use another one's idle seats, as long as
-the owner has no use for them: a borrowed seat is given back at the borrower's next
-preemption point after the owner's own requests need it.
+In KIP-291 each plane has handlers of its own. A controller's second request waits for
+the one control handler while data handlers idle, and at saturation data requests cannot
+use the idle control handler. Here a plane may use idle seats of the other plane. A
+borrowed seat is returned at the borrower's next preemption point after the owner's own
+requests need it.
 
 Laws:
 
 1. Work conservation: if a plane that may borrow has a request waiting, every seat of
-   the pool is taken or wanted by its owner. So with lending to control, control never
-   waits while a handler idles.
-2. Restraint: a plane that wants no more than its own seats waits at most for one slice
-   of a borrower's. (A task that waits for a device keeps its seat until it returns.)
+   the pool is occupied or needed by its owner. With lending to the control plane, a
+   control request never waits while a handler idles.
+2. Restraint: a plane that needs no more than its own seats waits at most for one slice
+   of a borrower. (A task that waits for a device keeps its seat until it returns.)
 
-Source: lending and borrowing of seats in Kubernetes' API priority and fairness, but at
-once and not every ten seconds; DARC (Demoulin et al., SOSP 2021) steals one way only.
+Source: lending and borrowing of seats in Kubernetes' API priority and fairness, which
+adjusts seats every ten seconds, where this module lends at once. DARC (Demoulin et al.,
+SOSP 2021) steals in one direction only.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from planes.task import Task
 
 
 class Lending:
-    """The seats of two planes as one pool, in which each has its own.
+    """Pool of the seats of two planes; each plane owns some of them.
 
-    ``borrowers`` may use idle seats of the other. Where seats are separate servers,
-    this also picks the next task (as `planes.Cpu` does where they share a CPU). Cost:
-    O(1) per call.
+    ``borrowers`` may use idle seats of the other plane. Where seats are separate
+    servers, the pool also picks the next task (as `planes.Cpu` does where they share a
+    CPU). Cost: O(1) per call.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Lending:
 
     @property
     def seats(self) -> int:
-        """Return the number of seats that both have together."""
+        """Return the number of seats of both planes together."""
         first, second = self.planes
         return first.seats_in_use + second.seats_in_use
 
@@ -60,22 +61,23 @@ class Lending:
         return plane in self._borrowers and free > self._wanted(other)
 
     def reclaims(self, plane: PlaneCore) -> bool:
-        """Return whether the plane has to give a seat back at a preemption point."""
+        """Return whether the plane has to return a seat at a preemption point."""
         if plane.seated <= plane.seats_in_use:
             return False
         other = self._other[plane]
         return self.seats - plane.seated - other.seated < self._wanted(other)
 
     def _wanted(self, owner: PlaneCore) -> int:
-        """Count the seats of its own that a plane could use now."""
+        """Return how many free seats of its own a plane could use now."""
         return min(len(owner.scheduler), max(0, owner.seats - owner.seated))
 
-    # ---- where each seat is a server --------------------------------------------
+    # ---- seats as separate servers ----------------------------------------------
 
     def pick(self, now_ns: int) -> Task | None:
         """Seat and return the task that runs next, or None if there is none.
 
-        The planes are asked in any order: only what their owners leave is borrowed.
+        The order of the planes is arbitrary: only seats without use to their owner are
+        borrowed.
         """
         for plane in self.planes:
             task = plane.pick(now_ns)
@@ -89,7 +91,7 @@ class Lending:
         plane.charge(task, used_ns, now_ns)
 
     def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
-        """Bill the rest of a turn and let a task go (`PlaneCore.finish`)."""
+        """Bill the rest of a turn and release the task (`PlaneCore.finish`)."""
         plane = task.plane
         plane.finish(task, used_ns, now_ns)
 

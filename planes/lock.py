@@ -1,22 +1,23 @@
-"""A lock that handlers may hold over preemption points; it knows its holder.
+"""A lock with a known holder, which handlers may hold across preemption points.
 
-Kafka's handlers share locks (``replicaStateChangeLock``, ``leaderIsrUpdateLock``, a
-group's), and a request of a low class that is preempted while it holds one keeps the
-most urgent request waiting for everything in between: priority inversion, unbounded.
-The cure is priority inheritance (Sha, Rajkumar, Lehoczky 1990): while a task waits, the
-holder runs with the rank of the waiter, through chains of locks as well.
+Kafka's handlers share locks (``replicaStateChangeLock``, ``leaderIsrUpdateLock``, the
+lock of a group). If a low-class request is preempted while it holds a lock, the most
+urgent request waits for all requests of the classes in between: unbounded priority
+inversion. The remedy is priority inheritance (Sha, Rajkumar, Lehoczky 1990): while a
+task waits, the holder runs with the rank of the waiter, also through chains of locks.
 
 A policy here may rank by level, tag, deadline, size or service, so no single number can
-be inherited. Instead the waiter stays among its scheduler's waiting jobs, and its
-*turn* is given to the holder when it is picked: time-slice donation (Haertig, Hohmuth
-et al., "helping"; proxy execution in Linux). The holder so runs exactly when the waiter
-would have, under any policy and across planes, its CPU billed to the waiter's turn, and
-is back to its own rank the moment it releases. No policy has a verb for it. Without
-``inherits`` a waiter sleeps until the lock is handed to it, first come first served.
+be inherited. Instead the waiter stays among its scheduler's waiting jobs. When it is
+picked, its *turn* is given to the holder: time-slice donation (Haertig, Hohmuth et al.,
+"helping"; proxy execution in Linux). The holder therefore runs exactly when the waiter
+would have run, under any policy and across planes, and its CPU is billed to the
+waiter's turn. It returns to its own rank when it releases the lock. Policies need no
+method for this. Without ``inherits`` a waiter sleeps until the lock is passed to it, in
+FIFO order.
 
-A holder may be preempted, but waits neither in purgatory nor for a device: then a turn
-can always be used, and a critical section is bounded by its own CPU. A circle of
-waiters is our own fault, and an error is raised where it would close.
+A holder may be preempted, but waits neither in purgatory nor for a device. A lent turn
+can therefore always be used, and a critical section is bounded by its own CPU. A cycle
+of waiters is a programming error; the request that would close it raises `LockError`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from planes.task import AwaitedLock, BrokenRule, Locking, Task
 
 
 class LockError(BrokenRule):
-    """A circle of waiters, a release by another, a wait in purgatory with a lock."""
+    """Cycle of waiters, release by another task, or wait in purgatory with a lock."""
 
 
 class Acquire:
-    """The trap of a handler that wants a lock."""
+    """The trap of a handler that requests a lock."""
 
     __slots__ = ("lock",)
 
@@ -43,7 +44,7 @@ class Acquire:
 
 
 class Release:
-    """The trap of a handler that gives a lock back; a preemption point as well."""
+    """The trap of a handler that releases a lock; a preemption point as well."""
 
     __slots__ = ("lock",)
 
@@ -58,7 +59,8 @@ LOCK_TRAPS: Final = frozenset({Acquire, Release})
 class TaskLock:
     """Lock held by one task at a time: ``async with lock:`` in a handler.
 
-    A handler driven by hand may ignore the traps; then no task holds anything.
+    A test that drives a handler directly may ignore the traps; then no task holds a
+    lock.
     """
 
     __slots__ = ("_acquire", "_release", "holder", "inherits", "name", "sleepers")
@@ -67,7 +69,7 @@ class TaskLock:
         self.name = name
         self.inherits = inherits
         self.holder: Task | None = None
-        # Waiters without ``inherits``, in order.
+        # Waiters if ``inherits`` is false, in FIFO order.
         self.sleepers: deque[Task] = deque()
         self._acquire: Final = Acquire(self)
         self._release: Final = Release(self)
@@ -84,9 +86,9 @@ class TaskLock:
         # Otherwise the dispatcher has ended, and no task will run any more.
 
     def ask(self, task: Task) -> bool:
-        """Take the lock for ``task`` and return True, or note that it waits.
+        """Take the lock for ``task`` and return True, or record it as a waiter.
 
-        :raises LockError: if waiting would close a circle.
+        :raises LockError: if waiting would close a cycle.
         """
         locking = task.locking
         if locking is None:
@@ -105,9 +107,9 @@ class TaskLock:
         raise LockError(f"{task} asks for {self}, whose holder waits for it")
 
     def give_back(self, task: Task) -> Task | None:
-        """Free the lock; return the sleeper it was handed to, which can run again.
+        """Free the lock; return the sleeper that now holds it and can run again.
 
-        :raises LockError: if ``task`` does not hold it.
+        :raises LockError: if ``task`` does not hold the lock.
         """
         if self.holder is not task:
             raise LockError(f"{task} gives back {self}")
@@ -120,7 +122,7 @@ class TaskLock:
         return heir
 
     def grant(self, task: Task) -> None:
-        """Give the lock, which is free, to ``task``, which no longer waits for it."""
+        """Give the free lock to ``task``, which no longer waits for it."""
         self.holder = task
         locking = locking_of(task)
         locking.held += 1
@@ -129,8 +131,8 @@ class TaskLock:
     def runner(self, task: Task) -> Task:
         """Return the task that runs in the turn of ``task``, which waits for this lock.
 
-        It is the end of the chain of holders; a lock that has become free on the way is
-        taken. Cost: O(length of the chain).
+        That task is the end of the chain of holders. A lock of the chain that has
+        become free is granted to its waiter. Cost: O(length of the chain).
         """
         lock: AwaitedLock | None = self
         while lock is not None:
@@ -149,16 +151,16 @@ def locking_of(task: Task) -> Locking:
 
 
 def expect_none_held(task: Task) -> None:
-    """Refuse a wait that others may prolong, to a task that holds a lock.
+    """Check that a task which is about to wait holds no lock.
 
-    :raises LockError: if it does.
+    :raises LockError: if it holds one.
     """
     if task.locking is not None and task.locking.held:
         raise LockError(f"{task} waits elsewhere while it holds a lock")
 
 
 def lend(owner: Task, runner: Task, used_ns: int) -> None:
-    """Note that ``runner`` has used CPU in a turn of ``owner``."""
+    """Record CPU that ``runner`` has used in a turn of ``owner``."""
     locking_of(owner).lent_ns += used_ns
     locking_of(runner).lent_ns -= used_ns
 

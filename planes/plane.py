@@ -1,17 +1,16 @@
-"""One plane, decided synchronously: a request queue, its scheduler and its seats.
+"""The synchronous core of one plane: a request queue, its scheduler and its seats.
 
 ``PlaneCore`` is the single place where a request arrives, is picked, charged,
-suspended, resumed and let go. It runs nothing and waits for nothing: each verb returns
-what to do next, and a shell does it. There are two: the event heap of the model world,
-and the dispatcher, which runs handlers in virtual time and live. Both drive this same
-object, so no policy and no bookkeeping is written twice. It never reads a clock;
-``now_ns`` is handed in.
+suspended, resumed and released. It runs and awaits nothing: each method returns the
+next decision, and a shell executes it. There are two shells: the event heap of the
+model world, and the dispatcher, which runs handlers in virtual time and live. Both
+share this class, so policies and bookkeeping have one implementation. It reads no
+clock; callers pass ``now_ns``.
 
 A *seat* (Kafka: a request handler thread, ``num.io.threads``) is held by a task in
-service, by one that waits for a device and by one whose time slice is over
-(``planes.time_slices``); a preempted task and one in purgatory hold none. The queue's
-bound counts requests that were never served, as
-``queued.max.requests`` does.
+service, by a task that waits for a device and by a task whose time slice is over
+(``planes.time_slices``). Preempted tasks and tasks in purgatory hold no seat. The
+queue's bound counts requests that were never served, as ``queued.max.requests`` does.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class SeatPool(Protocol):
         """Return whether the plane may seat another task."""
 
     def reclaims(self, plane: PlaneCore) -> bool:
-        """Return whether the plane has to give a seat back at a preemption point."""
+        """Return whether the plane has to return a seat at a preemption point."""
 
 
 class PlaneCore:
@@ -47,14 +46,14 @@ class PlaneCore:
         self.admission = admission
         self._judges = admission.judges
         self._leave_suffices = foresight_of(scheduler).leave_suffices
-        # All that Kafka's rule asks: looked at here, it costs a request no call.
+        # The bound of Kafka's rule, checked here to save a call per request.
         self._bound = admission.capacity if isinstance(admission, Block) else None
         # Counts of rejected or throttled tasks, by class and reason.
         self.held_back: Counter[tuple[str, str]] = Counter()
         self.seats = seats
         self._slices = TimeSlices()
         self._aside = self._slices.aside
-        # Number of occupied seats that a resize removed, at the last look.
+        # Number of removed seats that were still occupied at the last check.
         self._leaving = 0
         # The pool to which idle seats are lent.
         self.pool: SeatPool | None = None
@@ -62,7 +61,7 @@ class PlaneCore:
         self.seated = 0
         self.away = 0
         self.attained_ns = 0
-        # The value of `occupied_ns` when no seat is taken.
+        # The value of `occupied_ns` while no seat is occupied.
         self._occupied_ns = 0
         # Number of times that a free seat stayed empty although a task waited.
         self.idled = 0
@@ -77,7 +76,7 @@ class PlaneCore:
     def share_cpu(self, slice_ns: int | None) -> None:
         """Give seated tasks time slices of a shared CPU, if the policy never preempts.
 
-        Called before the first task comes, where all seats have one CPU.
+        Call it before the first task arrives, where all seats share one CPU.
         """
         assert not self.seated, self
         if self.scheduler.preempts == NEVER:
@@ -105,13 +104,13 @@ class PlaneCore:
         return True
 
     def enter(self, task: Task, now_ns: int) -> None:
-        """Admit a task that no client sent: without admission, past the bound."""
+        """Enqueue an internal task, without admission and regardless of the bound."""
         task.arrived_ns = task.enqueued_ns = task.dequeued_ns = now_ns
         task.plane = self
         self.scheduler.arrive(task, now_ns)
 
     def has_seat(self) -> bool:
-        """Return whether a seat is free, its own or one that it may borrow."""
+        """Return whether an own or a borrowed seat is available."""
         if self.pool is None:
             return self.seated < self.seats
         return self.pool.has_seat(self)
@@ -125,12 +124,12 @@ class PlaneCore:
 
     @property
     def seats_in_use(self) -> int:
-        """Return the number of seats, with those that vanish once they are free."""
+        """Return the number of seats, including removed seats that are still occupied."""
         self._leaving = min(self._leaving, max(0, self.seated - self.seats))
         return self.seats + self._leaving
 
     def occupied_ns(self, now_ns: int) -> int:
-        """Return how long seats have been taken so far, summed over the seats."""
+        """Return how long seats have been occupied so far, summed over the seats."""
         return self._occupied_ns + self.seated * now_ns
 
     def can_pick(self) -> bool:
@@ -183,19 +182,19 @@ class PlaneCore:
         self.scheduler.ran(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
-        """Return whether another task is to be served before this seated one goes on.
+        """Return whether another task is to be served before this seated task goes on.
 
-        True if another task outranks it, its plane needs the seat, or its slice is
-        over.
+        True if another task outranks it, the owner of its seat needs the seat, or its
+        slice is over.
         """
         if self._reclaimed() or (self._slices.is_over(task) and self.can_pick()):
             return True
         return self.scheduler.outranks(task, now_ns)
 
     def suspend(self, task: Task, now_ns: int) -> None:
-        """Return a seated task that must yield to the waiting ones, ready to go on.
+        """Return a seated task that must yield to the waiting tasks, still runnable.
 
-        It has no seat meanwhile, unless the end of its slice is the reason.
+        The task gives up its seat, unless it yields because its slice is over.
         """
         task.preemptions += 1
         if self._reclaimed() or not self._slices.is_over(task):
@@ -209,19 +208,19 @@ class PlaneCore:
         return self.pool is not None and self.pool.reclaims(self)
 
     def step_back(self, task: Task, now_ns: int) -> None:
-        """Return a seated task to the waiting ones, as one that waits for a lock."""
+        """Return a seated task to the waiting tasks, for example to wait for a lock."""
         self._wait_again(task, now_ns)
         self.scheduler.leave(task, now_ns, done=False)
         self.scheduler.resume(task, now_ns)
 
     def sleep(self, task: Task, now_ns: int) -> None:
-        """Send a seated task away until ``resume``, amid its local work."""
+        """Suspend a seated task until ``resume``; its local work is unfinished."""
         self.away += 1
         self._wait_again(task, now_ns)
         self.scheduler.leave(task, now_ns, done=False)
 
     def park(self, task: Task, now_ns: int) -> None:
-        """Send a seated task away until ``resume``: its local work is done."""
+        """Suspend a seated task until ``resume``; its local work is done."""
         if task.local_done_ns < 0:
             task.local_done_ns = now_ns
         self.seated -= 1
@@ -230,33 +229,33 @@ class PlaneCore:
         self.scheduler.leave(task, now_ns, done=False)
 
     def block(self, task: Task, now_ns: int) -> None:
-        """Take a seated task that waits for a device out of service; its seat stays."""
+        """Take a task that waits for a device out of service; it keeps its seat."""
         self.away += 1
         self.scheduler.leave(task, now_ns, done=False)
 
     def unblock(self, task: Task, now_ns: int) -> None:
-        """Queue a blocked task for the CPU; its seat is free until it is picked."""
+        """Queue a blocked task for the CPU; it has no seat until it is picked."""
         self.away -= 1
         self._wait_again(task, now_ns)
         self.scheduler.resume(task, now_ns)
 
     def resume(self, task: Task, now_ns: int) -> None:
-        """Take back a parked task: never refused, never counted against the bound."""
+        """Queue a parked task again; it is never refused and not counted as queued."""
         self.away -= 1
         self.scheduler.resume(task, now_ns)
 
     def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
-        """Bill CPU that was used for a task outside of its turns to its flow."""
+        """Bill CPU used outside of a task's turns to its flow."""
         assert used_ns >= 0, used_ns
         self.attained_ns += used_ns
         self.scheduler.debit(task, used_ns, now_ns)
 
     def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
-        """Bill the rest of a turn and let a finished task go; its seat is free.
+        """Bill the rest of a turn, release a finished task and free its seat.
 
-        Its last stamps are the shell's: it was done before its answer was handed on.
+        The shell sets the last stamps, before it passes the response on.
         """
-        # `charge`, written out, as simulations do it millions of times.
+        # `charge`, inlined, as simulations call it millions of times.
         assert used_ns >= 0, used_ns
         task.attained_ns += used_ns
         self.attained_ns += used_ns
@@ -268,7 +267,7 @@ class PlaneCore:
         scheduler.leave(task, now_ns, done=True)
 
     def next_event_ns(self, now_ns: int) -> int | None:
-        """When time alone may let ``pick`` return a task, or None if never."""
+        """Return when ``pick`` may return a task without any event; None if never."""
         if not self.can_pick():
             return None
         return self.scheduler.next_event_ns(now_ns)

@@ -1,15 +1,15 @@
-"""Preemption points: a handler gives the CPU back between its units of work.
+"""Preemption points: a handler offers the CPU between its units of work.
 
 A handler is an ``async def``. Between units of work (a partition, a batch, a page) it
-awaits ``preempt()``. To wait for something that others will complete (purgatory), it
+awaits ``preempt()``. To wait for something that other tasks complete (purgatory), it
 awaits ``parked(register)``; to wait for another handler, ``asleep(register)``. All are
-coroutine traps that this package understands; every other trap is Trio's and is passed
-to Trio. This works at any call depth and costs no Trio checkpoint when the same task
-goes on. Any seat may resume a suspended handler, since none belongs to a Trio task.
+coroutine traps that this package executes; every other trap is passed to Trio. A trap
+works at any call depth and costs no Trio checkpoint if the same task goes on. A
+suspended handler belongs to no Trio task, so any worker may resume it.
 
-That freedom has one rule: a handler holds no cancel scope, nursery or Trio lock across
-any of them. ``CancelStatusGuard`` turns a breach, which would otherwise cancel some
-innocent request later, into an assertion at once (explained in PEP 789).
+Therefore a handler must hold no cancel scope, nursery or Trio lock across these traps.
+Otherwise a cancellation could hit another request later (PEP 789).
+``CancelStatusGuard`` detects a violation at the trap and raises an error there.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from planes.task import BrokenRule, Task
 Wake = Callable[[], None]
 T = TypeVar("T")
 
-# Items between two preemption points, of a loop that does little for each of them.
+# Items between two preemption points, in a loop with little work per item.
 STEP_ITEMS: Final = 64
 
 Register = Callable[[Wake], bool]
 
 
 class _Preempt:
-    """The trap of ``preempt``; one object serves all."""
+    """The trap of ``preempt``; all calls share one object."""
 
 
 PREEMPT: Final = _Preempt()
@@ -51,14 +51,15 @@ class Park:
 
 @types.coroutine
 def preempt() -> Generator[_Preempt, None, None]:
-    """Offer to be preempted here; go on at once if nothing outranks the caller."""
+    """Preemption point: go on at once unless another task outranks the caller."""
     yield PREEMPT
 
 
 class Pace:
-    """Preemption points in loops, and in loops within them, after every 64 items.
+    """Preemption points after every 64 items of a loop and of the loops within it.
 
-    Bytes are bounded by it too: no string of Kafka's protocol has more than 32,767.
+    This also bounds the bytes per slice: a string of Kafka's protocol has at most
+    32,767 bytes.
 
     >>> async def total(rows):
     ...     pace, found = Pace(), 0
@@ -75,7 +76,7 @@ class Pace:
         self.left = STEP_ITEMS
 
     def over(self, items: Iterable[T]) -> _Paced[T]:
-        """Iterate over ``items``; after each, the pace may offer to be preempted."""
+        """Iterate over ``items`` with preemption points of this pace."""
         return _Paced(iter(items), self)
 
 
@@ -109,10 +110,10 @@ def in_steps(items: Iterable[T]) -> _Paced[T]:
 
 @types.coroutine
 def parked(register: Register) -> Generator[Park, None, None]:
-    """Leave the seat until woken; go on as a waiting task of the same class.
+    """Leave the seat until woken; then wait for a turn in the same class.
 
-    ``register(wake)`` is called once the seat is free. It returns False if there is
-    nothing left to wait for, and then never calls ``wake``; else ``wake`` must be
+    ``register(wake)`` is called once the seat is free. It returns False, without
+    calling ``wake``, if there is nothing left to wait for. Otherwise ``wake`` must be
     called exactly once, from the plane's own thread.
     """
     yield Park(register, is_done=True)
@@ -120,18 +121,18 @@ def parked(register: Register) -> Generator[Park, None, None]:
 
 @types.coroutine
 def asleep(register: Register) -> Generator[Park, None, None]:
-    """Do the same amid local work, while another handler finishes its part.
+    """Leave the seat as ``parked`` does, but within local work, for another handler.
 
-    The task has no seat: the other handler may need one, and all could be held by
-    waiting tasks.
+    The task gives up its seat because the other handler may need one. Otherwise waiting
+    tasks could hold all seats.
     """
     yield Park(register, is_done=False)
 
 
 async def rescheduled(forget: Callable[[], object] | None = None) -> None:
-    """Wait, as a task of Trio's, until another one reschedules this one.
+    """Block this Trio task until another task reschedules it.
 
-    A cancellation calls ``forget`` first; it has to wait too if that is None.
+    A cancellation calls ``forget``. If ``forget`` is None, the wait is not cancellable.
     """
 
     def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
@@ -144,7 +145,7 @@ async def rescheduled(forget: Callable[[], object] | None = None) -> None:
 
 
 class CancelStatusGuard:
-    """Sees whether a slice left the Trio task's cancel scopes as it found them."""
+    """Detector of slices that change the cancel scopes of their Trio task."""
 
     __slots__ = ("_status", "_task")
 
@@ -155,7 +156,7 @@ class CancelStatusGuard:
     def breach(self, task: Task) -> BrokenRule | None:
         """Return the error to throw into a handler that suspends inside a scope.
 
-        Thrown there, it unwinds the scope where it belongs and names the line.
+        Thrown into the handler, it unwinds the scope, and its traceback names the line.
         """
         if self._task._cancel_status is self._status:
             return None
@@ -163,12 +164,12 @@ class CancelStatusGuard:
 
 
 def stay(task: Task) -> None:
-    """Note that a handler back from a device goes on in this Trio task."""
+    """Bind a handler that is back from a device to this Trio task."""
     task.go_on = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
 
 
 def reseat(task: Task) -> None:
-    """Resume a handler in the Trio task where it waited after its device."""
+    """Resume a handler in the Trio task to which ``stay`` bound it."""
     go_on, task.go_on = task.go_on, None
     assert go_on is not None, task
     go_on()

@@ -17,17 +17,17 @@ from typing import Any, NamedTuple, Protocol
 
 from schedulers import Job
 
-# Returns the handler's coroutine, or its result if nothing had to be awaited.
+# Returns the handler's coroutine, or its result if the handler awaited nothing.
 Serve = Callable[[], Any]
 GoOn = Callable[[], None]
 
 
 class BrokenRule(AssertionError):
-    """A handler broke a rule that planes rest on: nothing may contain this."""
+    """Raised if a handler breaks an invariant of planes; must not be suppressed."""
 
 
 class TaskPlane(Protocol):
-    """The verbs of a plane towards a task that it took in (`planes.PlaneCore`)."""
+    """The interface of a plane for its tasks (`planes.PlaneCore`)."""
 
     name: str
 
@@ -41,56 +41,56 @@ class TaskPlane(Protocol):
         """Bill CPU time to a seated task."""
 
     def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
-        """Bill CPU that was used for a task outside of its turns to its flow."""
+        """Bill CPU used outside of a task's turns to its flow."""
 
     def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
-        """Bill the rest of a turn and let a finished task go."""
+        """Bill the rest of a turn and release a finished task."""
 
     def can_pick(self) -> bool:
         """Return whether a task waits for the CPU: in a seat, or with a seat free."""
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
-        """Return whether another task is to be served before this seated one."""
+        """Return whether another task is to be served before this seated task."""
 
     def suspend(self, task: Task, now_ns: int) -> None:
-        """Return a seated task that must yield to the waiting ones."""
+        """Return a seated task that must yield to the waiting tasks."""
 
     def step_back(self, task: Task, now_ns: int) -> None:
-        """Return a seated task to the waiting ones, as one that waits for a lock."""
+        """Return a seated task to the waiting tasks, for example to wait for a lock."""
 
     def sleep(self, task: Task, now_ns: int) -> None:
-        """Send a seated task away until ``resume``, amid its local work."""
+        """Suspend a seated task until ``resume``; its local work is unfinished."""
 
     def park(self, task: Task, now_ns: int) -> None:
-        """Send a seated task away until ``resume``: its local work is done."""
+        """Suspend a seated task until ``resume``; its local work is done."""
 
     def block(self, task: Task, now_ns: int) -> None:
-        """Take a seated task that waits for a device out of service."""
+        """Take a task that waits for a device out of service; it keeps its seat."""
 
     def unblock(self, task: Task, now_ns: int) -> None:
         """Queue a blocked task for the CPU."""
 
     def resume(self, task: Task, now_ns: int) -> None:
-        """Take back a parked task."""
+        """Queue a parked task again."""
 
 
 class AwaitedLock(Protocol):
-    """A lock, as far as its waiters know it (`planes.lock.TaskLock`)."""
+    """The interface of a lock for its waiters (`planes.lock.TaskLock`)."""
 
     holder: Task | None
 
     def grant(self, task: Task) -> None:
-        """Give the lock, which is free, to a task."""
+        """Give the free lock to a task."""
 
     def runner(self, task: Task) -> Task:
-        """Return the task that runs in the turn of ``task``, which waits for this."""
+        """Return the task that runs in the turn of ``task``, a waiter of this lock."""
 
 
 class Locking:
-    """Lock state of a task: the number of locks held, and the lock waited for.
+    """Lock state of a task: the number of locks held, and the awaited lock.
 
     ``lent_ns`` is the CPU of its turns that was lent to holders, less the CPU that it
-    received in the turns of others.
+    received in the turns of other tasks.
     """
 
     __slots__ = ("held", "lent_ns", "waits_for")
@@ -103,27 +103,27 @@ class Locking:
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
 class Task(Job):
-    """A job with its stamps; ``serve`` begins it, ``done`` takes the result.
+    """A job with its stamps; ``serve`` begins it, ``done`` receives the result.
 
-    ``serve`` returns the coroutine of its handler, which is then run in slices; or, of
-    a task that is done in one slice and waits for nothing, the result itself.
-    ``done`` is called synchronously, exactly once, on the slice that ended the task.
-    If admission turned it away, ``serve`` is to answer just that; ``refusal`` is the
-    reason. ``subject`` belongs to the maker of the task: a broker's request.
+    ``serve`` returns the coroutine of the handler, which is then run in slices, or the
+    result itself if the handler awaits nothing. ``done`` is called synchronously,
+    exactly once, in the slice that ends the task. ``refusal`` is the reason if
+    admission rejected the task; ``serve`` must then respond with the error of that
+    reason. ``subject`` belongs to the creator of the task: the request, in a broker.
     """
 
     serve: Serve | None = None
     done: Callable[[Task, Any], None] | None = None
     subject: object = None
     coroutine: Coroutine[Any, Any, Any] | None = None
-    # Lets the handler, back from a device, go on where it waited for it.
+    # Resumes a handler that is back from a device in the worker that waited with it.
     go_on: GoOn | None = None
-    # The plane that took it in.
+    # The plane that the task has entered.
     plane: TaskPlane = field(init=False)
-    # Locks held and waited for; None until the first one.
+    # Lock state; None until the first lock is requested.
     locking: Locking | None = None
 
-    # Admission's, as in `planes.admission.AdmissionJob`.
+    # Fields of admission, as in `planes.admission.AdmissionJob`.
     can_be_refused: bool = False
     refusal: str | None = None
     throttled_until_ns: int = 0
@@ -139,11 +139,10 @@ class Task(Job):
     suspended_since_ns: int = -1
     # CPU attained at the start of its time slice (`planes.time_slices`).
     slice_began_ns: int = 0
-    # CPU that it took to take it in and to come to its turns; its flow pays for it
-    # when it is done.
+    # CPU used for its intake and before its turns; billed to its flow when it is done.
     prior_ns: int = 0
-    # CPU used by its own handler, set once that has returned. The rest of its bill is
-    # `prior_ns` and the handling of its response.
+    # CPU used by its own handler, set once the handler has returned. The rest of its
+    # bill is `prior_ns` and the handling of its response.
     service_ns: int = 0
     preemptions: int = 0
 
@@ -151,10 +150,10 @@ class Task(Job):
         return Job.__repr__(self) if self.subject is None else repr(self.subject)
 
     def own_cpu_ns(self) -> int:
-        """Return the CPU that was used for this task so far, in any task's turns.
+        """Return the CPU used for this task so far, in the turns of any task.
 
         ``attained_ns`` is the CPU of its own turns, in which a lock holder may have
-        run; after its end, all that it is billed.
+        run. After the end of the task, ``attained_ns`` is its complete bill.
         """
         if self.locking is None:
             return self.attained_ns
@@ -175,7 +174,7 @@ class Task(Job):
 
 
 class Phases(NamedTuple):
-    """Kafka's phases of one request, and our SuspendedTime; all but total sum to it."""
+    """Kafka's phases of one request, and suspended time; they sum to ``total_ns``."""
 
     request_queue_ns: int
     local_ns: int

@@ -2,20 +2,20 @@
 
 A policy that never preempts decides the order in which requests get seats. In Apache
 Kafka a seat is a thread (``num.io.threads``), and the kernel divides the CPU among the
-threads that have a request; so a small request proceeds beside a large one. Here a task
-that has used a time slice T is *set aside* at a preemption point. It keeps its seat,
-stays in service for its policy, and goes on in its turn.
+threads that have a request. A small request therefore proceeds while a large request is
+served. Here a task that has used a time slice T is *set aside* at a preemption point.
+It keeps its seat, stays in service for its policy, and goes on in its turn.
 
 Model: processor sharing among c busy seats in quanta of T. With k tasks aside, the
-first of them goes on as soon as the other c - k seats have used T (c - k) / k, or have
-nothing to do. So under a backlog each seat receives a c-th of the CPU.
+first of them goes on as soon as the other c - k seats have used T (c - k) / k, or are
+idle. Under a backlog each seat therefore receives a share 1/c of the CPU.
 
 Bounds, for slices of at most s between two preemption points:
 
 - A task that finds a free seat and is first in its queue waits T + s at most.
 - A task aside waits for c (T + s) of the plane's CPU at most.
-- A task that needs at most T is never set aside. Where all are such, and where there is
-  one seat, requests are served to their end, as without slices.
+- A task that needs at most T is never set aside. If all tasks need at most T, or if
+  there is one seat, requests are served to completion, as without slices.
 
 A policy that preempts divides the CPU itself, and has no slices.
 """
@@ -31,9 +31,9 @@ _NEVER_NS: Final = 1 << 62
 
 
 class TimeSlices:
-    """The tasks aside of a plane, in the order of their turns. Cost: O(1) per call.
+    """Queue of a plane's tasks aside, in the order of their turns. Cost: O(1) per call.
 
-    ``slice_ns`` is T; None: no task is ever set aside.
+    ``slice_ns`` is T; if None, no task is ever set aside.
     """
 
     __slots__ = ("_due_ns", "_slice_ns", "aside")
@@ -42,7 +42,7 @@ class TimeSlices:
         assert slice_ns is None or slice_ns >= 1, slice_ns
         self._slice_ns = _NEVER_NS if slice_ns is None else slice_ns
         self.aside: deque[Task] = deque()
-        # The CPU that the plane will have attained when the first one aside goes on.
+        # The CPU attained by the plane at which the first task aside goes on.
         self._due_ns = 0
 
     def is_over(self, task: Task) -> bool:
@@ -50,7 +50,7 @@ class TimeSlices:
         return task.attained_ns - task.slice_began_ns >= self._slice_ns
 
     def set_aside(self, task: Task, seats: int, attained_ns: int) -> None:
-        """Queue a seated task for its next slice, in a plane of so many seats."""
+        """Queue a seated task for its next slice, in a plane of ``seats`` seats."""
         task.slice_began_ns = task.attained_ns
         self.aside.append(task)
         count = len(self.aside)

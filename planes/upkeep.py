@@ -1,4 +1,4 @@
-"""Upkeep: small steps, done when nothing is to be served, or when overdue."""
+"""Upkeep: background work in small steps, done when idle or overdue."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Spend: TypeAlias = Callable[[Task], None]
 class Upkeep:
     """Background work in small steps: the class `HOUSEKEEPING`, below all others.
 
-    A dispatcher does a step when no plane has anything to serve, and at least one per
+    A dispatcher does a step when no plane has a task ready, and at least one step per
     ``patience_ns`` when planes are always busy, under any policy. A request therefore
     waits for at most one step, and for one more per ``patience_ns`` of its own time.
-    Upkeep is not starved under any load.
+    Upkeep is never starved.
 
     ``due_ns`` returns the time of the next step (None: after the next event), ``step``
-    does it. ``settled`` is called when no step is due any more.
+    does it. ``settled`` is called when no further step is due.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class Upkeep:
         self._step = step
         self._patience_ns = patience_ns
         self._settled = settled
-        # When a step that waits has done so for too long.
+        # Time at which a waiting step becomes overdue.
         self.overdue_ns = _NEVER_NS
-        # Names the task of a slice for the virtual world.
+        # Task of the upkeep slices, for the virtual world.
         self.task = Task(number=-1, request_class=HOUSEKEEPING)
 
     @property
@@ -50,18 +50,18 @@ class Upkeep:
         return self.overdue_ns != _NEVER_NS
 
     def next_ns(self) -> int | None:
-        """Return when a step will come to wait; None while one does."""
+        """Return when the next step is due; None while a step waits."""
         return None if self.waits else self._due_ns()
 
     def begin(self, now_ns: int) -> None:
-        """Queue a step that has come due."""
+        """Queue a step that is due."""
         if not self.waits:
             self.overdue_ns = now_ns + self._patience_ns
 
     def step(self, ledger: CpuLedger, spend: Spend | None) -> int:
-        """Do a step, which is billed; return the time.
+        """Do and bill a step; return the time.
 
-        Another one waits at once if it is due.
+        If the next step is due already, it waits from now on.
         """
         with ledger.of("upkeep"):
             self._step(ledger.now_ns())
@@ -78,5 +78,5 @@ class Upkeep:
 
 
 def no_upkeep() -> Upkeep:
-    """Return what has nothing to do."""
+    """Return an upkeep without work."""
     return Upkeep(lambda: None, lambda now_ns: None, patience_ns=0)

@@ -4,8 +4,8 @@
 other file is one rule. ``block``, ``reserve`` and ``exempt`` limit entry, and serve
 every request that entered: a full queue makes its reader wait. ``token_bucket``,
 ``codel`` and ``deadline`` bound the queue as ``block`` does. At a request's first turn
-they serve it, serve it and throttle its connection, or reject it. A rejected request is
-answered all the same.
+they serve it, serve it and throttle its connection, or reject it. A rejected request
+receives a response as well.
 """
 
 from planes.admission.admission import (

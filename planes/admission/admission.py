@@ -1,16 +1,16 @@
-"""The contract of an admission rule: a bound, and a judgement at two moments.
+"""The contract of an admission rule: a queue bound, and a decision at first service.
 
 A rule sees admission jobs only; like a policy it has no clock, no I/O and no random
 numbers. ``PlaneCore`` calls `admits` when a task arrives, `entered` once it has
-entered, and `judge` at its first turn. No task vanishes: a rejected one goes through
-its handler as every other does, which answers with the reason's error. A rejection
-therefore costs a little service, is stamped and recorded, and always has a response.
+entered, and `judge` at its first turn. No task is dropped: the handler of a rejected
+task answers with the error code of the reason. A rejection therefore costs a little
+service, is stamped and recorded, and always has a response.
 
-Laws, which the tests put to every rule:
+Laws, checked by the tests for every rule:
 
-1. ``admits`` changes nothing.
-2. A favoured class is neither turned away nor throttled.
-3. Nothing is judged but once, and only what was never served.
+1. ``admits`` changes no state.
+2. A favoured class is neither rejected nor throttled.
+3. A task is judged at most once, and never after it has been served.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import ClassVar, Final, Protocol
 from planes.admission.admission_job import AdmissionJob
 from schedulers import Job
 
-# Reasons, as they are counted. All but the last turn a task away: because its time is
-# over, or would be before it is done, or because its class has used up its rate.
+# Reasons, as they are counted. All but the last reject a task: its deadline has passed,
+# it would finish after its deadline, or its class is over its rate.
 EXPIRED: Final = "expired"
 HOPELESS: Final = "hopeless"
 OVER_QUOTA: Final = "over_quota"
@@ -46,10 +46,10 @@ class Admission(Protocol):
         """Return whether ``job`` may enter a queue that holds ``queued`` requests."""
 
     def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
-        """Take note of a task that has entered behind ``queued`` others."""
+        """Record a task that has entered behind ``queued`` others."""
 
     def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
-        """Return why a task is turned away whose turn has come; None to serve it.
+        """Return the reason to reject a task at its first turn; None to serve it.
 
-        A task that is served may get a ``throttled_until_ns``.
+        May set ``throttled_until_ns`` of a task that is served.
         """

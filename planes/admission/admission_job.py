@@ -1,4 +1,4 @@
-"""A job as admission sees it, and the decision about it."""
+"""The view of a job for admission, and the fields of the decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's rule: a full queue blocks the next request."""
+"""Admission rule of Kafka: a full queue blocks the next request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Block:
         return queued < self.capacity
 
     def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
-        """Ignore it: there will be no judgement."""
+        """Do nothing: this rule never judges."""
 
     def judge(self, task: AdmissionJob, now_ns: int) -> None:
         """Serve every task that entered."""

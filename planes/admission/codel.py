@@ -1,4 +1,4 @@
-"""A time limit in the queue, short while the queue does not drain."""
+"""Limit on the time in the queue, shorter while the queue does not drain."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class CoDel:
     A queue stands if it has not been empty for ``interval_ns`` when a request enters. A
     burst passes; under overload the wait is cut to the target, so served requests are
     recent and their clients still wait. A request that has waited longer than its limit
-    at its turn is rejected. The limit is the job's ``deadline_ns``, by which
-    ``adaptive-lifo`` and ``edf`` order.
+    at its turn is rejected. The limit is stored as the job's ``deadline_ns``, which
+    ``adaptive-lifo`` and ``edf`` order by.
 
     Source: controlled delay in Maurer, "Fail at Scale" (ACM Queue 13(8), 2015), with
     its M = 5 ms and N = 100 ms; after Nichols and Jacobson, "Controlling Queue Delay"
@@ -48,7 +48,7 @@ class CoDel:
         return queued < self.capacity
 
     def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
-        """Set the limit that the state of the queue calls for."""
+        """Set the limit, which depends on the state of the queue."""
         if queued == 0:
             self._last_empty_ns = now_ns
         if task.request_class in self.favoured:
@@ -57,7 +57,7 @@ class CoDel:
         task.deadline_ns = now_ns + (self.target_ns if stands else self.interval_ns)
 
     def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
-        """Turn a request away that has waited for longer than it may."""
+        """Reject a request that has waited for longer than its limit."""
         if task.request_class in self.favoured or task.deadline_ns is None:
             return None
         return EXPIRED if now_ns > task.deadline_ns else None

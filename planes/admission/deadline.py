@@ -1,4 +1,4 @@
-"""A request that can no longer be answered in time is turned away."""
+"""Rejection of requests that can no longer be answered in time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Deadline:
 
     In time means before its own deadline (a client's time limit) and within
     ``limits_ns`` of its class since it was received; serving takes its expected cost.
-    Under overload no service is then spent on responses that no client waits for, which
-    is what makes a queue metastable once clients retry. (An estimator of costs has to
-    doubt its estimate after a refusal for that reason alone, or one slow request would
-    shut its kind out for ever.)
+    Under overload no service is then spent on responses that no client waits for. Such
+    service makes a queue metastable once clients retry. (A cost estimator must lower
+    its estimate after such a rejection, or one slow request would cause all later
+    requests of its kind to be rejected.)
 
     Law, where costs are known and service is not interrupted: a served request is
-    answered in time, and a rejected one could not have been.
+    answered in time, and a rejected request could not have been answered in time.
 
     Source: deadline-aware shedding as in Kudu's ``ServicePicker`` and in Dean and
     Barroso, "The Tail at Scale" (2013). Kudu found (KUDU-1395) that it favours clients
@@ -47,7 +47,7 @@ class Deadline:
         return queued < self.capacity
 
     def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
-        """Give the request its class's deadline, unless it has an earlier one."""
+        """Set the deadline of the request's class, unless its own is earlier."""
         limit_ns = self.limits_ns.get(task.request_class)
         if limit_ns is None or task.request_class in self.favoured:
             return
@@ -56,7 +56,7 @@ class Deadline:
             task.deadline_ns = due_ns
 
     def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
-        """Turn a request away that would be done after its deadline."""
+        """Reject a request that would finish after its deadline."""
         if task.deadline_ns is None or task.request_class in self.favoured:
             return None
         if now_ns > task.deadline_ns:

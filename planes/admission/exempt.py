@@ -1,4 +1,4 @@
-"""Some classes are let in although the queue is full."""
+"""Admission of some classes although the queue is full."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Exempt:
         return queued < self.capacity or job.request_class in self.favoured
 
     def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
-        """Ignore it: there will be no judgement."""
+        """Do nothing: this rule never judges."""
 
     def judge(self, task: AdmissionJob, now_ns: int) -> None:
         """Serve every task that entered."""

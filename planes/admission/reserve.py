@@ -1,4 +1,4 @@
-"""Slots of the queue that are kept for some classes."""
+"""Queue slots that are reserved for some classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from schedulers import Job
 class Reserve:
     """Give favoured classes the whole queue, others all but ``reserved`` slots.
 
-    A favoured request finds the queue full only behind as many others of its kind.
+    A favoured request finds the queue full only if at least ``reserved`` favoured
+    requests wait in it.
 
     Source: trunk reservation (Kelly 1991), as in a telephone exchange. Cost: O(1).
 
@@ -39,7 +40,7 @@ class Reserve:
         return job.request_class in self.favoured and queued < self.capacity
 
     def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
-        """Ignore it: there will be no judgement."""
+        """Do nothing: this rule never judges."""
 
     def judge(self, task: AdmissionJob, now_ns: int) -> None:
         """Serve every task that entered."""

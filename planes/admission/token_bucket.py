@@ -1,4 +1,4 @@
-"""A rate per class: what exceeds it is served, and its connection held back."""
+"""Rate per class: a request above the rate is served, and its connection throttled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class Rate(NamedTuple):
-    """So many requests a second on average, and ``burst`` of them at once."""
+    """Requests per second on average, and the largest burst."""
 
     per_s: int
     burst: int
@@ -22,23 +22,23 @@ class Rate(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class TokenBucket:
-    """Pay one token per request, from a bucket per class, when its turn comes.
+    """Take one token per request at its first turn, from a bucket per class.
 
     The bucket fills at ``per_s`` tokens a second up to ``burst``. A request is served
-    even if it takes the last token and more (Kafka's *permissive* quota): its response
-    reports how long the debt lasts, and its connection is not read until then
-    (KIP-219). No request is delayed within the broker, where it would hold a slot of
-    the queue; clients honour ``throttle_time_ms``. A request whose response has a field
-    for THROTTLING_QUOTA_EXCEEDED is rejected while the bucket is in debt, and pays
-    nothing (*strict*). A class without a rate is not limited.
+    even if its bucket is empty (Kafka's *permissive* quota). Its response reports how
+    long the debt lasts, and its connection is not read until then (KIP-219). No request
+    is delayed within the broker, where it would hold a slot of the queue; clients
+    honour ``throttle_time_ms``. A request whose response has a field for
+    THROTTLING_QUOTA_EXCEEDED is rejected while the bucket is in debt, and takes no
+    token (*strict*). A class without a rate is not limited.
 
     Law: with requests from n connections, at most ``burst + per_s * t + n`` of a class
-    are served in any t seconds. (A connection that is held back until its debt is paid
-    is behind at most one unpaid request.)
+    are served in any t seconds. (Each connection has at most one request that is not
+    paid yet, because a connection in debt is not read.)
 
-    Source: KIP-599 (``TokenBucket``, ``ControllerMutationQuota``); the arithmetic is
-    that of the generic cell rate algorithm (ITU-T I.371), in which ``_paid`` over
-    the rate is the theoretical arrival time; integers only. Cost: O(1).
+    Source: KIP-599 (``TokenBucket``, ``ControllerMutationQuota``). The arithmetic is
+    that of the generic cell rate algorithm (ITU-T I.371), with integers only: ``_paid``
+    over the rate is the theoretical arrival time. Cost: O(1).
 
     >>> from planes import Task
     >>> rule = TokenBucket(capacity=9, rates={"produce": Rate(per_s=1000, burst=2)})
@@ -51,8 +51,8 @@ class TokenBucket:
 
     capacity: int
     rates: Mapping[str, Rate]
-    # By class, when what has been served will be paid for: nanoseconds times the rate,
-    # so that no token is ever rounded.
+    # By class, the time at which the served requests will be paid: nanoseconds times the
+    # rate, so that no token is rounded.
     _paid: dict[str, int] = field(default_factory=dict)
     judges: ClassVar[bool] = True
 
@@ -61,10 +61,10 @@ class TokenBucket:
         return queued < self.capacity
 
     def entered(self, task: AdmissionJob, queued: int, now_ns: int) -> None:
-        """Ignore it: a request pays when it is served."""
+        """Do nothing: a request takes its token when it is served."""
 
     def judge(self, task: AdmissionJob, now_ns: int) -> str | None:
-        """Take a token; note until when the connection is behind with its payment."""
+        """Take a token, and set the time until which the connection is throttled."""
         rate = self.rates.get(task.request_class)
         if rate is None:
             return None
