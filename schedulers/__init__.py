@@ -2,7 +2,7 @@
 
 ``contract`` is a policy's view of requests and its laws, ``orders`` holds shared queue
 structures, ``policies`` one file per policy, ``registry`` their names. Nothing here
-knows Trio, Kafka, sockets or clocks, and nothing here imports from the other packages.
+uses Trio, Kafka, sockets or clocks, and nothing here imports from the other packages.
 """
 
 from schedulers.contract.config import BadSetting, SchedulerConfig

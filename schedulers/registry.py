@@ -1,4 +1,4 @@
-"""The policies by name, and how a researcher's own joins them."""
+"""The policies by name, and the import of a user's own policy."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ POLICIES: Mapping[str, SchedulerFactory] = MappingProxyType(
 
 
 class UnknownScheduler(ValueError):
-    """A name that is neither a policy here nor leads to one by ``module:factory``."""
+    """A name that is neither a policy here nor a valid ``module:factory``."""
 
 
 def find(name: str) -> SchedulerFactory:
     """Return the factory of a policy by its name, or by ``module:factory``.
 
-    A module is looked for in the current directory, too, after all other places.
+    The current directory is searched for modules, after ``sys.path``.
 
-    :raises UnknownScheduler: if there is no such policy, module or attribute, or if it
-    is a class that lacks a required method.
+    :raises UnknownScheduler: if there is no such policy, module or attribute, or if the
+    attribute is a class that lacks a required method.
     """
     if name in POLICIES:
         return POLICIES[name]
@@ -92,11 +92,11 @@ def find(name: str) -> SchedulerFactory:
 
 
 def make(name: str, config: SchedulerConfig) -> Scheduler:
-    """Make a new scheduler; one that is not of this package has a guard around it.
+    """Create a new scheduler; wrap a policy from outside this package in a guard.
 
     :raises UnknownScheduler: as :func:`find`, or if the factory returns no scheduler.
-    :raises BadSetting: if the policy has no such option, or cannot use its value. (Only
-        a factory that is the policy's class says which it has.)
+    :raises BadSetting: if the policy has no such option, or cannot use its value. (The
+        names are checked only if the factory is the policy's class.)
     """
     factory: object = find(name)
     if not callable(factory):
@@ -120,7 +120,7 @@ def make(name: str, config: SchedulerConfig) -> Scheduler:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that is most like ``name``, if one is."""
+    """Return a hint at the known name closest to ``name``, or an empty string."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

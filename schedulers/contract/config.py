@@ -15,8 +15,8 @@ class SchedulerConfig:
     """Settings of a policy at construction.
 
     ``weights`` maps a request class to its share (missing: 1.0); ``seats`` is the
-    number of jobs that can be in service at once (the D of SFQ(D)); ``ageing_ns``
-    bounds how long strict priority may pass a job over (None: no bound);
+    number of jobs that can be in service at once (the D of SFQ(D)); ``ageing_ns`` is
+    the longest time for which strict priority may pass over a job (None: no bound);
     ``quantum_ns`` is the slice of time-sharing policies; ``options`` are a policy's
     own named settings, as numbers.
     """
@@ -41,7 +41,7 @@ class SchedulerConfig:
     def option(self, name: str, default: float, *, least: float = 0.0) -> float:
         """Return a policy's own setting.
 
-        :raises BadSetting: if it is below ``least``.
+        :raises BadSetting: if the setting is below ``least``.
         """
         value = self.options.get(name, default)
         if value < least:

@@ -1,12 +1,12 @@
-"""The laws of ``scheduler`` as a test that any policy can be put to.
+"""The laws of ``scheduler`` as a test for any policy.
 
 ``check(factory)`` plays random scripts against a policy and a naive reference (a few
-dictionaries) and returns each law it broke, once, with the trial that shows it. The
-policies of this package are also driven through ``PolicyHarness`` by hypothesis, which
-shrinks its findings. A policy that passes has not been proven right: its own laws,
-bounds and closed forms are its author's to test.
+dictionaries). It returns each broken law once, with a trial that shows the violation.
+The policies of this package are also driven through ``PolicyHarness`` by hypothesis,
+which shrinks its findings. Passing is no proof of correctness: authors must test the
+laws, bounds and closed forms of their own policy.
 
-Not tested: the cost of a call, and whether answers depend on the hashing of strings
+Not tested: the cost of a call, and whether results depend on the hashing of strings
 (run it twice with different ``PYTHONHASHSEED`` for that).
 """
 
@@ -26,13 +26,13 @@ from schedulers.contract.scheduler import SchedulerFactory
 CLASSES: Final = ("control", "group", "data", "admin")
 FLOWS: Final = ("a", "b", "c")
 UNIT_NS: Final = 1_000
-# A job that is given this many slices in all of the plane's time is not starving.
+# A job that is unfinished after this many slices of the plane is starving.
 _PATIENCE_SLICES: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One law that a policy broke: in which trial, after how many arrivals."""
+    """A broken law of a policy, with its trial and the number of arrivals before it."""
 
     law: str
     detail: str
@@ -44,7 +44,7 @@ class Violation:
 
 
 def settings(seats: int) -> SchedulerConfig:
-    """Return the configuration that policies are tested with."""
+    """Return the configuration for tests of policies."""
     return SchedulerConfig(
         weights={"control": 8.0, "group": 2.0},
         seats=seats,
@@ -71,7 +71,7 @@ def make_job(number: int, rng: random.Random, now_ns: int) -> tuple[Job, int]:
 
 
 def _script(harness: PolicyHarness, rng: random.Random, steps: int) -> None:
-    """Play ``steps`` random events, then serve all that is left."""
+    """Play ``steps`` random events, then serve the remaining jobs."""
     for _ in range(steps):
         act = rng.random()
         serving = list(harness.serving.values())
@@ -105,7 +105,7 @@ def _serve(harness: PolicyHarness, job: Job, rng: random.Random, act: float) -> 
 
 
 def _flood(harness: PolicyHarness, victim: int) -> None:
-    """Keep one job of a class waiting under an endless flood of all the others."""
+    """Check that one job of a class finishes while all other classes keep arriving."""
     if harness.subject.may_starve:
         return
     harness.thorough = False
@@ -148,9 +148,9 @@ def _flood(harness: PolicyHarness, victim: int) -> None:
 def check(
     factory: SchedulerFactory, *, trials: int = 60, steps: int = 200, seed: int = 0
 ) -> list[Violation]:
-    """Return the laws that a policy breaks, each once, with the trial that shows it.
+    """Return the laws that a policy breaks, each once, with a trial that shows it.
 
-    Any exception that the policy raises is a violation as well. Takes about a second.
+    Any exception of the policy is a violation as well. Takes about a second.
     """
     found: dict[str, Violation] = {}
     file = file_of(factory)

@@ -1,12 +1,12 @@
-"""Optional bounds of a policy on its own answers, so that callers ask it less.
+"""Optional promises of a policy about its results, which save calls.
 
-A policy needs none of them: a simulator, or a plane, then calls every verb each time,
-with the same results. A policy that adds `Foresight` to its bases promises, beside the
-laws of `Scheduler`:
+Without promises, a simulator or a plane calls every method each time, with the same
+results. A policy that adds `Foresight` to its bases promises, in addition to the laws
+of `Scheduler`:
 
 * ``outranks`` is false before ``outranked_at_ns``, and in the first ``least_turn_ns``
   of every turn;
-* with ``leave_suffices``, no answer depends on ``ran`` for the last slice of a job.
+* with ``leave_suffices``, no result depends on ``ran`` for the last slice of a job.
 
 The contract tests check all three.
 """
@@ -22,19 +22,19 @@ from schedulers.contract.scheduler import Scheduler
 class Foresight:
     """A mixin of policies; the defaults promise nothing."""
 
-    # `ran` need not be called for the slice that ends a job: ``job.attained_ns`` has
-    # all when the job leaves.
+    # `ran` need not be called for the slice that ends a job, because
+    # ``job.attained_ns`` is complete when the job leaves.
     leave_suffices: ClassVar[bool] = False
-    # `outranked_at_ns` is implemented, so it is worth calling.
+    # `outranked_at_ns` is implemented.
     foresees: ClassVar[bool] = False
-    # The CPU that every turn has before its job can be outranked.
+    # The CPU of every turn before its job can be outranked.
     least_turn_ns: int = 0
 
     def outranked_at_ns(self, running: Job) -> int | None:
-        """Return the CPU that a job will have attained when it may be outranked.
+        """Return the attained CPU of a job from which on it may be outranked.
 
-        Before that ``outranks`` is false, as long as nothing but ``ran`` of this job
-        happens. None: for ever.
+        Below that value ``outranks`` is false, as long as ``ran`` of this job is the
+        only call. None: ``outranks`` stays false.
         """
         return 0
 
@@ -43,5 +43,5 @@ _NONE: Final = Foresight()
 
 
 def foresight_of(policy: Scheduler) -> Foresight:
-    """Return a policy's foresight; that of a policy without any promises nothing."""
+    """Return a policy's promises, or the defaults if it declares none."""
     return policy if isinstance(policy, Foresight) else _NONE

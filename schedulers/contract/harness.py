@@ -1,6 +1,6 @@
-"""The harness of the contract: it drives a policy, and raises at a broken law.
+"""The test harness of the contract: it drives a policy, and raises at a broken law.
 
-The laws are those of ``scheduler``; scripts are ``conformance``'s and hypothesis's.
+The laws are defined in ``scheduler``; ``conformance`` and hypothesis provide scripts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from schedulers.contract.scheduler import (
     SchedulerFactory,
 )
 
-# A policy that names an event after each nanosecond would never let a script end.
+# A policy that returns an event after each nanosecond would make a script endless.
 _IDLE_MAX: Final = 10_000
 
 
@@ -43,10 +43,10 @@ def _made(factory: SchedulerFactory, config: SchedulerConfig) -> Scheduler:
 class PolicyHarness:
     """Drives a policy through a script, next to a naive reference and a silent twin.
 
-    The reference knows which jobs wait, are in service and are away. The twin is a
-    second instance that receives every event, but of the questions only ``pick``. If
-    the two ever differ, the policy is not deterministic or one of its questions changes
-    its state. Verbs raise ``LawBroken``.
+    The reference records which jobs wait, are in service and are away. The twin is a
+    second instance of the policy that receives every event, but of the queries only
+    ``pick``. If the two differ, the policy is not deterministic, or a query changes its
+    state. Methods raise ``LawBroken``.
     """
 
     def __init__(
@@ -56,9 +56,10 @@ class PolicyHarness:
         self._twin = _made(factory, config())
         self._doubles: dict[int, Job] = {}
         self.seats = config().seats
-        # Comparing every waiting job costs too much where thousands wait.
+        # False to skip the comparison of all waiting jobs, which is costly if thousands
+        # wait.
         self.thorough = True
-        # Number of idle answers although jobs waited, since the last pick.
+        # Number of picks in a row that returned nothing although jobs waited.
         self._idled = 0
         self.now_ns = 0
         self.waiting: dict[int, Job] = {}
@@ -84,7 +85,7 @@ class PolicyHarness:
         self._inspect()
 
     def pick(self) -> Job | None:
-        """Return the policy's choice of the next job."""
+        """Return the next job that the policy picks."""
         job = self.subject.pick(self.now_ns)
         double = self._twin.pick(self.now_ns)
         if (job and job.number) != (double and double.number):
@@ -120,30 +121,30 @@ class PolicyHarness:
             )
 
     def lend(self, job: Job, used_ns: int) -> None:
-        """Use a job's turn for another one: billed to the job, not taken off its need.
+        """Bill CPU to a job whose turn another job uses; its need does not decrease.
 
-        The holder of a lock runs so in the turn of a waiter (``planes.lock``).
+        A lock holder runs in the turn of a waiter in this way (``planes.lock``).
         """
         self.true_ns[job.number] += used_ns
         self.run(job, used_ns)
 
     def unserved(self) -> list[Job]:
-        """Return jobs that are not in service: waiting, away, and the latest gone."""
+        """Return jobs that are not in service: waiting, away, and the last finished."""
         return [*self._gone, *self.waiting.values(), *self.away.values()]
 
     def debit(self, job: Job, used_ns: int) -> None:
-        """Charge CPU to a job that is not in service: waiting, away, or gone."""
+        """Charge CPU to a job that is not in service: waiting, away, or finished."""
         self.now_ns += used_ns
         for scheduler, it in self._both(job):
             scheduler.debit(it, used_ns, self.now_ns)
         self._inspect()
 
     def rest_ns(self, job: Job) -> int:
-        """Return how much service a job still needs."""
+        """Return the remaining service of a job."""
         return self.true_ns[job.number] - job.attained_ns
 
     def outranked(self, job: Job) -> bool:
-        """Ask, twice, whether a job in service should give way."""
+        """Return whether a job in service is outranked; check that the query is pure."""
         answer = self._outranks(job)
         if self.subject.outranks(job, self.now_ns) != answer:
             raise LawBroken("outranks is pure", f"two answers about {job}")
@@ -154,7 +155,7 @@ class PolicyHarness:
         return answer
 
     def preempt(self, job: Job, *, in_favour: bool) -> Job | None:
-        """Suspend a job, and pick; ``in_favour``: because it was outranked."""
+        """Suspend a job, and pick; ``in_favour``: the job was outranked."""
         self._leave(job, done=False)
         self._wait_again(job)
         successor = self.pick()
@@ -177,8 +178,7 @@ class PolicyHarness:
     def finish(self, job: Job) -> None:
         """Run a job in service to its end.
 
-        If the policy declares that ``leave`` suffices, only its twin receives ``ran``
-        before.
+        If the policy declares ``leave_suffices``, only its twin receives ``ran`` first.
         """
         suffices = foresight_of(self.subject).leave_suffices
         told = (self._twin,) if suffices else (self.subject, self._twin)
@@ -189,7 +189,7 @@ class PolicyHarness:
         self._inspect()
 
     def drain(self) -> None:
-        """Serve everything to the end: each job that arrived must finish once."""
+        """Serve all jobs to completion: each arrived job must finish once."""
         for job in list(self.away.values()):
             self.resume(job)
         for job in list(self.serving.values()):
@@ -219,7 +219,7 @@ class PolicyHarness:
         self._inspect()
 
     def _outranks(self, job: Job) -> bool:
-        """Ask whether a job in service should give way, and whether it may already."""
+        """Query ``outranks``; check that the job has had its least turn."""
         answer = self.subject.outranks(job, self.now_ns)
         turn_ns = job.attained_ns - self._picked_ns[job.number]
         if answer and turn_ns < foresight_of(self.subject).least_turn_ns:
@@ -239,7 +239,7 @@ class PolicyHarness:
             scheduler.resume(it, self.now_ns)
 
     def _idle(self) -> None:
-        """Judge a pick that returned nothing."""
+        """Check that a pick may return nothing."""
         if not self.waiting:
             return
         if self.subject.work_conserving:

@@ -1,9 +1,8 @@
 """A request as scheduling policies see it.
 
-A policy sees jobs and nothing else: no sockets, no bytes, no clock. The layers above
-extend a job with what they need (``planes.task.Task``: time stamps, a suspended
-coroutine); a policy must not read those fields. Times are integer nanoseconds on the
-caller's clock.
+A policy sees jobs only: no sockets, no bytes, no clock. Higher layers extend a job with
+fields of their own (``planes.task.Task``: time stamps, a suspended coroutine). A policy
+must not read those fields. Times are integer nanoseconds on the caller's clock.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from typing import Any
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One request as its scheduler sees it.
+    """A request as its scheduler sees it.
 
     ``number`` is the order of arrival and breaks every tie. ``level`` is the priority
     of the job's class, 0 being the most urgent. ``cost_ns`` is an estimate made at
-    arrival; ``attained_ns`` is the CPU time received so far and, once the job has
-    left, its true cost. ``size_ns`` is the true cost where it is known in advance:
-    in the model world only. ``tag`` belongs to the policy that holds the job.
+    arrival. ``attained_ns`` is the CPU time received so far; after the job has left,
+    it is the true cost. ``size_ns`` is the true cost if known in advance, which is the
+    case in the model world only. ``tag`` belongs to the policy that holds the job.
     """
 
     number: int
@@ -37,5 +36,5 @@ class Job:
     tag: Any = None
 
     def __repr__(self) -> str:
-        """Short enough to read in a failing property test."""
+        """Return a short text for the output of property tests."""
         return f"<{self.request_class} #{self.number} level={self.level} {self.flow}>"

@@ -1,10 +1,10 @@
 """A guard around a user's policy: the first broken law stops the run.
 
-The contract of policies is tested by ``conformance.check``, which a user may forget. A
-policy that loses a job or picks one twice would otherwise give a recording that looks
-like a result, or a run that never ends. The guard keeps the set of waiting jobs, in
-O(1) per call, and compares each answer of the policy with the set. Policies of this
-package are tested, so they run without a guard.
+``conformance.check`` tests the contract of policies, but users may forget to run it.
+Without a guard, a policy that loses a job or picks one twice would produce a wrong
+recording or a run that never ends. The guard keeps the set of waiting jobs, in O(1) per
+call, and compares each result of the policy with the set. Policies of this package are
+tested, so they run without a guard.
 
 Laws checked here: no job is lost or invented, work conservation, the next event lies in
 the future, ``outranks`` needs a waiting job, no exception. A policy that never returns
@@ -27,20 +27,20 @@ from schedulers.contract.scheduler import Scheduler
 _T = TypeVar("_T")
 
 NO_EXCEPTION: Final = "no exception"
-# A policy that names an event after each nanosecond would never let a run end.
+# A policy that returns an event after each nanosecond would make a run endless.
 _IDLE_MAX: Final = 10_000
 
 
 class PolicyFault(BaseException):
     """A policy broke a law; the message names policy, file, law and job.
 
-    No ``Exception``: code that contains the faults of one request lets it pass, because
-    nothing that waits in the plane can be served any more.
+    Not an ``Exception``, so that it passes through code which isolates the errors of
+    one request: the plane can serve no further request.
     """
 
 
 def policy_fault(error: BaseException) -> PolicyFault | None:
-    """Return the policy's fault that an exception is, or that a group of them holds."""
+    """Return the `PolicyFault` that an exception is or contains as a group, or None."""
     if isinstance(error, PolicyFault):
         return error
     if isinstance(error, BaseExceptionGroup):
@@ -57,7 +57,7 @@ def file_of(factory: object) -> str | None:
 
 
 def place_of(factory: object) -> str:
-    """Return file and line where a class or function is defined, as far as known."""
+    """Return file and line of the definition of a class or function, if known."""
     try:
         _, line = inspect.getsourcelines(factory)  # type: ignore[arg-type]  # else TypeError
     except (TypeError, OSError):
@@ -66,16 +66,17 @@ def place_of(factory: object) -> str:
 
 
 def raised(error: BaseException, file: str | None) -> str:
-    """Return an exception in words, with the innermost line of ``file`` that led to it.
+    """Format an exception, with the innermost line of ``file`` in its traceback.
 
-    Where no line of the file did, the innermost line of any file but this package's.
+    If the traceback has no line of the file, use the innermost line outside of this
+    package.
     """
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
     words = f"{type(error).__name__}: {error}".removesuffix(": ")
     frames = [
         frame
-        # The first frame is the one that caught it.
+        # The first frame is the frame that caught the exception.
         for frame in traceback.extract_tb(error.__traceback__)[1:]
         if frame.filename not in (__file__, importlib.__file__)
         and not frame.filename.startswith("<frozen ")
@@ -88,7 +89,7 @@ def raised(error: BaseException, file: str | None) -> str:
 
 
 def guarded(name: str, policy: Scheduler) -> Scheduler:
-    """Return a scheduler that answers as ``policy`` does, until it breaks a law."""
+    """Wrap ``policy`` in a guard that raises `PolicyFault` at the first broken law."""
     foresight = foresight_of(policy)
     promises = {
         "work_conserving": policy.work_conserving,
@@ -105,17 +106,17 @@ def guarded(name: str, policy: Scheduler) -> Scheduler:
 
 
 class _Guarded(Scheduler, Foresight):
-    """A user's policy behind its guard; `guarded` makes a class for its promises."""
+    """Guard of a user's policy; `guarded` creates a subclass with its promises."""
 
     def __init__(self, name: str, policy: Scheduler) -> None:
         self._name = name
         self.policy = policy
-        # In order of arrival: the first is the one that has waited longest.
+        # In order of arrival: the first job has waited longest.
         self._waiting: dict[Job, None] = {}
         self._serving = 0
-        # When `pick` last returned nothing though a job waited.
+        # Time at which `pick` last returned nothing although a job waited.
         self._idle_ns: int | None = None
-        # Number of idle answers since a job was last picked.
+        # Number of picks that returned nothing since a job was last picked.
         self._idled = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
@@ -196,7 +197,7 @@ class _Guarded(Scheduler, Foresight):
         self._compare(verb.__name__, job)
 
     def _compare(self, verb: str, job: Job) -> None:
-        """Compare the number of waiting jobs; name the first that is missing."""
+        """Compare the number of waiting jobs; report the first missing job."""
         found, expected = self._call("len", self.policy.__len__), len(self._waiting)
         if found == expected:
             return

@@ -30,7 +30,7 @@ class FairQueue(Scheduler, Foresight):
         """Append the job to its flow, which starts now if it was idle."""
         flows = self._flows
         if not flows.waiting and not flows.in_service:
-            # The plane was idle: no flow is owed service.
+            # The plane was idle: no flow is owed any service.
             self._virtual = max(self._virtual, flows.restart())
         flow = flows.add(job, self._virtual, front=False)
         if len(flow.jobs) == 1:
@@ -54,7 +54,7 @@ class FairQueue(Scheduler, Foresight):
         self._head_changed(self._flows.add(job, self._virtual, front=True))
 
     def waiting(self) -> Collection[Job]:
-        """Return them by flow."""
+        """Return the waiting jobs by flow."""
         return [job for flow in self._flows for job in flow.jobs]
 
     def __len__(self) -> int:
@@ -65,5 +65,5 @@ class FairQueue(Scheduler, Foresight):
         self._flows.check()
 
     def _head_changed(self, flow: Flow) -> None:
-        """Called when a flow's head, or its start, has changed."""
+        """Handle a change of a flow's head job or virtual start; a hook."""
         return

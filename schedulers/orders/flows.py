@@ -1,10 +1,10 @@
 """Flows of fair queueing policies: their tags, and the cost of their turns.
 
-A flow's next job starts, in virtual time, where its last one finishes, but not before
-the virtual time at which it came to an empty flow. Taking a job charges its expected
-rest to the flow; the end of its turn corrects the charge to the CPU used. The policies
-(``scfq``, ``wf2q``, ``two_dfq``) share their verbs too, in ``fair``; ``wfq`` keeps tags
-of its own, as it charges a flow for an overrun before the turn ends.
+In virtual time, a flow's next job starts at the finish of its last job, but not before
+its arrival in an empty flow. Taking a job charges its expected remaining cost to the
+flow; the end of its turn corrects the charge to the CPU used. The policies (``scfq``,
+``wf2q``, ``two_dfq``) also share their methods, in ``fair``. ``wfq`` keeps its own
+tags, as it charges a flow for an overrun before the turn ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SLACK: Final = 64
 
 
 class Flow:
-    """One flow's backlog and tags; ``weight`` is of its latest job's class."""
+    """Backlog and tags of a flow; ``weight`` is that of its latest job's class."""
 
     __slots__ = ("finish", "floor", "in_service", "jobs", "weight")
 
@@ -38,7 +38,7 @@ class Flow:
         return self.finish if self.finish > self.floor else self.floor
 
     def length(self) -> int:
-        """Return how long the job at the head will take, in virtual time."""
+        """Return the expected remaining cost of the job at the head, in virtual time."""
         return round(_rest_ns(self.jobs[0]) * UNIT / self.weight)
 
     def due(self) -> tuple[int, int]:
@@ -47,7 +47,7 @@ class Flow:
 
 
 class Flows:
-    """All flows of a policy. Cost: O(1) per call, but for sweeps of the idle ones."""
+    """All flows of a policy. Cost: O(1) per call, except for sweeps of idle flows."""
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._weight = config.weight
@@ -77,7 +77,7 @@ class Flows:
         return flow
 
     def take(self, flow: Flow) -> Job:
-        """Take the job at the head into service, at its flow's charge."""
+        """Take the job at the head into service, and charge its flow."""
         start, length = flow.start(), flow.length()
         job = flow.jobs.popleft()
         job.tag = (flow, _rest_ns(job), job.attained_ns)
@@ -109,9 +109,9 @@ class Flows:
         return flow
 
     def active_weight(self, virtual: int) -> float:
-        """Sum the weights of the flows that the fluid ideal is still serving.
+        """Sum the weights of the flows that fluid GPS would still be serving.
 
-        A flow whose last job was served early is one of them until virtual time has
+        A flow whose last job was served early is included until virtual time has
         reached that job's finish. Cost: O(f).
         """
         return sum(
@@ -121,7 +121,7 @@ class Flows:
         )
 
     def sweep(self, virtual: int) -> None:
-        """Forget idle flows that virtual time has passed: they would start now."""
+        """Drop idle flows that finish in the past: they would start now, as new flows."""
         if len(self._flows) <= self._sweep_at:
             return
         self._flows = {
@@ -132,7 +132,7 @@ class Flows:
         self._sweep_at = max(_SLACK, 2 * len(self._flows))
 
     def restart(self) -> int:
-        """Forget all flows, as the plane is idle; return the latest finish."""
+        """Drop all flows, as the plane is idle; return the latest finish."""
         latest = max((flow.finish for flow in self._flows.values()), default=0)
         self._flows.clear()
         return latest
@@ -149,6 +149,6 @@ class Flows:
 
 
 def _rest_ns(job: Job) -> int:
-    """Return a job's expected remaining cost, by its true size if known."""
+    """Return a job's expected remaining cost, from its true size if known."""
     expected_ns = job.cost_ns if job.size_ns is None else job.size_ns
     return max(0, expected_ns - job.attained_ns)

@@ -1,8 +1,8 @@
 """A binary heap whose items can be moved and removed, for policies that order by key.
 
-An entry that has been moved or removed stays in the heap until it surfaces, so a move
-costs one push. A sorted list would keep an order that no policy needs.
-What it refuses: iteration in order, and keys that are not integers.
+A stale entry of a moved or removed item stays in the heap until it reaches the top, so
+a move costs one push. A sorted list would keep a full order, which no policy needs. Not
+supported: iteration in order, and keys that are not integers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Heap(Generic[T]):
         self._serial = 0
 
     def put(self, item: T, key: int, number: int) -> None:
-        """Add the item, or move it to this key if it is in already."""
+        """Add the item, or move an existing item to this key."""
         self._serial += 1
         entry = (key, number, self._serial, item)
         self._live[item] = entry
@@ -47,14 +47,14 @@ class Heap(Generic[T]):
             heapq.heapify(self._entries)
 
     def remove(self, item: T) -> None:
-        """Take the item out.
+        """Remove the item.
 
-        :raises KeyError: if it is not in.
+        :raises KeyError: if the heap does not hold the item.
         """
         del self._live[item]
 
     def first(self) -> T | None:
-        """Return the item with the least key, or None if there is none."""
+        """Return the item with the least key, or None if the heap is empty."""
         entries, live = self._entries, self._live
         while entries:
             entry = entries[0]
@@ -66,7 +66,7 @@ class Heap(Generic[T]):
     def pop(self) -> T:
         """Remove and return the item with the least key.
 
-        :raises IndexError: if there is none.
+        :raises IndexError: if the heap is empty.
         """
         entries, live = self._entries, self._live
         while True:
@@ -79,7 +79,7 @@ class Heap(Generic[T]):
     def key(self, item: T) -> int:
         """Return the key of an item.
 
-        :raises KeyError: if it is not in.
+        :raises KeyError: if the heap does not hold the item.
         """
         return self._live[item][0]
 

@@ -1,9 +1,9 @@
-"""Jobs in the order of a key: a small heap before buckets that are not sorted yet.
+"""Jobs in the order of a key: a small heap, followed by unsorted buckets.
 
-A heap of 100,000 jobs has to walk through memory that no cache holds at every step of
-every push and pop. Here the steps are those of a heap that is small, and a job further
-back is touched only when it comes, is moved with its bucket, and goes. What it refuses:
-removing a job from the middle, and iterating in order.
+In a heap of 100,000 jobs, nearly every step of a push or pop misses the CPU caches.
+Here the heap is small. A job in a bucket is touched when it arrives, when its bucket is
+split or becomes the heap, and when it leaves. Not supported: removal of a job from the
+middle, and iteration in order.
 
 The idea is that of the event lists of simulators: Brown, "Calendar Queues" (CACM
 31(10), 1988); Tang, Goh and Thng, "Ladder Queue" (ACM TOMACS 15(3), 2005).
@@ -21,17 +21,17 @@ from schedulers.contract.job import Job
 
 _Entry: TypeAlias = tuple[int, int, Job]
 
-# A bucket of twice as many jobs is halved. Fewer, and there are too many buckets to
-# search; more, and a halving is a pause that can be felt.
+# A bucket of more than twice as many jobs is split. A smaller load means more buckets to
+# search, a larger load a longer pause for each split.
 _LOAD: Final = 512
 _NOWHERE: Final = 1 << 80
 
 
 class JobOrder:
-    """Waiting jobs by ascending key; of equal ones by number.
+    """Waiting jobs by ascending key; jobs of equal key by number.
 
-    Cost: O(log n) amortised. Once in 512 times a push or pop sorts or heaps at most
-    1,025 jobs, which takes a tenth of a millisecond.
+    Cost: O(log n) amortised. One push or pop in 512 sorts or heapifies at most 1,025
+    jobs, which takes a tenth of a millisecond.
 
     >>> order = JobOrder()
     >>> for number, key in enumerate((500, 100, 300)):
@@ -43,12 +43,12 @@ class JobOrder:
     __slots__ = ("_behind", "_bound", "_buckets", "_near", "_starts")
 
     def __init__(self) -> None:
-        # A heap, which is empty only if all is.
+        # A heap, which is empty only if all buckets are.
         self._near: list[_Entry] = []
-        # What stands in a bucket starts where it does, or behind, and before the next.
+        # Each entry of a bucket lies between the start of the bucket and the next start.
         self._buckets: list[list[_Entry]] = []
         self._starts: list[tuple[int, int]] = []
-        # The key of the first of these starts, and how many jobs stand behind it.
+        # The key of the first start, and the number of jobs in all buckets.
         self._bound = _NOWHERE
         self._behind = 0
 
@@ -63,7 +63,7 @@ class JobOrder:
             self._push_behind((key, job.number, job))
 
     def pop(self) -> Job | None:
-        """Remove and return the first job, None if there is none."""
+        """Remove and return the first job, None if no job waits."""
         near = self._near
         if not near:
             return None
@@ -73,7 +73,7 @@ class JobOrder:
         return job
 
     def least(self) -> int | None:
-        """Return the key of the first job, None if there is none."""
+        """Return the key of the first job, None if no job waits."""
         near = self._near
         return near[0][0] if near else None
 
@@ -86,7 +86,7 @@ class JobOrder:
             yield key, job
 
     def check(self) -> None:
-        """Assert that every job stands between the bounds of its place."""
+        """Assert that every job lies within the bounds of its heap or bucket."""
         assert self._near or not self._behind
         assert self._behind == sum(map(len, self._buckets))
         bounds = [*self._starts, (_NOWHERE, 0)]
@@ -102,7 +102,7 @@ class JobOrder:
     def _push_behind(self, entry: _Entry) -> None:
         at = bisect_right(self._starts, entry) - 1
         if at < 0:
-            # The key of the first start, but an earlier number.
+            # The key equals that of the first start, but the number is lower.
             heappush(self._near, entry)
             if len(self._near) > 2 * _LOAD:
                 self._halve_near()
@@ -123,14 +123,14 @@ class JobOrder:
         self._bound = self._starts[0][0]
 
     def _cut(self, run: list[_Entry], at: int) -> None:
-        """Make a bucket of the later ones of a sorted list."""
+        """Move the later half of a sorted list to a new bucket."""
         later = run[_LOAD:]
         del run[_LOAD:]
         self._buckets.insert(at, later)
         self._starts.insert(at, later[0][:2])
 
     def _come_near(self) -> None:
-        """Make a heap of the first bucket."""
+        """Turn the first bucket into the heap."""
         self._near = near = self._buckets.pop(0)
         heapify(near)
         self._behind -= len(near)

@@ -1,4 +1,4 @@
-"""Base of policies that give every job a number and serve the least."""
+"""Base of policies that serve the job of least rank."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from schedulers.orders.job_order import JobOrder
 
 
 class Ranked(Scheduler, Foresight):
-    """Serve the job of least ``rank``; one of less rank that arrives preempts.
+    """Serve the job of least ``rank``; an arriving job of less rank preempts.
 
-    A rank may change while a job is in service, never while it waits. Of equal jobs the
-    earlier one is served. Cost: O(log n).
+    A rank may change while a job is in service, never while it waits. Among jobs of
+    equal rank, the earlier job is served. Cost: O(log n).
     """
 
     keeps_flow_order: ClassVar[bool] = False
@@ -30,7 +30,7 @@ class Ranked(Scheduler, Foresight):
 
     @abstractmethod
     def rank(self, job: Job) -> int:
-        """Return what jobs are served by, least first."""
+        """Return the rank of a job; the job of least rank is served first."""
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Add the job, by rank."""
@@ -50,13 +50,13 @@ class Ranked(Scheduler, Foresight):
         self._queue.push(self.rank(job), job)
 
     def waiting(self) -> Collection[Job]:
-        """Return them in no order."""
+        """Return the waiting jobs in no order."""
         return [job for _, job in self._queue]
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
-        """Assert that every job stands at its rank."""
+        """Assert that every job is queued by its rank."""
         self._queue.check()
         assert all(key == self.rank(job) for key, job in self._queue)

@@ -19,18 +19,18 @@ class AdaptiveLifo(Scheduler, Foresight):
     """Serve in order of arrival, but the newest first once a queue has formed.
 
     A queue has formed if some job has waited at every moment of the last
-    ``interval.ms`` (100). Under overload the newest request is the one whose client
-    still waits; in order of arrival each would be served just too late. A job whose
-    deadline has passed goes before the others: admission rejects it at little cost
-    (``codel``, ``deadline``), and its client is notified. A job without a deadline,
-    where others have one, may not be rejected: it goes before them, in order of
-    arrival, or it would starve. Jobs that were begun go on first of all. Nothing is
-    preempted.
+    ``interval.ms`` (100). Under overload, the client of the newest request still waits,
+    whereas service in order of arrival would be too late for every request. A job whose
+    deadline has passed is picked first: admission rejects it at little cost (``codel``,
+    ``deadline``), and its client is notified. A job without a deadline, among jobs with
+    deadlines, may not be rejected. It is picked before them, in order of arrival, or it
+    would starve. Jobs that were begun are picked before all others. Jobs in service are
+    never preempted.
 
-    Source: adaptive LIFO in Maurer, "Fail at Scale" (ACM Queue 13(8), 2015); the
-    sign of overload is that of the controlled delay in the same article. (HBase takes
-    another one: a queue that is more than 0.8 full.) Cost: O(log n) among n jobs with
-    deadlines or begun, O(1) for the others.
+    Source: adaptive LIFO in Maurer, "Fail at Scale" (ACM Queue 13(8), 2015). Overload
+    is detected as in the controlled delay of the same article. (HBase checks instead
+    whether a queue is more than 0.8 full.) Cost: O(log n) among n jobs with deadlines
+    or begun, O(1) for the others.
 
     >>> policy = AdaptiveLifo(SchedulerConfig(options={"interval.ms": 100}))
     >>> for number in range(4):
@@ -46,10 +46,10 @@ class AdaptiveLifo(Scheduler, Foresight):
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._interval_ns = round(config.option("interval.ms", 100.0) * _NS_PER_MS)
-        # By whether they have a deadline, in order of arrival.
+        # Jobs with a deadline, and jobs without, each in order of arrival.
         self._due: OrderedDict[int, Job] = OrderedDict()
         self._free: OrderedDict[int, Job] = OrderedDict()
-        # The deadlines of jobs in ``_due``, and some stale ones.
+        # The deadlines of jobs in ``_due``, and stale deadlines of removed jobs.
         self._deadlines: list[tuple[int, int]] = []
         self._begun: list[tuple[int, Job]] = []
         self._last_empty_ns = 0
@@ -65,7 +65,7 @@ class AdaptiveLifo(Scheduler, Foresight):
             heapq.heappush(self._deadlines, (job.deadline_ns, job.number))
 
     def pick(self, now_ns: int) -> Job | None:
-        """Pick a begun, undeniable or expired job; otherwise the oldest or newest."""
+        """Pick a begun, unrejectable or expired job; otherwise the oldest or newest."""
         if self._begun:
             return heapq.heappop(self._begun)[1]
         newest = self._last_empty_ns < now_ns - self._interval_ns
@@ -94,7 +94,7 @@ class AdaptiveLifo(Scheduler, Foresight):
         return len(self._begun) + len(self._free) + len(self._due)
 
     def check(self) -> None:
-        """Assert that jobs stand in order of arrival, and each deadline is known."""
+        """Assert that jobs are in order of arrival, and each deadline is recorded."""
         for jobs in (self._free, self._due):
             assert list(jobs) == sorted(jobs), list(jobs)
         due = {(job.deadline_ns, number) for number, job in self._due.items()}

@@ -1,4 +1,4 @@
-"""Priority that grows with waiting, at a pace of the level's own."""
+"""Priority that grows with waiting time, at a rate per level."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from schedulers.contract.scheduler import Scheduler
 class Ageing(Scheduler, Foresight):
     """Serve the job whose waiting time times its level's slope is greatest.
 
-    A level's slope is ``ratio`` times that of the next lesser one (option ``ratio``,
-    default 2): a job of the lesser level overtakes one of the greater level once it has
-    waited ``ratio`` times as long. Ratio 1 is FIFO, a large ratio strict priority, so
-    this is the whole range between the two. Nothing starves while the server can do all
-    the work; under lasting overload the waits of all levels grow in proportion, and the
-    least level may never be reached. Not preemptive.
+    A level's slope is ``ratio`` times that of the next lesser level (option ``ratio``,
+    default 2). A job of the lesser level overtakes a job of the greater level once it
+    has waited ``ratio`` times as long. Ratio 1 is FIFO; a large ratio approaches strict
+    priority. No job starves while the load is below 1. Under lasting overload the waits
+    of all levels grow in proportion, and the least level may never be served. Not
+    preemptive.
 
     Source: Kleinrock 1964, "A delay dependent queue discipline". Cost: O(k) per pick
     for k levels in use, O(log n) per arrival in the level.
@@ -49,7 +49,7 @@ class Ageing(Scheduler, Foresight):
         self._waiting += 1
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take the oldest job of the level where that is worth most."""
+        """Take the oldest job of the level with the largest age times slope."""
         if not self._waiting:
             return None
         best = min(
@@ -69,7 +69,7 @@ class Ageing(Scheduler, Foresight):
         self.arrive(job, now_ns)
 
     def waiting(self) -> Collection[Job]:
-        """Return them by level."""
+        """Return the waiting jobs by level."""
         return [job for jobs in self._levels.values() for _, _, job in jobs]
 
     def __len__(self) -> int:

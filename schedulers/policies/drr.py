@@ -13,9 +13,9 @@ from schedulers.contract.scheduler import Scheduler
 
 
 class _Flow:
-    """One flow's backlog and its remaining credit in this round.
+    """Backlog of a flow and its remaining credit in this round.
 
-    ``granted`` is true once its turn has begun, with a quantum more credit.
+    ``granted`` is true once its turn has begun and a quantum was added to its credit.
     """
 
     __slots__ = ("credit_ns", "granted", "in_service", "jobs", "quantum_ns")
@@ -31,10 +31,10 @@ class _Flow:
 class Drr(Scheduler, Foresight):
     """Serve flows in turn, each until its quantum times weight is used up.
 
-    Paid afterwards (surplus round robin): a flow is served while it has credit, and the
-    overrun of its last job is taken off its next round. No cost need be known in
-    advance. A flow that goes idle keeps its debt, never its credit. Two backlogged
-    flows' services per quantum differ by at most one round and two of the largest jobs.
+    Surplus round robin: a flow is served while it has credit, and the overrun of its
+    last job is subtracted from its next round. No cost need be known in advance. A flow
+    that becomes idle keeps its debt, never its credit. Two backlogged flows' services
+    per quantum differ by at most one round and two of the largest jobs.
     The option ``quantum_ns`` (default 1 ms) should exceed the cost of nearly every job;
     larger ones take several rounds.
 
@@ -105,7 +105,7 @@ class Drr(Scheduler, Foresight):
         self._enter(flow)
 
     def waiting(self) -> Collection[Job]:
-        """Return them by flow, in the order of the round."""
+        """Return the waiting jobs by flow, in the order of the round."""
         return [job for flow in self._round for job in flow.jobs]
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class Drr(Scheduler, Foresight):
         assert self._waiting == sum(len(flow.jobs) for flow in backlogged)
 
     def _whose_turn(self) -> _Flow:
-        """Begin turns, and end those without credit, until one has some."""
+        """Return the next flow with credit; end the turns of flows without credit."""
         while True:
             flow = self._round[0]
             if not flow.granted:

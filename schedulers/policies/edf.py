@@ -10,14 +10,14 @@ from schedulers.orders.ranked import Ranked
 
 
 class Edf(Ranked):
-    """Serve the job whose deadline is nearest; a nearer one that arrives preempts.
+    """Serve the job with the earliest deadline; an arriving earlier deadline preempts.
 
     A job without a deadline is due ``default_ns`` after its arrival (option, 100 ms).
-    Optimal on one server for meeting deadlines that can all be met; under overload it
-    spends the server on jobs that are late already, and a client gains by a short
+    On one server all deadlines are met if any policy can meet them. Under overload the
+    server is spent on jobs that are late already, and a client gains by a short
     deadline.
 
-    Source: Liu and Layland 1973; Kudu and HBase order RPCs so. Cost: O(log n).
+    Source: Liu and Layland 1973; Kudu and HBase order RPCs by deadline. Cost: O(log n).
 
     >>> policy = Edf(SchedulerConfig())
     >>> policy.arrive(Job(number=0, deadline_ns=900), now_ns=0)

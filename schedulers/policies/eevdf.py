@@ -11,12 +11,12 @@ from schedulers.contract.job import Job
 from schedulers.contract.scheduler import IN_SERVICE, Scheduler
 
 _UNIT = 1 << 16
-# Debts of more idle flows than this are forgiven, oldest first.
+# Largest number of idle flows whose debts are kept; the oldest are dropped first.
 _IDLE_FLOWS = 1024
 
 
 class _Flow:
-    """One flow: the service it has had over its weight, and its jobs."""
+    """A flow: its service divided by its weight, and its jobs."""
 
     __slots__ = ("had", "in_service", "jobs", "slice", "weight")
 
@@ -29,21 +29,20 @@ class _Flow:
 
 
 class Eevdf(Scheduler):
-    """Serve, of the flows that have had no more than their share, the most pressing.
+    """Serve the eligible flow with the earliest virtual deadline.
 
     A flow's lag is its weighted fair share less its service. A flow with lag >= 0 is
-    eligible, and its deadline is one slice after its service, in virtual time. A flow
-    requests a *short slice* to be served soon, without a larger share: option
-    ``slice_ns.CLASS`` (default: the quantum). A flow that comes back keeps its debt and
-    gets no credit for having been idle. A running job is preempted once it has had a
-    quantum and an eligible flow has an earlier deadline, or its own flow has had more
-    than its share.
+    eligible, and its deadline is one slice after its service, in virtual time. A class
+    with a *short slice* (option ``slice_ns.CLASS``, default: the quantum) is served
+    sooner, without a larger share. A flow that returns from idle keeps its debt and
+    gets no credit for the idle time. A running job is preempted after a quantum if an
+    eligible flow has an earlier deadline, or if its own flow is no longer eligible.
 
     Bound: while flows stay backlogged, no lag exceeds the largest slice or quantum (and
     the length of an uninterruptible piece).
 
     Source: Stoica and Abdel-Wahab 1995; Linux ``kernel/sched/fair.c``. Cost: O(f) per
-    pick and question, for f active flows.
+    pick and per ``outranks``, for f active flows.
 
     >>> policy = Eevdf(SchedulerConfig(options={"slice_ns.control": 10_000}))
     >>> policy.arrive(Job(number=0, request_class="data", flow="data"), now_ns=0)
@@ -61,7 +60,7 @@ class Eevdf(Scheduler):
         self._quantum_ns = config.quantum_ns
         # Flows with a job waiting or in service, in order of arrival.
         self._active: dict[str, _Flow] = {}
-        # Service of flows when they went idle.
+        # Service of idle flows at the time they became idle.
         self._idle: dict[str, int] = {}
         self._waiting = 0
 
@@ -82,7 +81,7 @@ class Eevdf(Scheduler):
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Return whether, a quantum on, another flow is eligible and more pressing."""
+        """Return whether the job has had a quantum and another flow ranks first."""
         if not self._waiting or running.attained_ns - running.tag < self._quantum_ns:
             return False
         virtual = self._virtual()
@@ -99,7 +98,7 @@ class Eevdf(Scheduler):
         flow.had += round(used_ns * _UNIT / flow.weight)
 
     def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Add CPU to the service of the job's flow, if that is remembered."""
+        """Add CPU to the service of the job's flow, if the flow is still recorded."""
         had = round(used_ns * _UNIT / self._config.weight(job))
         flow = self._active.get(job.flow)
         if flow is not None:
@@ -108,7 +107,7 @@ class Eevdf(Scheduler):
             self._idle[job.flow] += had
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Retire the flow after its last job; its service is remembered."""
+        """Move the flow to the idle flows after its last job; keep its service."""
         flow = self._active[job.flow]
         flow.in_service -= 1
         if flow.jobs or flow.in_service:
@@ -122,12 +121,12 @@ class Eevdf(Scheduler):
                 del self._idle[next(iter(self._idle))]
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Put the job at the head of its flow, which keeps a slice of its credit."""
+        """Put the job at the head of its flow, which keeps at most a slice of credit."""
         self._flow(job, credit=1).jobs.appendleft(job)
         self._waiting += 1
 
     def waiting(self) -> Collection[Job]:
-        """Return them by flow."""
+        """Return the waiting jobs by flow."""
         return [job for flow in self._active.values() for job in flow.jobs]
 
     def __len__(self) -> int:
@@ -141,7 +140,7 @@ class Eevdf(Scheduler):
         assert not set(self._idle) & set(self._active)
 
     def lags_ns(self) -> dict[str, float]:
-        """Return how much service each active flow is owed, in nanoseconds."""
+        """Return the lag of each active flow in nanoseconds of service."""
         virtual = self._virtual()
         return {
             key: (virtual - flow.had) * flow.weight / _UNIT
@@ -149,7 +148,7 @@ class Eevdf(Scheduler):
         }
 
     def _virtual(self) -> int:
-        """Return what every active flow would have had if all were served fairly."""
+        """Return virtual time: the weighted mean of the active flows' services."""
         flows = self._active.values()
         total = sum(flow.weight for flow in flows)
         if not total:

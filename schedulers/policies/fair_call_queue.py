@@ -1,4 +1,4 @@
-"""Hadoop's FairCallQueue: heavy users sink, and a weighted round robin serves."""
+"""Hadoop's FairCallQueue: queues by recent cost, and a weighted round robin."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from schedulers.contract.foresight import Foresight
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import Scheduler
 
-# A user with at least this share of the recent cost goes to queue 3, 2, 1; else to 0.
+# A flow with at least this share of the recent cost uses queue 3, 2 or 1; else 0.
 _THRESHOLDS: Final = ((3, 0.5), (2, 0.25), (1, 0.125))
-# Number of jobs that each queue may serve before the next one's turn.
+# Number of jobs served from each queue before the next queue's turn.
 _WEIGHTS: Final = (8, 4, 2, 1)
 
 
@@ -23,9 +23,9 @@ class FairCallQueue(Scheduler, Foresight):
 
     The cost of each flow (option ``by_count`` = 1: its number of jobs, as in Hadoop's
     first version) is halved every ``decay_ns`` (option, 5 s). A flow with half of the
-    total goes to the last queue, with a quarter to the third, with an eighth to the
-    second. The multiplexer counts jobs, not their cost, and serves the next non-empty
-    queue when one is empty. A flow that changes queues can overtake itself.
+    total uses the last queue, with a quarter the third, with an eighth the second. The
+    multiplexer counts jobs, not their cost, and skips empty queues. The jobs of a flow
+    that changes queues may be served out of order.
 
     Source: Hadoop's ``DecayRpcScheduler``, ``FairCallQueue`` and
     ``WeightedRoundRobinMultiplexer`` (HADOOP-9640, HADOOP-10279). Cost: O(1), and O(f)
@@ -54,7 +54,7 @@ class FairCallQueue(Scheduler, Foresight):
         self._left = _WEIGHTS[0]
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        """Count the job's cost to its flow, and append it to the flow's queue."""
+        """Add the job's cost to its flow, and append it to the flow's queue."""
         self._decay(now_ns)
         cost = 1.0 if self._by_count else float(max(1, job.cost_ns))
         share = self._cost.get(job.flow, 0.0) / self._total if self._total else 0.0
@@ -64,7 +64,7 @@ class FairCallQueue(Scheduler, Foresight):
         self._queues[queue].append(job)
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take what came back, else the head of the queue whose turn it is."""
+        """Take a resumed job, else the head of the queue whose turn it is."""
         if self._back:
             return self._back.popleft()
         if not any(self._queues):
@@ -76,7 +76,7 @@ class FairCallQueue(Scheduler, Foresight):
         return self._queues[self._turn].popleft()
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Settle the expected cost for the true one."""
+        """Replace the expected cost by the true cost."""
         if not done or self._by_count or job.flow not in self._cost:
             return
         change = job.attained_ns - max(1, job.cost_ns)
@@ -85,29 +85,29 @@ class FairCallQueue(Scheduler, Foresight):
         self._cost[job.flow] = settled
 
     def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Count it to the flow's cost, if that is still remembered."""
+        """Add CPU to the flow's cost, if the flow is still recorded."""
         if not self._by_count and job.flow in self._cost:
             self._cost[job.flow] += used_ns
             self._total += used_ns
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Put the job ahead of all that was never served."""
+        """Put the job before all jobs that were never served."""
         self._back.append(job)
 
     def waiting(self) -> Collection[Job]:
-        """Return them by queue."""
+        """Return the waiting jobs by queue."""
         return [*self._back, *chain.from_iterable(self._queues)]
 
     def __len__(self) -> int:
         return len(self._back) + sum(map(len, self._queues))
 
     def check(self) -> None:
-        """Assert that costs sum to the total, and are worth keeping."""
+        """Assert that costs sum to the total, and none is negligible."""
         assert abs(sum(self._cost.values()) - self._total) <= 1e-6 * (1 + self._total)
         assert 0 <= self._left <= _WEIGHTS[self._turn]
 
     def _decay(self, now_ns: int) -> None:
-        """Halve every cost once per period that has passed; forget the negligible."""
+        """Halve every cost once per elapsed period; drop negligible costs."""
         periods = now_ns // self._decay_ns - self._decays_ns
         if periods <= 0:
             return

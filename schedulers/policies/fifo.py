@@ -15,8 +15,8 @@ from schedulers.contract.scheduler import Scheduler
 class Fifo(Scheduler, Foresight):
     """Serve jobs in order of arrival; never preempt.
 
-    A job that comes back (from a device or from purgatory) goes ahead of everything
-    that was never served, as Kafka's handlers poll their callback queue first.
+    A job that returns from a device or from purgatory is placed before all jobs that
+    were never served, as Kafka's handlers poll their callback queue first.
 
     Source: Kafka's ``RequestChannel``, an ``ArrayBlockingQueue``. Cost: O(1).
 
@@ -38,23 +38,23 @@ class Fifo(Scheduler, Foresight):
         self._new.append(job)
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take what came back first, then the oldest."""
+        """Take a resumed job, else the oldest job."""
         if self._back:
             return self._back.popleft()
         return self._new.popleft() if self._new else None
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Put the job ahead of all that was never served."""
+        """Put the job before all jobs that were never served."""
         self._back.append(job)
 
     def waiting(self) -> Collection[Job]:
-        """Return them in the order of service."""
+        """Return the waiting jobs in the order of service."""
         return [*self._back, *self._new]
 
     def __len__(self) -> int:
         return len(self._new) + len(self._back)
 
     def check(self) -> None:
-        """Assert that arrivals stand in order."""
+        """Assert that jobs are in order of arrival."""
         numbers = [job.number for job in self._new]
         assert numbers == sorted(numbers), numbers

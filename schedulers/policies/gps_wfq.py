@@ -1,4 +1,4 @@
-"""Weighted fair queueing, exactly: jobs in the order in which GPS would finish them."""
+"""Exact weighted fair queueing: jobs in the order in which GPS would finish them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNIT = 1 << 16
 
 
 class _Flow:
-    """One flow in the fluid system: where its last job finishes, and its weight."""
+    """A flow in the fluid system: the finish of its last job, and its weight."""
 
     __slots__ = ("finish", "weight")
 
@@ -30,14 +30,14 @@ class GpsWfq(Scheduler, Foresight):
     """Serve the job that would finish first if all flows were served at once.
 
     Generalised processor sharing (GPS) gives every backlogged flow its weighted share
-    of ``seats`` servers at every instant. Its virtual time is followed exactly, event
-    by event, on the clock; jobs are tagged with their fluid finish at arrival and
-    served in that order, not preempted. No job ends later than under GPS by more than
-    one largest job at one server.
+    of ``seats`` servers at every instant. Virtual time is that of GPS, computed exactly
+    from the clock, event by event. Jobs are tagged with their fluid finish at arrival
+    and served in that order, without preemption. With one server, no job ends later
+    than under GPS by more than one largest job.
 
     Needs the size of each job at arrival: true (``size_ns``, in the model world) or
-    expected. There is no settling afterwards: a flow that understates its costs gains
-    by it, which is why the broker's own ``wfq`` is another algorithm.
+    expected. Charges are not corrected to the true cost, so a flow gains by
+    understating its costs. The broker's ``wfq`` is therefore another algorithm.
 
     Source: Demers, Keshav, Shenker 1989; Parekh and Gallager 1993. Cost: O(log n), and
     O(f) in the worst case to advance virtual time past f flows that end at once.
@@ -64,7 +64,7 @@ class GpsWfq(Scheduler, Foresight):
         self._seen_ns = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        """Tag the job with its fluid finish, and let it wait in that order."""
+        """Tag the job with its fluid finish, and queue it in that order."""
         self._advance(now_ns)
         flow = self._flows.get(job.flow)
         if flow is None:
@@ -86,25 +86,25 @@ class GpsWfq(Scheduler, Foresight):
         heapq.heappush(self._queue, (job.tag, job.number, job))
 
     def resize(self, seats: int, now_ns: int) -> None:
-        """Set the pace of virtual time to so many servers."""
+        """Set the rate of virtual time to ``seats`` servers."""
         self._advance(now_ns)
         self._rate = seats
 
     def waiting(self) -> Collection[Job]:
-        """Return them in no order."""
+        """Return the waiting jobs in no order."""
         return [job for _, _, job in self._queue]
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
-        """Assert that the fluid system holds the flows it should."""
+        """Assert that the fluid system holds the right flows."""
         assert set(self._fluid) == set(self._flows)
         total = sum(flow.weight for flow in self._flows.values())
         assert abs(total - self._fluid_weight) < 1e-6, (total, self._fluid_weight)
 
     def _advance(self, now_ns: int) -> None:
-        """Move virtual time to now, letting flows go as GPS empties them."""
+        """Advance virtual time to now; remove flows when GPS has served them."""
         left_ns = now_ns - self._seen_ns
         self._seen_ns = now_ns
         while self._fluid:

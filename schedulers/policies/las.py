@@ -11,11 +11,11 @@ from schedulers.orders.ranked import Ranked
 
 
 class Las(Ranked):
-    """Serve the job that has had least service; jobs with equally little share the CPU.
+    """Serve the job with the least attained service; jobs with equal service take turns.
 
-    A job gives way once it is a quantum ahead of one that waits. Knows no sizes, and is
-    the best that can be done without them if large jobs are likely to be still larger
-    (decreasing hazard rate); if not, it is worse than FIFO.
+    A job is preempted once it is a quantum ahead of a waiting job. Needs no sizes. Mean
+    delay is the least possible without sizes if the hazard rate of the size
+    distribution is decreasing; if it is increasing, mean delay exceeds that of FIFO.
 
     Source: Kleinrock, Queueing Systems vol. 2, ch. 4 (foreground-background); Nuyens
     and Wierman 2008. Cost: O(log n).
@@ -44,13 +44,13 @@ class Las(Ranked):
         return job.attained_ns
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Return whether a waiting job has had a quantum less."""
+        """Return whether a waiting job has had at least a quantum less."""
         least_ns = self._queue.least()
         if least_ns is None:
             return False
         return least_ns + self._quantum_ns <= running.attained_ns
 
     def outranked_at_ns(self, running: Job) -> int | None:
-        """Return the CPU at which the job is a quantum ahead of a waiting one."""
+        """Return the CPU at which the job is a quantum ahead of a waiting job."""
         least_ns = self._queue.least()
         return None if least_ns is None else least_ns + self._quantum_ns

@@ -1,4 +1,4 @@
-"""mClock: a floor, a ceiling and a weight for each class."""
+"""mClock: a reservation, a limit and a weight for each class."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from schedulers.contract.scheduler import Scheduler
 
 
 class _Client:
-    """One class: its settings, its backlog, and the tags of the job at its head.
+    """A class: its settings, its backlog, and the tags of the job at its head.
 
-    Tags are moments, in nanoseconds: ``reserved`` when its floor entitles it to
-    service, ``limited`` when its ceiling allows it, ``shared`` its place among all.
+    Tags are times in nanoseconds. At ``reserved`` the reservation entitles the job to
+    service; at ``limited`` the limit allows it; ``shared`` orders classes by weight.
     """
 
     __slots__ = (
@@ -33,14 +33,15 @@ class _Client:
 
 
 class MClock(Scheduler, Foresight):
-    """Serve a class below its floor first, then by weight a class below its ceiling.
+    """Serve a class below its reservation first, then by weight a class below its limit.
 
-    Floors and ceilings are CPU seconds per second (options ``reservation.CLASS`` and
-    ``limit.CLASS``): the only policy here that can promise control a share *and* cap
-    it. Each class has three clocks that advance by the cost of its jobs over floor,
-    ceiling and weight; a job served by weight does not use up its class's floor. If
-    every class that waits is at its ceiling, nothing is served until one is not: the
-    policy does not conserve work. Costs are settled when a job leaves. Not preemptive.
+    Reservations and limits are CPU seconds per second (options ``reservation.CLASS``
+    and ``limit.CLASS``). No other policy here can both guarantee and limit the share of
+    a class. Each class has three clocks, which advance by the cost of its jobs divided
+    by reservation, limit and weight. A job served by weight does not use up the
+    reservation of its class. If every waiting class is at its limit, no job is served
+    until a class is below it: the policy does not conserve work. Costs are corrected
+    when a job leaves. Not preemptive.
 
     Source: Gulati, Merchant, Varman 2010 (OSDI); Ceph's dmclock. Cost: O(k) for k
     classes.
@@ -78,7 +79,7 @@ class MClock(Scheduler, Foresight):
         self._waiting += 1
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take the head of the class whose floor is due, else of the least shared."""
+        """Take the head of a class whose reservation is due, else by least ``shared``."""
         waiting = [client for client in self._clients.values() if client.jobs]
         due = [it for it in waiting if it.floor and it.reserved <= now_ns]
         if due:
@@ -96,7 +97,7 @@ class MClock(Scheduler, Foresight):
         return job
 
     def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Advance the class's clocks, as for a job that was served by weight."""
+        """Advance the class's clocks, as for a job served by weight."""
         self._bill(self._clients[job.request_class], used_ns, by_floor=False)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
@@ -115,7 +116,7 @@ class MClock(Scheduler, Foresight):
         self._waiting += 1
 
     def next_event_ns(self, now_ns: int) -> int | None:
-        """Return when the first floor or ceiling lets a waiting job be served."""
+        """Return when the first reservation or limit allows a waiting job."""
         moments = [
             min(it.limited, it.reserved) if it.floor else it.limited
             for it in self._clients.values()
@@ -124,7 +125,7 @@ class MClock(Scheduler, Foresight):
         return min(moments, default=None)
 
     def waiting(self) -> Collection[Job]:
-        """Return them by class."""
+        """Return the waiting jobs by class."""
         return [job for client in self._clients.values() for job in client.jobs]
 
     def __len__(self) -> int:
@@ -135,7 +136,7 @@ class MClock(Scheduler, Foresight):
         assert self._waiting == sum(len(it.jobs) for it in self._clients.values())
 
     def _wake(self, client: _Client, now_ns: int) -> None:
-        """Start an idle class now: it has neither saved up nor fallen behind."""
+        """Start an idle class now, without credit or debt from its idle time."""
         others = [it.shared for it in self._clients.values() if it.jobs]
         client.reserved = max(client.reserved, now_ns)
         client.limited = max(client.limited, now_ns)

@@ -12,11 +12,11 @@ from schedulers.policies.priority import Priority
 class NonPreemptivePriority(Priority):
     """Serve the most urgent level first; a job in service finishes.
 
-    The order is that of ``priority``, bound against starvation included. An urgent job
-    waits for what is in service: on the mean the residual service of all classes, so
-    its delay grows with the variance of the others (Cobham's formula).
+    The order is that of ``priority``, including the bound on starvation. An urgent job
+    waits for the job in service: on average the residual service of all classes. Its
+    delay therefore grows with the variance of the service times (Cobham's formula).
 
-    Source: Cobham 1954; Kubernetes, HBase and FoundationDB order requests so. Cost: as
+    Source: Cobham 1954; Kubernetes, HBase and FoundationDB use this order. Cost: as
     ``priority``.
 
     >>> from schedulers import SchedulerConfig
@@ -31,5 +31,5 @@ class NonPreemptivePriority(Priority):
     preempts: ClassVar[str] = NEVER
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
+        """Return False: a job in service runs to completion."""
         return False

@@ -1,4 +1,4 @@
-"""Strict preemptive-resume priority by class, its strictness bounded in time."""
+"""Preemptive-resume priority by class, with a time bound on starvation."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Priority(Scheduler, Foresight):
     """Serve the most urgent level first; a more urgent arrival preempts.
 
     Within a level the order is that of arrival, and a preempted job resumes before all
-    that were never served. With ``ageing_ns`` set, a level whose jobs have waited that
-    long without one of its own being served is *relieved*: its oldest job is picked
-    next and runs without being preempted. So a level with waiting jobs is passed over
-    for at most ``ageing_ns`` plus one service of every level, and relief costs the
-    urgent levels at most one lesser service per level and ``ageing_ns``. (Promoting
-    every job older than the bound would turn the policy into FIFO under overload, just
-    when priority matters: see DECISIONS.md.)
+    jobs that were never served. With ``ageing_ns`` set, a level whose jobs have waited
+    that long while none was served is *relieved*: its oldest job is picked next and
+    runs without being preempted. A level with waiting jobs is therefore passed over for
+    at most ``ageing_ns`` plus one service of every level. Relief delays the urgent
+    levels by at most one lesser service per level and ``ageing_ns``. (Promotion of
+    every job older than the bound would turn the policy into FIFO under overload, when
+    priority matters most: see DECISIONS.md.)
 
-    With the bound this is bounded strictness (a greatest time for which a level may
-    starve, as in Ceph and CockroachDB); without it, strict priority.
+    With the bound, a level starves for a limited time only, as in Ceph and CockroachDB.
+    Without it, the policy is strict priority.
 
     Source: preemptive-resume head-of-line priority (Cobham 1954; Kleinrock, Queueing
     Systems vol. 2, ch. 3). Cost: O(1) per arrival and pick, but O(k) once per
@@ -69,7 +69,7 @@ class Priority(Scheduler, Foresight):
         self._busy: list[int] = []
         self._relieved: set[int] = set()
         self._waiting = 0
-        # No level starves before this moment.
+        # No level starves before this time.
         self._calm_until_ns = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
@@ -81,7 +81,7 @@ class Priority(Scheduler, Foresight):
         self._waiting += 1
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take the oldest job of the starving level, else of the most urgent one."""
+        """Take the oldest job of the starving level, else of the most urgent level."""
         busy = self._busy
         if not busy:
             return None
@@ -104,20 +104,20 @@ class Priority(Scheduler, Foresight):
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Return whether a more urgent level waits; a relieved job is left alone."""
+        """Return whether a more urgent level waits and the job was not relieved."""
         busy = self._busy
         if not busy or busy[0] >= running.level:
             return False
         return running.number not in self._relieved
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """End the job's relief, if it had one; its level was served until now."""
+        """End the job's relief, if any; its level was served until now."""
         if self._relieved:
             self._relieved.discard(job.number)
         self._levels[job.level].unserved_since_ns = now_ns
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Put the job before all of its level that were never served."""
+        """Put the job before all jobs of its level that were never served."""
         level = self._levels[job.level]
         if not (level.new or level.back):
             level = self._fill(job, now_ns)
@@ -125,12 +125,12 @@ class Priority(Scheduler, Foresight):
         self._waiting += 1
 
     def reconfigure(self, config: SchedulerConfig) -> None:
-        """Take another bound of ageing."""
+        """Replace the ageing bound."""
         self._ageing_ns = config.ageing_ns
         self._calm_until_ns = 0
 
     def waiting(self) -> Collection[Job]:
-        """Return them by level, then in the order of service."""
+        """Return the waiting jobs by level, then in the order of service."""
         jobs: list[Job] = []
         for number in self._busy:
             level = self._levels[number]
@@ -142,7 +142,7 @@ class Priority(Scheduler, Foresight):
         return self._waiting
 
     def check(self) -> None:
-        """Assert that exactly the levels with jobs are busy, and stand in order."""
+        """Assert that exactly the levels with jobs are busy, in order."""
         busy = sorted(
             number for number, level in self._levels.items() if level.new or level.back
         )
@@ -154,7 +154,7 @@ class Priority(Scheduler, Foresight):
             assert numbers == sorted(numbers), numbers
 
     def _fill(self, job: Job, now_ns: int) -> _Level:
-        """Make the job's level, empty so far, a busy one; return it."""
+        """Mark the job's level, empty so far, as busy; return the level."""
         level = self._levels.get(job.level)
         if level is None:
             level = self._levels[job.level] = _Level()
@@ -163,7 +163,7 @@ class Priority(Scheduler, Foresight):
         return level
 
     def _most_starved(self, now_ns: int, ageing_ns: int) -> int:
-        """Find the level unserved for longest, if beyond the bound, else the first."""
+        """Return the level unserved for longest, if beyond the bound, else the first."""
         longest = min(
             self._busy, key=lambda number: self._levels[number].unserved_since_ns
         )

@@ -15,9 +15,9 @@ from schedulers.contract.scheduler import IN_SERVICE, Scheduler
 class ProcessorSharing(Scheduler, Foresight):
     """Serve every job a quantum in turn.
 
-    As the quantum shrinks, each of n jobs has an n-th of the server at all times: a
-    job's slowdown is 1/(1 - load) whatever its size, and no distribution of sizes can
-    hurt. Each turn costs a switch, so the load grows by the switch over the quantum.
+    As the quantum shrinks, each of n jobs has a share 1/n of the server at all times. A
+    job's mean slowdown is then 1/(1 - load), for every size and size distribution. Each
+    turn costs a switch, which increases the load by switch time over quantum.
 
     Source: Kleinrock 1967, "Time-shared systems". Cost: O(1).
 
@@ -42,7 +42,7 @@ class ProcessorSharing(Scheduler, Foresight):
         self._turns: deque[Job] = deque()
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        """Add the job as the last in turn."""
+        """Append the job to the round."""
         self._turns.append(job)
 
     def pick(self, now_ns: int) -> Job | None:
@@ -54,21 +54,21 @@ class ProcessorSharing(Scheduler, Foresight):
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Return whether the turn is over and another job waits for its own."""
+        """Return whether the turn is over and another job waits."""
         used_ns: int = running.attained_ns - running.tag
         return used_ns >= self._quantum_ns and bool(self._turns)
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Add the job again as the last in turn."""
+        """Append the job to the round again."""
         self._turns.append(job)
 
     def waiting(self) -> Collection[Job]:
-        """Return them in the order of turns."""
+        """Return the waiting jobs in the order of turns."""
         return self._turns
 
     def __len__(self) -> int:
         return len(self._turns)
 
     def check(self) -> None:
-        """Assert that no job waits for two turns."""
+        """Assert that no job is queued twice."""
         assert len({job.number for job in self._turns}) == len(self._turns)

@@ -7,11 +7,11 @@ from schedulers.orders.ranked import Ranked
 
 
 class Psjf(Ranked):
-    """Serve the job of least original size; a smaller one that arrives preempts.
+    """Serve the job of least original size; an arriving smaller job preempts.
 
-    The size is the true one where it is known, else the expected cost. Because a job's
-    rank never changes, an underestimated job cannot take the server for ever, as it can
-    under SRPT: with estimates this is the safer of the two.
+    The size is the true size if known, else the expected cost. A job's rank never
+    changes. With estimates, PSJF is therefore safer than SRPT, under which an
+    underestimated job cannot be preempted once it counts as nearly done.
 
     Source: Harchol-Balter, Performance Modeling and Design of Computer Systems, ch. 32;
     Scully, Grosof, Mitzenmacher 2022 on estimates. Cost: O(log n).

@@ -1,4 +1,4 @@
-"""Seats kept free for a class, so that one is free when its next job comes."""
+"""Seats reserved for a class, so that a seat is free when its next job arrives."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from schedulers.contract.scheduler import Scheduler
 class Reserved(Scheduler, Foresight):
     """Serve first come, first served, but keep some seats for some classes.
 
-    Option ``seats.CLASS`` reserves seats for a class. Its jobs take those first, and
-    then common seats (option ``steal`` = 0 forbids common seats: the class then has a
-    plane's workers without a plane's queue). No other class may use a reserved seat,
-    even an idle one: stealing goes one way. So the policy does not conserve work, and
-    for a class of short jobs that is worth it if the others are long and never
-    preempted. At least one seat stays common; reservations beyond that are cut in order
-    of name.
+    Option ``seats.CLASS`` reserves seats for a class. Its jobs take reserved seats
+    first, then common seats. (Option ``steal`` = 0 forbids common seats: the class then
+    has its own workers, as in a plane of its own.) No other class may use a reserved
+    seat, even an idle seat, so the policy does not conserve work. This pays off for a
+    class of short jobs if the other jobs are long and never preempted. At least one
+    seat stays common; reservations beyond that are cut in order of name.
 
-    Source: Demoulin et al. 2021 (Persephone's DARC, with reservations that are given
-    instead of profiled). Cost: O(k) per pick for k reserved classes.
+    Source: Demoulin et al. 2021 (Persephone's DARC, with configured instead of profiled
+    reservations). Cost: O(k) per pick for k reserved classes.
 
     >>> config = SchedulerConfig(seats=2, options={"seats.control": 1})
     >>> policy = Reserved(config)
@@ -53,9 +52,9 @@ class Reserved(Scheduler, Foresight):
         self._reserved: dict[str, int] = {}
         self._common = 0
         self._deal(config.seats)
-        # Of each class's own seats, and of the common ones under "".
+        # Number of occupied seats of each class, and of the common seats under "".
         self._taken = dict.fromkeys([*self._wanted, ""], 0)
-        # Jobs of each reserved class, and jobs of all others under "".
+        # Jobs of each reserved class, and jobs of all other classes under "".
         self._new: dict[str, deque[Job]] = {name: deque() for name in self._wanted}
         self._new[""] = deque()
         self._back: dict[str, list[tuple[int, Job]]] = {name: [] for name in self._new}
@@ -84,16 +83,16 @@ class Reserved(Scheduler, Foresight):
         self._taken[job.tag] -= 1
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Put the job before all of its queue that were never served."""
+        """Put the job before all jobs of its queue that were never served."""
         heapq.heappush(self._back[self._queue_of(job)], (job.number, job))
         self._waiting += 1
 
     def resize(self, seats: int, now_ns: int) -> None:
-        """Reserve so many seats anew; a job whose seat is gone keeps it."""
+        """Distribute ``seats`` seats again; a job in a removed seat keeps it."""
         self._deal(seats)
 
     def waiting(self) -> Collection[Job]:
-        """Return them by queue."""
+        """Return the waiting jobs by queue."""
         begun = [job for back in self._back.values() for _, job in back]
         return [*begun, *chain.from_iterable(self._new.values())]
 
@@ -101,7 +100,7 @@ class Reserved(Scheduler, Foresight):
         return self._waiting
 
     def check(self) -> None:
-        """Assert that no more seats are free than there are."""
+        """Assert that no seat count is negative and the job count is right."""
         for name, taken in self._taken.items():
             assert taken >= 0, (name, taken)
         assert self._common >= 1, self._common
@@ -118,7 +117,7 @@ class Reserved(Scheduler, Foresight):
         return job.request_class if job.request_class in self._wanted else ""
 
     def _head(self, name: str) -> tuple[int, int] | None:
-        """Return the rank of a queue's first job: what came back goes first."""
+        """Return the rank of a queue's first job; resumed jobs rank first."""
         if self._back[name]:
             return 0, self._back[name][0][0]
         return (1, self._new[name][0].number) if self._new[name] else None
@@ -132,7 +131,7 @@ class Reserved(Scheduler, Foresight):
         return job
 
     def _take_unreserved(self) -> Job | None:
-        """Serve a class that may not steal and whose reservation came to nothing."""
+        """Serve a class that may not steal and whose reservation was cut to nothing."""
         for name, seats in self._reserved.items():
             if not seats and self._head(name) is not None:
                 return self._take(name, seat="")

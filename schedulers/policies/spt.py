@@ -1,4 +1,4 @@
-"""Shortest processing time first, by what such requests usually cost."""
+"""Shortest processing time first, by the expected cost of a request."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from schedulers.orders.ranked import Ranked
 
 
 class Spt(Ranked):
-    """Serve the job that is expected to cost least; let a job in service finish.
+    """Serve the job of least expected cost; a job in service finishes.
 
-    Needs no more than ``cost_ns``, which the broker learns per API and size. Short
-    requests gain much if sizes vary much; long ones wait, without bound under
-    overload. Wrong estimates cost order, never work.
+    Needs only ``cost_ns``, which the broker learns per API and size. Delays of short
+    requests decrease much if sizes vary much; long requests wait, without bound under
+    overload. Wrong estimates change the order of service, but waste no work.
 
     Source: Smith 1956; Phipps 1956 (M/G/1). Cost: O(log n).
 
@@ -33,5 +33,5 @@ class Spt(Ranked):
         return job.cost_ns
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
+        """Return False: a job in service runs to completion."""
         return False

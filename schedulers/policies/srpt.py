@@ -1,4 +1,4 @@
-"""Shortest remaining processing time first: the least mean delay on one server."""
+"""Shortest remaining processing time first: least mean delay on one server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from schedulers.orders.ranked import Ranked
 
 
 class Srpt(Ranked):
-    """Serve the job with least remaining work; a shorter one that arrives preempts.
+    """Serve the job with least remaining work; an arriving shorter job preempts.
 
-    On every path it keeps the fewest jobs in the system, which makes its mean delay the
-    least possible at one server: the yardstick for all others. It needs true sizes; on
-    estimates (``cost_ns``, where ``size_ns`` is not known) an underestimated job counts
-    as nearly done for as long as it runs.
+    On every sample path SRPT keeps the fewest jobs in the system, so its mean delay is
+    the least possible with one server: a lower bound for all other policies. It needs
+    true sizes. With estimates (``cost_ns``, if ``size_ns`` is unknown), an
+    underestimated job counts as nearly done for as long as it runs.
 
     Source: Schrage 1968; Schrage and Miller 1966. Cost: O(log n).
 

@@ -1,4 +1,4 @@
-"""Two-dimensional fair queueing: small and large requests kept on different seats."""
+"""Two-dimensional fair queueing: small and large requests on different seats."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from schedulers.orders.flows import UNIT
 class TwoDfq(FairQueue):
     """Serve fairly, and spread requests over the seats by their cost.
 
-    WFQ over several seats is bursty: when the dear requests' turn comes they take all
-    seats at once, and cheap ones wait for all of them. Here a request becomes eligible
-    early on high seats and late on low ones, by a part of its own cost: request r on
-    seat i of n once virtual time reaches S(r) - (i/n) cost(r). Dear requests so gather
-    on the high seats, and the low ones stay free for the cheap. Of the eligible, the
-    one with the least virtual finish is served; if none is, the nearest to it.
+    WFQ over several seats is bursty: large requests may occupy all seats at once, and
+    small requests wait for all of them. Here a request becomes eligible earlier on high
+    seats, in proportion to its cost: request r is eligible on seat i of n once virtual
+    time reaches S(r) - (i/n) cost(r). Large requests therefore gather on the high
+    seats, and the low seats stay free for small requests. The eligible request with the
+    least virtual finish is served; if none is eligible, the request closest to it.
 
     Source: Mace et al. 2016 (2DFQ, SIGCOMM). Cost: O(f) per pick for f backlogged
     flows.
@@ -47,7 +47,7 @@ class TwoDfq(FairQueue):
         if not self._flows.waiting:
             return None
         self._advance(now_ns)
-        # A borrowed seat comes after the plane's own, and counts as the last of them.
+        # A borrowed seat is used after the plane's own seats, and counts as the last.
         seat = heapq.heappop(self._free) if self._free else len(self._seat_of)
         place = min(seat, self._seats - 1)
         ready = [
@@ -80,9 +80,9 @@ class TwoDfq(FairQueue):
         super().resume(job, now_ns)
 
     def resize(self, seats: int, now_ns: int) -> None:
-        """Spread requests over so many seats; on shrinking, the highest count as last.
+        """Set the number of seats; when shrinking, excess seats count as the last.
 
-        The highest are taken last, hence no more once their jobs are gone.
+        The lowest free seat is taken first, so excess seats fall out of use.
         """
         self._advance(now_ns)
         for seat in range(len(self._free) + len(self._seat_of), seats):
@@ -90,7 +90,7 @@ class TwoDfq(FairQueue):
         self._seats = seats
 
     def check(self) -> None:
-        """Assert that seats and flows agree."""
+        """Assert that seats and flows are consistent."""
         super().check()
         seats = sorted([*self._free, *self._seat_of.values()])
         assert seats == list(range(len(seats))), seats

@@ -1,4 +1,4 @@
-"""Worst-case fair weighted fair queueing: never ahead of the fluid ideal."""
+"""Worst-case fair weighted fair queueing: no job starts before GPS would start it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from schedulers.orders.flows import UNIT, Flow
 
 
 class Wf2q(FairQueue):
-    """Serve, of the jobs that GPS would have begun, the one with the least finish.
+    """Serve the job of least virtual finish among those that GPS would have begun.
 
-    A job is eligible once virtual time has reached its virtual start, so no flow gets
-    ahead of its fluid share by more than one job, as it can under WFQ. Virtual time
-    grows with the service given, over the weights of the active flows, and never lags
-    behind the least start of those that wait. Costs must be known or well guessed at
-    arrival; wrong ones are settled when a job leaves.
+    A job is eligible once virtual time has reached its virtual start. Unlike under WFQ,
+    no flow gets ahead of its fluid share by more than one job. Virtual time grows with
+    the service given, divided by the weights of the active flows. It never lags behind
+    the least start of the waiting jobs. Costs must be known or well estimated at
+    arrival; wrong charges are corrected when a job leaves.
 
     Source: Bennett and Zhang 1996 and 1997 (WF2Q+). Cost: O(f) for f backlogged flows.
 

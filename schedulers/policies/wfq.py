@@ -1,4 +1,4 @@
-"""Weighted fair queueing for servers that learn a job's cost only by serving it."""
+"""Weighted fair queueing for jobs whose cost is known only after service."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from schedulers.contract.scheduler import IN_SERVICE, Scheduler
 
 # Virtual time is an integer: nanoseconds of CPU times _UNIT over weight.
 _UNIT = 1 << 16
-# So many entries or flows are kept before any are looked through and dropped.
+# Least number of heap entries or flows before stale ones are dropped.
 _SLACK = 64
 
 
 class _Flow:
-    """One flow's backlog; ``finish`` is where its last job will end, in virtual time.
+    """Backlog of a flow; ``finish`` is the virtual finish of its last job.
 
-    ``floor`` is the virtual time at which a job came to its empty queue: the head
-    starts where the last job finishes, but not before that. ``entry`` is the flow's
-    place in the heap of those that wait, None if it has no job there.
+    ``floor`` is the virtual time at which a job arrived in the empty queue. The head
+    starts at ``finish``, but not before ``floor``. ``entry`` is the flow's entry in the
+    heap of waiting flows, None if it has no job there.
     """
 
     __slots__ = ("entry", "finish", "floor", "in_service", "jobs")
@@ -47,12 +47,12 @@ _Entry: TypeAlias = tuple[int, int, _Flow]
 class Wfq(Scheduler, Foresight):
     """Share the CPU among flows by weight: SFQ(D), corrected by the true cost.
 
-    A flow's next job starts, in virtual time, where its last one finished, or now if
-    the flow was idle; the job with the least virtual start is served. A pick charges
-    the estimated rest of the job to its flow, and the end of the turn corrects that
-    charge to the CPU used (an overrun as soon as it happens). Wrong estimates therefore
-    distort order for one job, and never the long-run shares. A job that has run a
-    quantum and is ahead of a waiting flow is preempted in its favour.
+    In virtual time, a flow's next job starts at the finish of its last job, or now if
+    the flow was idle. The job with the least virtual start is served. A pick charges
+    the estimated remaining cost of the job to its flow, and the end of the turn
+    corrects that charge to the CPU used. An overrun is charged as it happens. Wrong
+    estimates therefore affect the order of one job, never the long-run shares. A job
+    that has run a quantum and is ahead of a waiting flow is preempted.
 
     Bound (SFQ(D), with costs known at the end of a turn): over any interval in which
     flows i and j are both backlogged, their weighted services differ by at most
@@ -60,7 +60,7 @@ class Wfq(Scheduler, Foresight):
 
     Source: Goyal, Vin, Cheng 1996 (SFQ); Jin, Chase, Kaur 2004 (SFQ(D)); the correction
     follows Kubernetes' API Priority and Fairness (KEP-1040). Cost: O(log f) for f
-    backlogged flows; idle flows are forgotten once virtual time has passed them.
+    backlogged flows; idle flows are dropped once virtual time has passed their finish.
 
     >>> policy = Wfq(SchedulerConfig(weights={"control": 4.0}))
     >>> for n in range(3):
@@ -80,14 +80,14 @@ class Wfq(Scheduler, Foresight):
         self._per_ns: dict[str, int] = {}
         self._quantum_ns = self.least_turn_ns = config.quantum_ns
         self._flows: dict[str, _Flow] = {}
-        # Waiting flows, by virtual start. A superseded entry stays until it surfaces,
+        # Waiting flows, by virtual start. A stale entry stays until it reaches the top,
         # so a move costs one push.
         self._order: list[_Entry] = []
-        # A flow whose head is placed by the next pick: the turn that has just begun
-        # will most likely be settled first, and moves it.
+        # A flow that the next pick adds to the heap. The end of the turn in progress
+        # usually comes first and changes its start, so adding it now would be wasted.
         self._unplaced: _Flow | None = None
         self._virtual = 0
-        # The latest finish of a flow that has nothing in service.
+        # The latest finish of a flow without a job in service.
         self._latest = 0
         self._waiting = 0
         self._in_service = 0
@@ -96,7 +96,7 @@ class Wfq(Scheduler, Foresight):
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its flow, which starts now if it was idle."""
         if not self._waiting and not self._in_service and self._latest > self._virtual:
-            # The plane was idle: no flow is owed service.
+            # The plane was idle: no flow is owed any service.
             self._virtual = self._latest
         try:
             flow = self._flows[job.flow]
@@ -106,7 +106,7 @@ class Wfq(Scheduler, Foresight):
         jobs = flow.jobs
         jobs.append(job)
         if len(jobs) == 1:
-            # `_place`, written out for the most frequent case: it has no place yet.
+            # `_place`, inlined for the most frequent case: a flow without an entry.
             flow.floor = virtual = self._virtual
             start = flow.finish if flow.finish > virtual else virtual
             flow.entry = entry = (start, job.number, flow)
@@ -119,7 +119,7 @@ class Wfq(Scheduler, Foresight):
             self._unplaced = None
             start = flow.finish if flow.finish > flow.floor else flow.floor
             if order and order[0][0] <= start:
-                # Another one may come first.
+                # Another flow may come first.
                 flow.entry = entry = (start, flow.jobs[0].number, flow)
                 heappush(order, entry)
                 flow = None
@@ -153,14 +153,14 @@ class Wfq(Scheduler, Foresight):
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
-        """Return whether the job, a quantum on, is ahead of a waiting flow."""
+        """Return whether the job has had a quantum and is ahead of a waiting flow."""
         if running.attained_ns - running.tag[2] < self._quantum_ns:
             return False
         at_ns = self.outranked_at_ns(running)
         return at_ns is not None and running.attained_ns >= at_ns
 
     def outranked_at_ns(self, running: Job) -> int | None:
-        """Return the CPU with which the job is a quantum on, and ahead of a flow."""
+        """Return the CPU at which the job has had a quantum and is ahead of a flow."""
         if not self._waiting:
             return None
         order, unplaced = self._order, self._unplaced
@@ -180,7 +180,8 @@ class Wfq(Scheduler, Foresight):
                 least = order[0][0]
         turn_ns = self._quantum_ns
         if (own.floor if own.jobs else self._virtual) <= least:
-            # The job would start again where it has got to, which grows with its turn.
+            # If preempted, the job would restart at its flow's finish, which grows with
+            # its turn.
             ahead_ns = (least - own.finish) // per_ns + charged_ns + 1
             if ahead_ns > turn_ns:
                 turn_ns = ahead_ns
@@ -188,7 +189,7 @@ class Wfq(Scheduler, Foresight):
         return at_ns
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Charge the job's flow at once for what exceeds the estimate."""
+        """Charge the job's flow at once for CPU beyond the estimate."""
         flow, charged_ns, attained_ns, per_ns = job.tag
         turn_ns = job.attained_ns - attained_ns
         if turn_ns > charged_ns:
@@ -196,7 +197,7 @@ class Wfq(Scheduler, Foresight):
             self._charge(flow, (turn_ns - charged_ns) * per_ns)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Refund the flow for unused charge of the turn."""
+        """Correct the flow's charge to the CPU used in the turn."""
         flow, charged_ns, attained_ns, per_ns = job.tag
         flow.in_service -= 1
         self._in_service -= 1
@@ -231,19 +232,19 @@ class Wfq(Scheduler, Foresight):
             self._place(flow)
 
     def reconfigure(self, config: SchedulerConfig) -> None:
-        """Take other weights: turns that have begun are charged by the former ones."""
+        """Replace the weights; turns in progress are charged by the former weights."""
         self._weight = config.weight
         self._per_ns = {}
 
     def waiting(self) -> Collection[Job]:
-        """Return them by flow."""
+        """Return the waiting jobs by flow."""
         return [job for flow in self._flows.values() for job in flow.jobs]
 
     def __len__(self) -> int:
         return self._waiting
 
     def check(self) -> None:
-        """Assert that flows, order and counts agree."""
+        """Assert that flows, heap and counts are consistent."""
         flows = self._flows.values()
         placed = {id(entry) for entry in self._order}
         for flow in flows:
@@ -279,9 +280,9 @@ class Wfq(Scheduler, Foresight):
             self._place(flow)
 
     def _open(self, name: str) -> _Flow:
-        """Begin a flow; forget the idle ones that virtual time has passed.
+        """Create a flow; drop idle flows that finish before the present virtual time.
 
-        Those would start now, as new ones do.
+        A dropped flow would start now, as a new flow does.
         """
         if len(self._flows) > self._sweep_at:
             self._flows = {
