@@ -1,16 +1,17 @@
-"""Logs found on disk, matched with the registry.
+"""Reconciliation of the logs on disk with the registry.
 
-A log knows its topic's id (``partition.metadata``), the registry knows topics by name
-and id. Where both agree, or the log is older than ids, it is the topic's. A log whose
-name the registry does not know is adopted: it is there because the registry was lost,
-because Apache Kafka wrote it, or because another controller had it made. A log that
-contradicts the registry (its topic was deleted and created anew while its directory was
-away) is a stray. Nothing is ever deleted for being unknown.
+A log stores its topic's id (``partition.metadata``); the registry stores topics by name
+and id. If both ids agree, or the log has none because it is older than topic ids, the
+log belongs to the topic. A log whose name is not in the registry is adopted: the
+registry was lost, Apache Kafka wrote the log, or another controller had it created. A
+log that contradicts the registry is a stray: its topic was deleted and created again
+while its directory was offline. No log is ever deleted because it is unknown.
 
-Pure: it takes the logs found and returns the state to store.
+Pure function: the logs found as input, the state to store as result.
 
-Kafka in ZooKeeper mode also opens all logs found, and under KRaft renames to ``-stray``
-the logs that its controller does not know; it can, as its controllers have a quorum.
+Kafka in ZooKeeper mode also opens all logs found. Under KRaft it renames logs that are
+unknown to the controller to ``-stray``, which is safe because the controllers have a
+quorum.
 """
 
 from __future__ import annotations
@@ -28,22 +29,21 @@ from broker.coordination.coordinator_roles import FoundLog
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
 
-# The configs of an unknown topic are lost. It keeps all data until they are altered.
+# The configs of an unknown topic are lost; all its data is kept until they are altered.
 KEPT: Final[Mapping[str, str]] = MappingProxyType(
     {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 )
 _COMPACTED: Final[Mapping[str, str]] = MappingProxyType({"cleanup.policy": "compact"})
-# A broker that counts from 0 never gives larger ones; a client may make up any.
+# A broker allocates ids from 0 and never reaches this one; a client may send any id.
 PRODUCER_ID_GIVEN_BELOW: Final = 2**62
-# Ids that were given and had not yet written when the registry was lost.
+# Margin for ids that were allocated but had not written when the registry was lost.
 PRODUCER_IDS_UNSEEN: Final = 1_000_000
-# Number of partitions that may be missing beneath a log: as many as one request
-# creates.
+# Largest gap in the partition numbers below a log: the partitions of one request.
 MISSING_MAX: Final = 10_000
 
 
 class Reconciled(NamedTuple):
-    """The state to remember, the topics that are new in it, and strays with reasons."""
+    """The state to store, the topics that are new in it, and strays with reasons."""
 
     state: ClusterState
     adopted: Mapping[str, Topic]
@@ -55,9 +55,9 @@ def reconcile(
     found: Mapping[TopicPartition, FoundLog],
     new_id: Callable[[], UUID],
 ) -> Reconciled:
-    """Return the state to store once every log found has its place.
+    """Assign every log found to a topic or to the strays; return the state to store.
 
-    ``new_id`` draws ids for topics older than ids. Cost: O(logs).
+    ``new_id`` draws ids for topics without an id. Cost: O(logs).
     """
     work = _Reconciliation(new_id, dict(state.topics), dict(state.deleting))
     unknown: dict[str, dict[int, FoundLog]] = defaultdict(dict)
@@ -65,7 +65,7 @@ def reconcile(
     for (name, index), log in sorted(found.items()):
         known = len(state.topics[name].leader_epochs) if name in state.topics else 0
         if index >= known + logs_of[name] + MISSING_MAX:
-            # A number that no partition has; a directory can be called anything.
+            # An implausible partition number: a directory can have any name.
             stray = TopicPartition(name, index)
             work.strays[stray] = f"{MISSING_MAX} partitions before it are missing"
         elif name in state.topics:
@@ -87,7 +87,7 @@ def reconcile(
 
 @dataclass(slots=True)
 class _Reconciliation:
-    """The decisions, log by log and topic by topic."""
+    """The decisions so far, by topic and log."""
 
     new_id: Callable[[], UUID]
     topics: dict[str, Topic]
@@ -102,7 +102,7 @@ class _Reconciliation:
                 f"the topic's id is {topic.topic_id}"
             )
         elif index not in topic.partitions:
-            # Added while the newest registry's directory was away.
+            # The partition was added while the newest registry's directory was offline.
             missing = index + 1 - len(topic.leader_epochs)
             epochs = (*topic.leader_epochs, *(0 for _ in range(missing)))
             self.topics[name] = replace(topic, leader_epochs=epochs)
@@ -153,7 +153,7 @@ class _Reconciliation:
 def _next_producer_id(
     state: ClusterState, found: Mapping[TopicPartition, FoundLog]
 ) -> int:
-    """Return an id above all that were given, as far as anybody can know."""
+    """Return an id above all allocated ids, as far as they can be known."""
     seen = max((log.latest_producer_id for log in found.values()), default=-1)
     unseen = 0 if state.generation or not found else PRODUCER_IDS_UNSEEN
     return max(state.next_producer_id, seen + 1 + unseen)

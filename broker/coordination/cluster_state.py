@@ -1,8 +1,8 @@
-"""The state of a cluster of one as values, and its text form.
+"""The state of a single-broker cluster as values, and its text form.
 
-A state and a change have one form, an object of JSON: a change has only the new values,
-and null for removed ones. A file's first line and the lines behind it are thus written
-alike.
+A state and a change have the same form, a JSON object. A change has only the new
+values, and null for removed values. The first line of a file and the following lines
+are therefore encoded alike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker.cluster.cluster_topics import Topic
 from broker.coordination.coordinator_roles import ConfigKind, Configs
 
 VERSION: Final = 3
-# Its ``deleting`` knows no ids, and it has no generation.
+# Version without topic ids in ``deleting`` and without a generation.
 _FIRST_VERSION: Final = 1
 
 _K = TypeVar("_K")
@@ -33,7 +33,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """A topic whose logs are still being removed; the id is not known of old ones."""
+    """A topic whose logs are still being removed; old deletions have no topic id."""
 
     topic_id: UUID | None
     partitions: int
@@ -41,7 +41,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Changed values; None is a number that stays, or a removed value."""
+    """Changed values; None means an unchanged number, or a removed value of a map."""
 
     broker_epoch: int | None = None
     next_producer_id: int | None = None
@@ -58,7 +58,7 @@ class Change:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterState:
-    """All of it; ``broker_epoch`` counts the starts of this broker.
+    """The complete state; ``broker_epoch`` is the number of starts of this broker.
 
     ``features`` are the finalized levels above 0. A state that was never written has
     the generation 0.
@@ -76,7 +76,7 @@ class ClusterState:
     features: dict[str, int] = field(default_factory=dict)
 
     def apply(self, change: Change, generation: int) -> None:
-        """Make a change in place. Cost: O(change)."""
+        """Apply a change in place. Cost: O(change)."""
         self.generation = generation
         if change.broker_epoch is not None:
             self.broker_epoch = change.broker_epoch
@@ -90,7 +90,7 @@ class ClusterState:
         _put(self.features, change.features)
 
     def copy(self) -> ClusterState:
-        """Return a state that changes of this one do not change."""
+        """Return an independent copy of this state."""
         return replace(
             self,
             topics=dict(self.topics),
@@ -109,13 +109,13 @@ def _put(values: dict[_K, _V], changed: Mapping[_K, _V | None]) -> None:
             values[name] = value
 
 
-# ---- written ------------------------------------------------------------------------
+# ---- encoding -----------------------------------------------------------------------
 
 
 def write_state(state: ClusterState) -> str:
     """Return a state as JSON on one line.
 
-    Encoded topic by topic, so that a thread that does it lets others run meanwhile.
+    Encoded topic by topic, so that an encoding thread lets other threads run meanwhile.
     """
     numbers = {
         "version": VERSION,
@@ -179,7 +179,7 @@ def _dumps(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-# ---- read ---------------------------------------------------------------------------
+# ---- decoding -----------------------------------------------------------------------
 
 
 def read_state(versions: Sequence[int], found: dict[str, Any]) -> ClusterState:
@@ -188,14 +188,14 @@ def read_state(versions: Sequence[int], found: dict[str, Any]) -> ClusterState:
     if version not in versions:
         raise ValueError(f"version {version!r}")
     state = ClusterState()
-    # One that was written counts, whatever its version.
+    # A written state of the first version has no generation, but counts as written.
     generation = 1 if version == _FIRST_VERSION else int(found["generation"])
     state.apply(_read(found), generation)
     return state
 
 
 class WrittenChange(NamedTuple):
-    """A change, the generation that it makes, and that of the state before it."""
+    """A change, its own generation, and the generation of the state before it."""
 
     change: Change
     generation: int

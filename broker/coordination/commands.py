@@ -1,6 +1,6 @@
-"""The controller requests by which a cluster of one commands its broker.
+"""The controller requests by which a single-broker cluster commands its broker.
 
-A request about many partitions is made in steps of `STEP_ITEMS`.
+A request about many partitions is built in steps of `STEP_ITEMS`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from planes.slices import STEP_ITEMS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """Makes requests of one controller to ``broker_id``, the sole replica of all."""
+    """Builder of a controller's requests to ``broker_id``, the sole replica of all."""
 
     broker_id: int
     controller_epoch: int
@@ -44,7 +44,7 @@ class Commands:
     def lead(
         self, topic: Topic, indexes: Iterable[int], *, is_new: bool
     ) -> LeaderAndIsrRequest:
-        """Lead these partitions under the topic's leader epochs."""
+        """Return the request to lead these partitions under the topic's leader epochs."""
         states = [
             self._state(
                 index, self.broker_id, topic.leader_epochs[index], is_new=is_new
@@ -81,7 +81,7 @@ class Commands:
         return self._requests(name, topic_id).update_metadata({name: states})
 
     def delete(self, topic: str, index: int) -> StopReplicaRequest:
-        """Delete one replica, whatever its epoch."""
+        """Return the request to delete one replica, whatever its epoch."""
         state = StopReplicaPartitionState(
             partition_index=index,
             leader_epoch=EPOCH_DURING_DELETE,
@@ -113,7 +113,7 @@ class Commands:
 
 
 class SoleReplicas:
-    """Commands of a cluster of one to its broker. `Membership.open` sets ``broker``."""
+    """Commands of a single-broker cluster. `Membership.open` sets ``broker``."""
 
     broker: CoordinatedBroker
 
@@ -130,7 +130,7 @@ class SoleReplicas:
         )
 
     def lead(self, topic: Topic, index: int, *, is_new: bool) -> ErrorCode:
-        """Lead one partition; return the broker's answer."""
+        """Lead one partition; return the broker's error code."""
         answer = self.broker.become_leader_or_follower(
             self._commands.lead(topic, [index], is_new=is_new)
         )
@@ -138,7 +138,7 @@ class SoleReplicas:
         return outcome.error_code
 
     def delete_all(self, name: str, deletion: Deletion) -> bool:
-        """Finish a deletion that was cut short; False if a disk fails."""
+        """Finish an interrupted deletion; False if a disk fails."""
         run(self.telling_of_deletion(name, deletion))
         return all(
             self.delete(name, index, deletion.topic_id)
@@ -146,7 +146,7 @@ class SoleReplicas:
         )
 
     def delete(self, topic: str, index: int, topic_id: UUID | None) -> bool:
-        """Delete one replica of this very topic; False if its disk fails."""
+        """Delete one replica of the topic with this id; False if its disk fails."""
         if not self.broker.holds(TopicPartition(topic, index), topic_id):
             return True
         answer = self.broker.stop_replicas(self._commands.delete(topic, index))
@@ -154,7 +154,7 @@ class SoleReplicas:
         return outcome.error_code is ErrorCode.none
 
     def announce(self, topic: Topic, indexes: Iterable[int], leader: int) -> None:
-        """Announce leaders to clients in one step: no handler could wait."""
+        """Announce leaders to clients in one step, for callers that cannot wait."""
         making = self._commands.announcing(topic, indexes, leader=leader)
         self.broker.update_metadata(run(making))
 

@@ -1,4 +1,4 @@
-"""A controller's work: its state, and the waiting and handling times of events."""
+"""Events of a controller: its state, and the waiting and handling times of events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = getLogger(__name__)
 
 
 class ControllerState(IntEnum):
-    """The subject of an event: Kafka's names and numbers."""
+    """The kind of an event, with Kafka's names and numbers."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -38,11 +38,11 @@ class ControllerState(IntEnum):
     UPDATE_FEATURES = 17
 
 
-# States that Kafka does not time, and states timed under older names.
+# States that Kafka does not time.
 _UNTIMED: Final = frozenset(
     {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
 )
-# Work whose failure is logged and counted, and that is tried again in time.
+# Work whose failure is logged and counted, and which is retried later.
 _MAY_FAIL: Final = (
     "altered configs",
     "controller event",
@@ -62,7 +62,7 @@ def timer_name(state: ControllerState) -> str:
 
 
 class ControllerEvent(NamedTuple):
-    """Something to be done by a controller, since when it waits, and of which kind."""
+    """A pending event of a controller: its kind, its arrival time and its handler."""
 
     state: ControllerState
     since_ns: int
@@ -72,7 +72,7 @@ class ControllerEvent(NamedTuple):
 class ControllerMeters:
     """The meters of a broker's terms as controller; ``now_ns`` is their clock.
 
-    ``failures`` counts the work that failed by a fault of this broker, or by an
+    ``failures`` counts work that failed because of a bug in this broker or an
     unexpected znode.
     """
 
@@ -86,7 +86,7 @@ class ControllerMeters:
         self.failures: Counter[str] = Counter(dict.fromkeys(_MAY_FAIL, 0))
 
     def failed(self, what: str, fault: Exception) -> None:
-        """Log and count something that came to nothing; raise what breaks a plane."""
+        """Log and count failed work; raise a fault that breaks a plane."""
         assert what in _MAY_FAIL, what
         if breaks_a_plane(fault):
             raise fault
@@ -98,7 +98,7 @@ class ControllerMeters:
         )
 
     async def handle(self, event: ControllerEvent) -> None:
-        """Handle an event that has waited long enough."""
+        """Handle an event, and record its waiting and handling time."""
         began_ns = self.now_ns()
         self.state = event.state
         self.waited_ns.add(began_ns - event.since_ns)

@@ -24,7 +24,7 @@ _CHANNELS: Final = "kafka_controller_controllerchannelmanager_"
 _GAUGES: Final = (
     "activecontrollercount",
     "activebrokercount",
-    # Always 0 under ZooKeeper: there a fenced broker is one that is gone.
+    # Always 0 under ZooKeeper, where a fenced broker is not registered.
     "fencedbrokercount",
     "globaltopiccount",
     "globalpartitioncount",
@@ -42,7 +42,8 @@ def controller_metrics(
 ) -> Iterator[Metric | None]:
     """Iterate over the metrics of a term, if there is one.
 
-    ``queued`` is how many requests wait for each broker. Cost: O(all partitions).
+    ``queued`` is the number of requests that wait for each broker. Cost: O(all
+    partitions).
     """
     counts: Counter[str] = Counter()
     if context is not None:
@@ -53,7 +54,7 @@ def controller_metrics(
             topicstodeletecount=len(context.to_delete),
             topicsineligibletodeletecount=len(context.deletion_ineligible),
         )
-        # Topics may come and go between two pieces.
+        # Topics may be created and deleted between two steps.
         keys = (
             TopicPartition(name, index)
             for name in tuple(context.topics)
@@ -118,7 +119,7 @@ def _count_leader(
     assignment = context.assignment(key)
     preferred = assignment.replicas[0]
     if preferred in assignment.adding:
-        # It is not expected to lead before it is in sync.
+        # A replica being added is not expected to lead before it is in sync.
         strayed = preferred in leadership.isr
     else:
         strayed = preferred != leadership.leader

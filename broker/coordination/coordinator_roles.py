@@ -1,17 +1,17 @@
-"""The interface of a coordinator by role, and the commands that it gives a broker.
+"""The interface of a coordinator by role, and its commands to a broker.
 
-A `Coordinator` holds the state that one broker cannot know alone, in three roles:
+A `Coordinator` holds the state of the cluster, in three roles:
 
-* `AdminManager` stores the cluster's metadata: topics, configs, producer ids. Any
+* `AdminManager` stores the cluster's metadata: topics, configs, producer ids. Every
   broker serves it. Further metadata of the cluster (credentials, ACLs) belongs here.
 * `Membership` is this broker's part in the cluster: registration, epochs, shutdown.
 * `ControllerApi` decides for the whole cluster; only the controller serves it.
 
 `LocalState` is a fourth role, of a coordinator that stores the metadata on the broker's
 own disks. Broker and coordinator communicate by Kafka's controller requests
-(`CoordinatedBroker`): a decision of this process and one received over the wire change
-the same state by the same path. Verbs are coroutines where another implementation has
-to wait for a quorum.
+(`CoordinatedBroker`), so local decisions and requests received over the wire change the
+same state by the same path. Methods are coroutines if some implementation has to wait
+for a quorum.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.quotas.entity import USER, path_of
 from planes.lock import TaskLock
 
-# Values set, by key.
+# Config values that were set explicitly, by key.
 Configs: TypeAlias = Mapping[str, str]
-# From the present entries of a pattern to the new ones.
+# Maps the present entries of a pattern to the new entries.
 AlterAcls: TypeAlias = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
 
 
 class ConfigKind(enum.StrEnum):
-    """A kind of configs but topics' own, by its key in the registry of one broker.
+    """A kind of configs other than topic configs, by its key in the registry.
 
-    Names are ids of brokers as text, "" being the default of all; users, who have SCRAM
-    credentials by mechanism, and quotas; paths of all other entities with quotas
-    (`broker.quotas.entity`); paths of groups and client-metrics subscriptions
+    Names are, by kind: ids of brokers as text, "" being the default of all; users, with
+    their quotas and SCRAM credentials by mechanism; paths of all other entities with
+    quotas (`broker.quotas.entity`); paths of groups and client-metrics subscriptions
     (`broker.coordination.resource_paths`).
     """
 
@@ -69,14 +69,14 @@ class ConfigKind(enum.StrEnum):
 
 
 class BrokerRack(NamedTuple):
-    """A live broker, and the rack that it stands in, if that is known."""
+    """A live broker and its rack, if known."""
 
     id: int
     rack: str | None = None
 
 
 class Quorum(NamedTuple):
-    """The metadata quorum of a cluster of one: its only voter is the leader.
+    """The metadata quorum of a single-broker cluster: the only voter is the leader.
 
     ``epoch`` grows with each start, ``end_offset`` with each stored change.
     """
@@ -88,7 +88,7 @@ class Quorum(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to create, checked already; ``assignment`` is replicas by partition."""
+    """A validated topic to create; ``assignment`` is the replicas by partition."""
 
     name: str
     assignment: tuple[tuple[int, ...], ...]
@@ -106,11 +106,11 @@ class FoundLog:
 
 
 class CoordinatedBroker(Protocol):
-    """A broker's side towards its coordinator: commands, and the state it may read."""
+    """The interface of a broker for its coordinator: commands and readable state."""
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration that is in force."""
+        """The configuration in effect."""
 
     @property
     def advertised(self) -> Sequence[Listener]:
@@ -126,7 +126,7 @@ class CoordinatedBroker(Protocol):
 
     @property
     def state_change_lock(self) -> TaskLock:
-        """The lock of changes of several replicas, so that no other comes between."""
+        """The lock that makes changes of several replicas atomic."""
 
     def holds(self, key: TopicPartition, topic_id: UUID | None) -> bool:
         """Return whether the broker has this partition; None: of any topic id."""
@@ -143,40 +143,40 @@ class CoordinatedBroker(Protocol):
         """Publish metadata to clients."""
 
     def updating_metadata(self, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
-        """Do as `update_metadata`, in steps, for a caller that holds the lock."""
+        """Publish metadata to clients in steps, for a caller that holds the lock."""
 
     async def settle_deletions(self) -> None:
-        """Make durable that logs are gone, and that groups forgot their offsets.
+        """Make removals of logs and of the groups' offsets for them durable.
 
         Raises KAFKA_STORAGE_ERROR.
         """
 
     async def forget_deleted_logs(self) -> None:
-        """Take deleted logs out of the checkpoints, before their names come again."""
+        """Remove deleted logs from the checkpoints, before their names are reused."""
 
     def led_with_others(self) -> Sequence[TopicPartition]:
-        """Return the led partitions that have other replicas, too."""
+        """Return the led partitions that have further replicas."""
 
     def settle_deletions_now(self) -> None:
-        """Do the same at once, at a start. Raises KAFKA_STORAGE_ERROR or OSError."""
+        """Settle deletions at once, at a start. Raises KAFKA_STORAGE_ERROR or OSError."""
 
     def acls_changed(self, patterns: Collection[ResourcePattern] | None) -> None:
-        """Take the entries of some patterns into effect; None: of all."""
+        """Apply the changed entries of some patterns; None: of all."""
 
     def quotas_changed(self, entities: Collection[str] | None) -> None:
-        """Take the quotas of some entities into effect, by path; None: of all."""
+        """Apply the changed quotas of some entities, by path; None: of all."""
 
     async def topic_changed(self, name: str) -> None:
-        """Take the topic's configs into effect."""
+        """Apply the topic's changed configs."""
 
     async def broker_configs_changed(self) -> None:
-        """Take the dynamic broker configs into effect."""
+        """Apply the changed dynamic broker configs."""
 
 
 async def put_into_effect(
     broker: CoordinatedBroker, kind: ConfigKind, name: str
 ) -> None:
-    """Take changed configs into effect; those of resources are read at each use."""
+    """Apply changed configs; configs of resources are read at each use."""
     if kind is ConfigKind.BROKER:
         await broker.broker_configs_changed()
     elif kind is ConfigKind.USER:
@@ -193,38 +193,38 @@ class AdminManager(Protocol):
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """The topics that exist, by name: a view that changes with them."""
+        """The existing topics by name: a live view."""
 
     @property
     def configs(self) -> Mapping[ConfigKind, Mapping[str, Configs]]:
-        """Configs by kind and name; names without any may be missing."""
+        """Configs by kind and name; names without configs may be missing."""
 
     @property
     def acls(self) -> Mapping[ResourcePattern, frozenset[AclEntry]]:
-        """The access control lists, by pattern: a view that changes with them."""
+        """The access control lists by pattern: a live view."""
 
     @property
     def finalized_features(self) -> FinalizedFeatures:
         """The finalized levels of features."""
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
-        """Return a topic's own configs; None if it is unknown."""
+        """Return a topic's own configs; None if the topic is unknown."""
 
     def internal_partitions(self, topic: str) -> int | None:
         """Return an internal topic's partition count at the start; None: no topic."""
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
-        """Begin to create a topic, without waiting for others.
+        """Begin to create a topic, without waiting for other brokers.
 
-        Returns the error that Kafka answers to a request that made it do so.
+        Returns the error that Kafka returns for a request that triggers the creation.
         """
 
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic; raise TOPIC_ALREADY_EXISTS.
 
         Waits at most ``timeout_ms`` until brokers lead it, then raises
-        REQUEST_TIMED_OUT; the topic is created all the same. Deletions and new
-        partitions wait in the same way.
+        REQUEST_TIMED_OUT; the topic is created nevertheless. `delete_topic` and
+        `create_partitions` wait in the same way.
         """
 
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
@@ -237,19 +237,19 @@ class AdminManager(Protocol):
         assignment: tuple[tuple[int, ...], ...],
         timeout_ms: int = 0,
     ) -> bool:
-        """Add partitions from ``first`` on; ``assignment`` is that of the new ones.
+        """Add partitions from ``first`` on, with their replicas in ``assignment``.
 
-        Returns False, and does nothing, if the topic has another number of partitions
-        than ``first``: it has changed meanwhile.
+        Returns False, and does nothing, if the number of partitions is not ``first``:
+        the topic has changed meanwhile.
         """
 
     async def set_topic_configs(
         self, name: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
-        """Replace a topic's configs.
+        """Replace a topic's configs if they still equal ``instead_of`` (None: any).
 
-        Returns False, and does nothing, if they are not ``instead_of`` any more: they
-        were altered meanwhile, and the caller reads them again. None: any.
+        Returns False, and does nothing, if they have been altered meanwhile; the caller
+        reads them again.
         """
 
     async def set_configs(
@@ -259,18 +259,18 @@ class AdminManager(Protocol):
         configs: Configs,
         instead_of: Configs | None = None,
     ) -> bool:
-        """Replace configs of another kind in that way.
+        """Replace configs of another kind, as `set_topic_configs` does.
 
-        Raises INVALID_REQUEST where those of resources are not stored.
+        Raises INVALID_REQUEST if configs of resources are not supported.
         """
 
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]
     ) -> Mapping[ResourcePattern, KafkaError]:
-        """Replace the entries of patterns; return those that failed.
+        """Replace the entries of patterns; return the failures.
 
-        An alteration receives the present entries and returns the new ones; it may be
-        called again where others have altered them meanwhile.
+        An alteration receives the present entries and returns the new entries. It may
+        be called again after a concurrent change.
         """
 
     async def update_features(
@@ -278,34 +278,34 @@ class AdminManager(Protocol):
     ) -> None:
         """Finalize levels of supported features, all of them or none.
 
-        Raises INVALID_UPDATE_VERSION, or INVALID_REQUEST where no level is stored.
+        Raises INVALID_UPDATE_VERSION, or INVALID_REQUEST if levels are not supported.
         """
 
     async def producer_id_block(self) -> range:
-        """Reserve producer ids that are never given twice."""
+        """Reserve a block of producer ids, which is never allocated again."""
 
 
 class Membership(Protocol):
-    """One broker's part in the cluster; errors are `KafkaError`.
+    """A broker's part in the cluster; errors are `KafkaError`.
 
-    `prepare` comes first, then `open`; everything else may be called afterwards.
+    `prepare` is called first, then `open`; all other methods afterwards.
     """
 
     async def prepare(self) -> None:
-        """Learn what others know of the cluster.
+        """Read the state of the cluster.
 
-        :raises ConfigError: if they do not answer, or do not take this broker.
+        :raises ConfigError: if the cluster does not respond or rejects this broker.
         """
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id, None if the broker's directories know it."""
+        """The cluster's id; None if the broker's directories store it."""
 
     def open(self, broker: CoordinatedBroker) -> None:
         """Begin a new broker epoch, and command ``broker`` from now on.
 
-        Leader epochs go on above those found: another controller may have raised them
-        beyond the stored ones. Raises OSError.
+        New leader epochs exceed those in the logs, because another controller may have
+        raised them beyond the stored epochs. Raises OSError.
         """
 
     @property
@@ -313,7 +313,7 @@ class Membership(Protocol):
         """The epoch of this broker's registration (KIP-380); it grows with starts."""
 
     async def present_epoch(self) -> int:
-        """Return it once there is one; for handlers."""
+        """Wait for the broker epoch and return it; for handlers."""
 
     async def has_elected(self, controller_epoch: int) -> bool:
         """Return whether a controller of this epoch is known to have been elected."""
@@ -322,32 +322,32 @@ class Membership(Protocol):
         """Return the brokers that replicas can be placed on, by id."""
 
     async def learn_topics(self, names: Iterable[str]) -> None:
-        """Learn the configs of topics of which the broker is about to get replicas."""
+        """Read the configs of topics whose replicas the broker is about to receive."""
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
-        """Learn that replicas of the broker are offline with their directory."""
+        """Handle replicas of the broker that are offline with their directory."""
 
     def start_again(self, refused: Sequence[TopicPartition]) -> None:
-        """Command the replicas again that the broker refused for lack of room."""
+        """Command the replicas again that the broker refused for lack of disk space."""
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Take part in the cluster until cancelled; ``billed`` is entered for work."""
+        """Run the membership until cancelled; its CPU is used within ``billed``."""
 
     async def withdraw(self) -> None:
-        """Move the broker's leaderships elsewhere, as it is about to stop."""
+        """Move the broker's leaderships to other brokers before it stops."""
 
     async def leave(self) -> None:
-        """Deregister the broker; `run` is over then."""
+        """Deregister the broker, which ends `run`."""
 
     def metrics(self) -> Iterator[Metric | None]:
         """Iterate over the coordinator's metrics of the cluster."""
 
 
 class ControllerApi(Protocol):
-    """Decisions of the cluster's controller; all others raise NOT_CONTROLLER."""
+    """Decisions of the cluster's controller; other brokers raise NOT_CONTROLLER."""
 
     def check_is_controller(self) -> None:
-        """Raise NOT_CONTROLLER unless this broker decides for the cluster."""
+        """Raise NOT_CONTROLLER unless this broker is the controller."""
 
     def quorum(self) -> Quorum:
         """Return the metadata quorum; raise UNSUPPORTED_VERSION if there is none."""
@@ -355,9 +355,9 @@ class ControllerApi(Protocol):
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> Sequence[TopicPartition]:
-        """Move leaderships off a broker that stops, as far as other replicas allow.
+        """Move leaderships off a stopping broker, as far as other replicas allow.
 
-        Returns those that remain of partitions with other replicas. Raises
+        Returns the partitions with other replicas that it still leads. Raises
         BROKER_NOT_AVAILABLE and STALE_BROKER_EPOCH.
         """
 
@@ -370,7 +370,7 @@ class ControllerApi(Protocol):
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Mapping[TopicPartition, Judgement]:
-        """Judge a leader's ISR proposals; raise STALE_BROKER_EPOCH."""
+        """Accept or reject a leader's ISR proposals; raise STALE_BROKER_EPOCH."""
 
     async def elect_leaders(
         self,
@@ -378,7 +378,7 @@ class ControllerApi(Protocol):
         kind: ElectionType,
         timeout_ms: int = 0,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Elect leaders of partitions, None meaning all; return each one's outcome."""
+        """Elect leaders of partitions (None: of all); return the outcomes."""
 
     async def alter_partition_reassignments(
         self,
@@ -386,17 +386,17 @@ class ControllerApi(Protocol):
         *,
         keep_replication_factor: bool = False,
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Begin reassignments, or with None cancel them; return the refusals."""
+        """Begin reassignments, or cancel them (None); return the outcomes."""
 
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the reassignments that are under way."""
+        """Return the reassignments in progress."""
 
 
 class LocalState(Protocol):
     """The cluster's metadata on the broker's own disks.
 
-    `load` comes before the logs are opened with their topics' configs, `reconcile`
-    after that, and both before `Membership.open`.
+    `load` is called before the logs are opened with their topics' configs, `reconcile`
+    afterwards, and both before `Membership.open`.
     """
 
     def load(self) -> None:
@@ -407,22 +407,22 @@ class LocalState(Protocol):
     ) -> Mapping[TopicPartition, str]:
         """Compare the stored state with the logs on disk.
 
-        Unknown topics are added to it. Returns the logs that belong to no topic, each
-        with the reason, for the broker to set aside.
+        Unknown topics are added to the state. Returns the logs without a topic, each
+        with the reason; the broker sets them aside.
         """
 
     def add_first_users(self, configs: Mapping[str, Configs]) -> None:
-        """Add configs of users at a start, where they have none of the name.
+        """Add configs of users at a start, unless they are set already.
 
         Raises OSError.
         """
 
     @property
     def needs_compaction(self) -> bool:
-        """Return whether `compaction` has something to do."""
+        """Return whether `compaction` would save space."""
 
     def compaction(self) -> Steps[None]:
-        """Store the same state in less space; raise OSError. One at a time."""
+        """Store the same state in less space; raise OSError. Not reentrant."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,15 @@
-"""The coordinator of a cluster of one: it decides in the broker's own process.
+"""The coordinator of a single-broker cluster, in the broker's own process.
 
-It remembers in `registry` and commands the broker it lives in. Topics and configs are
-in `embedded_admin`. At a start it leads every partition it knows of, each under a new
-leader epoch: records that were not flushed may be gone, and clients recognise that by
-the epoch (KIP-320). For the same reason a start has a new broker epoch, and takes no
-controller's word addressed to the one before (KIP-380).
+It stores its state in `embedded_registry` and commands the broker of its process.
+Topics and configs are in `embedded_admin`. At a start the broker leads every known
+partition under a new leader epoch: unflushed records may be lost, which clients detect
+by the epoch (KIP-320). For the same reason a start has a new broker epoch, and requests
+of a controller to the previous epoch are rejected (KIP-380).
 
-It is never a stale controller: it speaks under the broker's own controller epoch, also
-after another controller, as a load generator plays one, has raised it. What such a
-controller says of the topics here holds until the next start and is not remembered;
-topics that it made are found on disk then, and adopted (adoption.py).
+The coordinator is never a stale controller: its requests carry the broker's own
+controller epoch, also after another controller has raised it, such as a load generator.
+Decisions of such a controller hold until the next start and are not stored. Topics that
+it created are then found on disk and adopted (`adoption`).
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class RegistryState:
 
     @property
     def needs_compaction(self) -> bool:
-        """Return whether the changes outgrow the state; False amid a change."""
+        """Return whether the changes outgrow the state; False during a change."""
         return self._writes.needs_compaction
 
     def compaction(self) -> Steps[None]:
-        """Write the registry anew; raise OSError."""
+        """Rewrite the registry; raise OSError."""
         return self._writes.compaction()
 
     def load(self) -> None:
@@ -103,7 +103,7 @@ class RegistryState:
     def reconcile(
         self, found: Mapping[TopicPartition, FoundLog]
     ) -> Mapping[TopicPartition, str]:
-        """Adopt unknown topics, and name the logs that belong to no topic."""
+        """Adopt unknown topics, and return the logs that belong to no topic."""
         outcome = reconcile(self._registry.state, found, self._new_id)
         for topic in outcome.adopted.values():
             logger.warning(
@@ -148,7 +148,7 @@ class EmbeddedMembership(SingleNodeMembership):
         return self._registry.state.generation
 
     def open(self, broker: CoordinatedBroker) -> None:
-        """Lead everything, as a controller does at a start."""
+        """Lead all partitions, and finish interrupted deletions."""
         self.broker = self.replicas.broker = broker
         deleting = self._registry.state.deleting
         for topic in self._registry.state.topics.values():
@@ -171,23 +171,22 @@ class EmbeddedMembership(SingleNodeMembership):
                 self.replicas.announce(topic, known, NO_LEADER)
 
     def start_again(self, refused: Sequence[TopicPartition]) -> None:
-        """Lead what there is room for now."""
+        """Lead the refused partitions, as far as the disks have space now."""
         for name, index in refused:
             topic = self._registry.state.topics.get(name)
             if topic is not None and index in topic.partitions:
                 self._start(topic, index)
 
     def _start(self, topic: Topic, index: int) -> None:
-        """Lead a partition that was there before, if its disk lets us."""
+        """Lead an existing partition, unless its disk fails."""
         led = self.replicas.lead(topic, index, is_new=False) is ErrorCode.none
         self.replicas.announce(topic, [index], self.broker_id if led else NO_LEADER)
 
 
 def _next_life(topic: Topic, found: Mapping[TopicPartition, FoundLog]) -> Topic:
-    """Return a topic under leader epochs that no log of it has seen.
+    """Return a topic under new leader epochs, above those in its logs.
 
-    After the last epoch that there is (another controller may have come to it) there is
-    none: then the log goes on under that one.
+    The largest possible epoch, to which another controller may have raised it, is kept.
     """
     epochs = []
     for index, epoch in enumerate(topic.leader_epochs):

@@ -1,7 +1,8 @@
-"""Topics, configs and producer ids of a cluster of one broker.
+"""Topics, configs and producer ids of a single-broker cluster.
 
-Every decision is durable before the broker acts on it. A deletion is noted first and
-forgotten last, so that the next start finishes an interrupted one.
+Every decision is durable before the broker acts on it. A deletion is recorded before
+its first step and erased after its last step, so that the next start finishes an
+interrupted deletion.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class EmbeddedAdmin:
         self._replicas = replicas
         self._new_id = new_id
         self._extensions = Turns()
-        # Topics whose logs are being removed by some request just now.
+        # Topics whose logs a request is removing now.
         self._removing: set[str] = set()
 
     @property
@@ -72,12 +73,12 @@ class EmbeddedAdmin:
 
     @property
     def finalized_features(self) -> FinalizedFeatures:
-        """The stored levels; the epoch is the generation, which every change raises."""
+        """The stored levels; their epoch is the generation, which grows per change."""
         state = self._writes.state
         return FinalizedFeatures(epoch=state.generation, levels=state.features)
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
-        """Return a topic's own configs; None if it is unknown."""
+        """Return a topic's own configs; None if the topic is unknown."""
         found = self.topics.get(topic)
         return found.configs if found else None
 
@@ -87,7 +88,7 @@ class EmbeddedAdmin:
         return None if found is None else len(found.leader_epochs)
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
-        """Create a topic; return the answer of a broker under KRaft."""
+        """Create a topic; return the error code of a broker under KRaft."""
         await self.create_topic(new)
         return ErrorCode.unknown_topic_or_partition
 
@@ -112,7 +113,7 @@ class EmbeddedAdmin:
             async with self._replicas.broker.state_change_lock:
                 await self._create_replicas(topic, topic.partitions)
         except KafkaError:
-            # On a disk without room nothing could be noted first.
+            # `retract` never fails: on a full disk no change can be recorded first.
             forget = partial(self._forgetting_if_there, topic)
             if await self._writes.retract(forget):
                 await self._remove(topic.name)
@@ -132,8 +133,9 @@ class EmbeddedAdmin:
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
         """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION or KAFKA_STORAGE_ERROR.
 
-        After the latter the topic is gone for clients; its remains go with the next
-        attempt to delete or create it, or with the next start.
+        After KAFKA_STORAGE_ERROR the topic no longer exists for clients. Its remaining
+        logs are removed by the next attempt to delete or create it, or at the next
+        start.
         """
         deleting = self._writes.state.deleting
         if name not in deleting or name in self._removing:
@@ -141,7 +143,7 @@ class EmbeddedAdmin:
         await self._remove(name)
 
     async def _remove(self, name: str) -> None:
-        """Remove the logs of a topic that is being deleted, and forget it wholly."""
+        """Remove the logs of a topic that is being deleted, then its deletion record."""
         self._removing.add(name)
         try:
             async with self._replicas.broker.state_change_lock:
@@ -153,9 +155,9 @@ class EmbeddedAdmin:
     async def _remove_replicas(self, name: str) -> None:
         deletion = self._writes.state.deleting.get(name)
         if deletion is None:
-            # Another request has finished it meanwhile.
+            # Another request has finished the deletion meanwhile.
             return
-        # Clients are informed first, so that none is sent to a replica that is gone.
+        # Clients are informed first, so that none is directed to a removed replica.
         await in_turns(self._replicas.telling_of_deletion(name, deletion))
         for index in range(deletion.partitions):
             if not self._replicas.delete(name, index, deletion.topic_id):
@@ -165,7 +167,7 @@ class EmbeddedAdmin:
             await preempt()
 
     async def _settle(self, name: str) -> None:
-        """Forget a deletion, once no loss of power can undo it."""
+        """Erase the record of a deletion once the deletion is durable."""
         await self._replicas.broker.settle_deletions()
         await self._writes.write(
             lambda: (
@@ -182,9 +184,10 @@ class EmbeddedAdmin:
         assignment: tuple[tuple[int, ...], ...],
         timeout_ms: int = 0,
     ) -> bool:
-        """Add partitions; all of them are ready, or none was added.
+        """Add partitions; either all of them are ready, or none was added.
 
-        One extension after the other: undoing one would take the next one's with it.
+        Extensions run one after the other: undoing one would also remove the partitions
+        of the next.
         """
 
         def decide() -> Change | None:
@@ -210,7 +213,7 @@ class EmbeddedAdmin:
     async def set_topic_configs(
         self, name: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
-        """Replace a topic's configs, and see that they take effect."""
+        """Replace a topic's configs, and apply them."""
 
         def decide() -> Change | None:
             topic = self._topic(name)
@@ -230,7 +233,7 @@ class EmbeddedAdmin:
         configs: Configs,
         instead_of: Configs | None = None,
     ) -> bool:
-        """Replace configs, and see that they take effect; empty ones are forgotten."""
+        """Replace configs, and apply them; empty configs are removed."""
 
         def decide() -> Change | None:
             if instead_of not in (None, self.configs[kind].get(name, {})):
@@ -245,7 +248,7 @@ class EmbeddedAdmin:
     async def alter_acls(
         self, changes: Mapping[ResourcePattern, AlterAcls]
     ) -> Mapping[ResourcePattern, KafkaError]:
-        """Replace the entries of patterns in one change, durable before the answer."""
+        """Replace the entries of patterns in one change, durable before returning."""
         altered: dict[ResourcePattern, frozenset[AclEntry] | None] = {}
 
         def decide() -> Change | None:
@@ -301,16 +304,16 @@ class EmbeddedAdmin:
             )
 
     def _exists(self, topic: Topic) -> bool:
-        """Return whether this very topic has not been deleted."""
+        """Return whether the topic with this id still exists."""
         known = self.topics.get(topic.name)
         return known is not None and known.topic_id == topic.topic_id
 
     async def _undo_extension(self, topic: Topic, indexes: range) -> None:
-        """Forget partitions, the last of a topic, that could not be created."""
+        """Remove the last partitions of a topic, which could not be created."""
 
         def decide() -> Change | None:
             if not self._exists(topic):
-                # It was deleted meanwhile, with all that it had.
+                # The topic was deleted meanwhile.
                 return None
             known = self.topics[topic.name]
             kept = replace(known, leader_epochs=known.leader_epochs[: indexes.start])
@@ -348,6 +351,6 @@ class EmbeddedAdmin:
 
 
 def _forgetting(topic: Topic) -> Change:
-    """Return the change that forgets a topic, and notes that its logs are to go."""
+    """Return the change that removes a topic and records the deletion of its logs."""
     deletion = Deletion(topic_id=topic.topic_id, partitions=len(topic.leader_epochs))
     return Change(topics={topic.name: None}, deleting={topic.name: deletion})

@@ -1,16 +1,18 @@
 """The embedded coordinator's durable state: topics, configs, epochs, features.
 
-The same file in every log directory (registry_file.py), so that the loss of any one of
-them loses none of it. A change counts the generation up and is added to each copy; the
-newest copy is the one that holds. Two copies that differ under one generation were
-written by two brokers, each without the other's directory; which of them is right only
-an operator can say.
+Every log directory has a copy of the same file (`registry_file`), so the loss of one
+directory loses no state. A change increments the generation and is appended to each
+copy; the newest copy is valid. Two different copies of one generation were written by
+two brokers, each without the other's directory. Only an operator can decide between
+them.
 
-It is a file and not a directory because Kafka takes every directory among its logs for
-a partition. A value in memory changes only after a file has, but for values taken back.
+The registry is a file because Kafka treats every directory among its logs as a
+partition. A value in memory changes only after a file has changed, except for retracted
+values.
 
-Cost: a change writes and syncs O(change) bytes in each directory; a start writes all.
-Files are written by blocking calls of steps, which a thread makes.
+Cost: a change writes and syncs O(change) bytes in each directory; a start writes the
+whole state. The blocking calls that write files are yielded as steps and run in a
+thread.
 """
 
 from __future__ import annotations
@@ -34,21 +36,22 @@ logger = getLogger(__name__)
 
 
 class Registry:
-    """The state, in memory and in every directory alike."""
+    """The state, in memory and in a file per log directory."""
 
     def __init__(self, storage: Storage, log_dirs: LogDirs) -> None:
         self._log_dirs = log_dirs
         self._files = {each: RegistryFile(storage, each) for each in log_dirs.all}
         # Counts attempts, so that no two states are ever written under one number.
         self._generation = 0
-        # Of a new cluster. One from before features has level 0 of each, as in Kafka.
+        # The state of a new cluster. A state from before features has level 0 of each,
+        # as in Kafka.
         self.state = ClusterState(features=newest_levels())
 
     def load(self) -> None:
-        """Take the newest copy; raise `MalformedCheckpoint` or `ConfigError`.
+        """Load the newest copy; raise `MalformedCheckpoint` or `ConfigError`.
 
-        The latter means that two copies contradict each other. A directory that cannot
-        be read is offline from then on.
+        `ConfigError` means that two copies contradict each other. A directory that
+        cannot be read is taken offline.
         """
         copies = {}
         for directory in self._log_dirs.online:
@@ -81,9 +84,9 @@ class Registry:
                 raise ConfigError("log.dirs", found, expected)
 
     def renew(self, state: ClusterState) -> None:
-        """Take another state, durably; raise OSError and change nothing.
+        """Replace the state durably; raise OSError and change nothing.
 
-        At a start: all copies are the same afterwards, whatever they were.
+        Called at a start: afterwards all copies are the same.
         """
         self._generation += 1
         state = replace(state, generation=self._generation)
@@ -91,21 +94,21 @@ class Registry:
         self.state = state
 
     def change(self, change: Change) -> None:
-        """Make a change here and now; see `changing`."""
+        """Apply a change at once, with blocking calls; see `changing`."""
         run(self.changing(change))
 
     def changing(self, change: Change) -> Steps[None]:
-        """Make a change, durably; raise OSError and change nothing.
+        """Apply a change durably; raise OSError and change nothing. Not reentrant.
 
-        One copy makes it durable. A directory that does not take its copy has an older
-        one until the next change, or goes offline. One change at a time.
+        One copy makes the change durable. A directory whose copy cannot be written
+        keeps an older copy until the next change, or goes offline.
         """
         self._generation += 1
         generation, after = self._generation, self.state.generation
 
         @cache
         def added() -> bytes:
-            # Encoded where it is written, since a large change takes some time.
+            # Encoded in the writing thread, since a large change takes some time.
             return line(write_change(change, generation, after))
 
         def write(file: RegistryFile) -> None:
@@ -116,10 +119,10 @@ class Registry:
         self.state.apply(change, generation)
 
     def retracting(self, change: Change) -> Steps[None]:
-        """Take back what could not be carried out: make a change, and never fail.
+        """Apply a change that undoes an earlier, failed change; never fail.
 
-        Where no directory takes it, it holds in memory, and the next change writes it,
-        too. A start before that finds all that was to be taken back.
+        If no directory can be written, the change holds in memory only, and the next
+        change also writes it. A start before that finds the earlier change again.
         """
         try:
             yield from self.changing(change)
@@ -128,11 +131,11 @@ class Registry:
                 "the registry is behind until its next change",
                 extra=fields(fault=refused),
             )
-            # No file is as it was left, or this would have been written.
+            # The write of every file has failed, so the next change rewrites them all.
             self.state.apply(change, self._generation)
 
     def _writing(self, write: Callable[[RegistryFile], None]) -> Steps[None]:
-        """Write every copy, in one call; raise OSError if none was written."""
+        """Write every copy in one blocking call; raise OSError if none was written."""
         directories = tuple(self._log_dirs.online)
         refused: dict[str, OSError] = {}
 
@@ -154,13 +157,13 @@ class Registry:
 
     @property
     def is_long(self) -> bool:
-        """Return whether `compaction` has something to do."""
+        """Return whether `compaction` would save space."""
         return any(self._files[each].is_long for each in self._log_dirs.online)
 
     def compaction(self) -> Steps[None]:
         """Rewrite files that have outgrown their state; raise OSError.
 
-        No change may be made meanwhile.
+        The state must not change meanwhile.
         """
         for directory in tuple(self._log_dirs.online):
             if self._files[directory].is_long:

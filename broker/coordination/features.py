@@ -1,8 +1,8 @@
 """Features of the cluster and their finalized levels (KIP-584).
 
-A feature changes what the whole cluster does, so that its level is stored and changed
-by an administrator. Kafka: ``Feature`` and ``FeatureControlManager``. Level 0 means
-that the feature is not finalized.
+A feature changes the behaviour of the whole cluster, so its level is stored, and only
+an administrator changes it. Kafka: ``Feature`` and ``FeatureControlManager``. Level 0
+means that the feature is not finalized.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GROUP_VERSION: Final = "group.version"
 
 
 class Levels(NamedTuple):
-    """The levels of a feature that this broker knows."""
+    """The range of levels of a feature that this broker supports."""
 
     lowest: int
     highest: int
@@ -32,7 +32,7 @@ SUPPORTED: Final[Mapping[str, Levels]] = MappingProxyType(
 
 
 class UpgradeType(enum.IntEnum):
-    """The direction that an update may have, by its number in UpdateFeatures."""
+    """The permitted direction of an update, by its number in UpdateFeatures."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -48,7 +48,7 @@ class FeatureUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalizedFeatures:
-    """Levels by feature. A client keeps those of the highest epoch; -1: there is none.
+    """Levels by feature, with an epoch; -1: none. Clients keep those of the last epoch.
 
     >>> FinalizedFeatures(epoch=7, levels={TRANSACTION_VERSION: 1}).transaction_version
     1
@@ -64,7 +64,7 @@ class FinalizedFeatures:
 
     @property
     def group_version(self) -> int:
-        """The level of ``group.version``: from 1 on consumer groups are served."""
+        """The level of ``group.version``; from level 1, consumer groups are served."""
         return self.levels.get(GROUP_VERSION, 0)
 
 

@@ -1,13 +1,13 @@
-"""The registry's file in one directory: a state in its first line, changes behind it.
+"""The registry's file in one directory: the state in its first line, then changes.
 
-``doorkeeper-cluster.json``: each line is the CRC-32 of an object of JSON, in eight hex
-digits, a space, and the object. A change names the generation that it follows, so none
-can be missing unnoticed. A last line torn by a kill was never answered and is left out;
-a bad line before a good one is damage, and reported. Older files, one object without a
-checksum, are read, too.
+``doorkeeper-cluster.json``: each line is the CRC-32 of a JSON object in eight hex
+digits, a space, and the object. A change contains the generation that it follows, so a
+missing change is detected. A torn last line, left by a kill, was never acknowledged and
+is ignored. A bad line before a good line is reported as damage. Older files, which hold
+one object without a checksum, are also read.
 
 A change costs one write and one sync. When the changes have outgrown the state, the
-file is written anew under another name, and renamed. One thread at a time does either.
+file is rewritten under another name, and renamed. Only one thread at a time may write.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = getLogger(__name__)
 
 FILE_NAME: Final = "doorkeeper-cluster.json"
 _OLD_VERSIONS: Final = (1, 2)
-# Bytes of changes from which on they may be more than the state.
+# Bytes of changes below which a file is not compacted.
 _CHANGES_MIN: Final = 1 << 18
 _DAMAGE: Final = (ValueError, KeyError, TypeError, AttributeError)
 
@@ -49,13 +49,13 @@ def line(written: str) -> bytes:
 
 
 class RegistryFile:
-    """One copy of the registry; `OSError` is left to the caller."""
+    """A copy of the registry; the caller handles `OSError`."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         self._storage = storage
         self._directory = directory
         self._path = join(directory, FILE_NAME)
-        # Bytes of a file that lacks nothing; None until `replace`, and after an error.
+        # Bytes of a complete file; None until `replace`, and after an error.
         self._size: int | None = None
         self._state_size = 0
 
@@ -100,14 +100,14 @@ class RegistryFile:
         return state
 
     def replace(self, state: ClusterState, changes: bytes = b"") -> None:
-        """Write the whole file: a state, and lines behind it."""
+        """Write the whole file: a state, followed by lines of changes."""
         self._size = None
         content = line(write_state(state))
         write_atomically(self._storage, self._directory, FILE_NAME, content + changes)
         self._note(len(content), len(content) + len(changes))
 
     def append(self, change: bytes) -> bool:
-        """Add a line; False if the file is not as it was left: write all of it."""
+        """Append a line; False if the file has another size: use `replace` then."""
         size, self._size = self._size, None
         try:
             file = self._storage.open(self._path)
@@ -128,16 +128,17 @@ class RegistryFile:
         return self._size - self._state_size > max(self._state_size, _CHANGES_MIN)
 
     def compact(self, state: ClusterState) -> None:
-        """Write the file anew; raise OSError, after which the old one goes on.
+        """Rewrite the file; raise OSError, after which the old file is used further.
 
-        Where it fails for want of space it is long again at twice the length.
+        After a failure, for example on a full disk, the file counts as long again only
+        at twice its length.
         """
         size = self._size
         assert size is not None
         try:
             self.replace(state)
         except OSError:
-            # The old file is whole, or the new one took its place: `append` looks.
+            # Either the old or the new file is in place, whole; `append` checks its size.
             self._size = self._state_size = size
             raise
 
@@ -147,7 +148,7 @@ class RegistryFile:
 
 
 def _parsed(written: bytes) -> dict[str, Any] | None:
-    """Return a line's object; None if it is not as it was written."""
+    """Return a line's object; None if its checksum is wrong."""
     checksum, _, content = written.partition(b" ")
     if checksum != b"%08x" % crc32(content):
         return None

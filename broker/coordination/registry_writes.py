@@ -26,9 +26,9 @@ class RegistryWrites:
         return self._registry.state
 
     async def write(self, decide: Callable[[], Change | None]) -> bool:
-        """Make a decision and store it, durably; False if there is nothing to do.
+        """Make a decision and store it durably; False if there is nothing to do.
 
-        The caller finds the change in the state, before any other decision.
+        When this returns, the state contains the change, and no later decision.
         """
         async with self._turns:
             change = decide()
@@ -41,7 +41,7 @@ class RegistryWrites:
         return True
 
     async def retract(self, decide: Callable[[], Change | None]) -> bool:
-        """Store a decision that takes another one back, which never fails."""
+        """Store a decision that undoes an earlier one; never fail."""
         async with self._turns:
             change = decide()
             if change is None:
@@ -51,11 +51,11 @@ class RegistryWrites:
 
     @property
     def needs_compaction(self) -> bool:
-        """Return whether the changes outgrow the state; False amid a change."""
+        """Return whether the changes outgrow the state; False during a change."""
         return self._registry.is_long and not self._turns.is_taken
 
     def compaction(self) -> Steps[None]:
-        """Write the registry anew; raise OSError."""
+        """Rewrite the registry; raise OSError."""
         if self._turns.is_taken:
             return
         self._turns.take()

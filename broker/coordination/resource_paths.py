@@ -1,6 +1,6 @@
-"""Paths of resources that have configs and nothing else, as ``groups/NAME``.
+"""Paths of resources that have configs only, such as ``groups/NAME``.
 
-The kinds are Kafka's words (``ConfigEntityName``). A name may have slashes.
+The kinds are those of Kafka (``ConfigEntityName``). A name may contain slashes.
 """
 
 from __future__ import annotations

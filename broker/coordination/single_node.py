@@ -1,4 +1,4 @@
-"""Membership and controller of a broker that is its whole cluster."""
+"""Membership and controller of a single-broker cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from planes.slices import Pace, in_steps
 
 
 class SingleNodeMembership(ABC):
-    """The part of a membership that stores nothing. `open` sets ``broker``."""
+    """Base of memberships without storage. `open` sets ``broker``."""
 
     broker: CoordinatedBroker
 
@@ -29,7 +29,7 @@ class SingleNodeMembership(ABC):
     @property
     @abstractmethod
     def broker_epoch(self) -> int:
-        """The epoch of the broker's present life."""
+        """The epoch of the broker's present run."""
 
     @property
     def generation(self) -> int:
@@ -37,19 +37,19 @@ class SingleNodeMembership(ABC):
         return 0
 
     async def present_epoch(self) -> int:
-        """Return it: it is there from the start."""
+        """Return the broker epoch, which is known from the start."""
         return self.broker_epoch
 
     async def has_elected(self, controller_epoch: int) -> bool:
         """Return True: elections of other controllers are known to the operator only.
 
-        The operator has named the listeners on which they are obeyed.
+        The operator has configured the listeners on which their requests are accepted.
         """
         return True
 
     @property
     def cluster_id(self) -> str | None:
-        """Nothing: the cluster is its broker's directories."""
+        """None: the broker's directories store the id."""
         return None
 
     def live_brokers(self) -> Sequence[BrokerRack]:
@@ -61,11 +61,11 @@ class SingleNodeMembership(ABC):
         return
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Do nothing: there is no cluster to take part in."""
+        """Do nothing: there is no other broker."""
         return
 
     async def withdraw(self) -> None:
-        """Do nothing: there is no broker to hand leaderships to."""
+        """Do nothing: no other broker can take over leaderships."""
         return
 
     async def leave(self) -> None:
@@ -73,7 +73,7 @@ class SingleNodeMembership(ABC):
         return
 
     def metrics(self) -> Iterator[Metric | None]:
-        """Iterate over Kafka's gauges of a controller that alerts refer to."""
+        """Iterate over the gauges of Kafka's controller that alerts use."""
         offline = 0
         for number, topic in enumerate(self.broker.metadata_cache.view().topics(), 1):
             states = topic.partitions.values()
@@ -94,13 +94,13 @@ class SingleNodeMembership(ABC):
 
 
 class SingleNodeController:
-    """Decisions about a cluster in which nothing can be elected or moved."""
+    """Decisions for a single-broker cluster, which has nothing to elect or move."""
 
     def __init__(self, membership: SingleNodeMembership) -> None:
         self._membership = membership
 
     def check_is_controller(self) -> None:
-        """There is no other."""
+        """Do nothing: this broker is the only controller."""
         return
 
     def quorum(self) -> Quorum:
@@ -139,7 +139,7 @@ class SingleNodeController:
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Mapping[TopicPartition, Judgement]:
-        """Refuse: a partition with other replicas has another controller."""
+        """Reject: a partition with other replicas has another controller."""
         raise KafkaError(ErrorCode.not_controller)
 
     async def elect_leaders(
@@ -148,7 +148,7 @@ class SingleNodeController:
         kind: ElectionType,
         timeout_ms: int = 0,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Elect none: report where an election is needed, and where it is not."""
+        """Elect no leader; report for each partition whether an election is needed."""
         cache = self._membership.broker.metadata_cache
         wanted = keys
         if wanted is None:
@@ -181,7 +181,7 @@ class SingleNodeController:
         *,
         keep_replication_factor: bool = False,
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Move nothing: only where the replicas are already may they be wanted."""
+        """Move nothing: accept only assignments that equal the present replicas."""
         return {
             key: self._reassignment(key, target)
             async for key, target in in_steps(wanted.items())
@@ -207,5 +207,5 @@ class SingleNodeController:
         return None
 
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return nothing: replicas have nowhere to move."""
+        """Return no reassignments: there is no other broker."""
         return {}

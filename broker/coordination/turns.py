@@ -1,9 +1,9 @@
-"""Turns: one handler at a time between two decisions, across calls in threads.
+"""Turns: mutual exclusion of handlers that may be held across calls in threads.
 
-A decision that rests on a state holds only while the state stays the same, and the
-state changes only after a thread has made the change durable. A `planes.lock.TaskLock`
-may not be held over such a call, a turn may. Waiting handlers keep no seat, so that the
-holder always finds one.
+A decision is based on a state, which changes only after a thread has made the change
+durable. No other decision may come in between. A `planes.lock.TaskLock` must not be
+held across such a call; a turn may be. Waiting handlers keep no seat, so the holder can
+always get one.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Turns:
         return self._is_taken
 
     def take(self) -> None:
-        """Take the turn, which is free."""
+        """Take the free turn."""
         assert not self._is_taken
         self._is_taken = True
 
     def give_back(self) -> None:
-        """Give the turn back; the first of those that wait is the likely next."""
+        """Release the turn and wake all waiters, in order; one of them takes it."""
         self._is_taken = False
         waiting, self._waiting = self._waiting, []
         for wake in waiting:

@@ -1,8 +1,8 @@
 """Execution of a controller's decisions: znodes written, requests sent.
 
 Every write is one ``multi`` with a check of the version of /controller_epoch, which
-another controller's election changes. Later writes of the old controller then fail as a
-whole (`ControllerMoved`), as in Kafka since KAFKA-6082.
+changes with the election of another controller. Later writes of the old controller then
+fail as a whole (`ControllerMoved`), as in Kafka since KAFKA-6082.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ControllerMoved(Exception):
 
 
 class CarryingOut:
-    """Carries out the decisions of one controller in its ``term``.
+    """Executor of the decisions of one controller in its ``term``.
 
     ``appeared`` is called with a znode that exists again after its removal.
     """
@@ -76,7 +76,7 @@ class CarryingOut:
         self._appeared = appeared
 
     async def __call__(self, decision: Decision) -> Found:
-        """Carry out one decision; raise `ControllerMoved`, or `SessionExpired`."""
+        """Execute one decision; raise `ControllerMoved` or `SessionExpired`."""
         match decision:
             case Send(requests):
                 for broker, request in requests:
@@ -102,14 +102,14 @@ class CarryingOut:
     async def remove(self, taken_in: Iterable[str]) -> None:
         """Remove brokers' notifications to the controller once they are handled.
 
-        The removal is fenced: the next controller may not have seen the notifications
-        of a deposed one.
+        The removal is fenced: notifications that the next controller has not read must
+        not be removed by its predecessor.
         """
         for path in taken_in:
             await self._fenced(Delete(path))
 
     async def _fenced(self, *ops: Op) -> ZooKeeperError | None:
-        """Carry out all of ``ops``, or none; return why not, if not."""
+        """Execute all of ``ops`` or none; return the error, if any."""
         try:
             await self._znodes.multi([self._check, *ops])
         except SessionExpired:
@@ -135,7 +135,7 @@ class CarryingOut:
                 failed.append(key)
 
         await side_by_side([partial(write, *each) for each in wanted.items()])
-        # A write that failed may have been made before, its answer lost.
+        # A failed write may have succeeded before, with its response lost.
         there = await read_leaderships(self._znodes, failed)
         return {key: there.get(key) if key in failed else wanted[key] for key in wanted}
 
@@ -145,14 +145,14 @@ class CarryingOut:
             return not await self._fenced(SetData(path, data, leadership.version - 1))
         above = Create(paths.partition(key))
         return not await self._fenced(above, Create(path, data)) or (
-            # The one above may be there without it.
+            # The parent may exist without the state.
             not await self._fenced(Create(path, data))
         )
 
     # ---- topics -----------------------------------------------------------------
 
     async def _write_assignment(self, topic: str, assignment: TopicAssignment) -> None:
-        """Write partitions of a topic; partitions added meanwhile stay."""
+        """Write partitions of a topic; keep partitions added meanwhile."""
         path = paths.topic(topic)
         while True:
             found = await self._znodes.find(path)
@@ -166,7 +166,7 @@ class CarryingOut:
                 return
 
     async def _delete_topic(self, topic: str) -> None:
-        """Remove a topic, bottom up, and last what asks for it."""
+        """Remove a topic's znodes bottom up, and the deletion request last."""
         parents = paths.partitions(topic)
         if await self._znodes.exists(parents) is not None:
             indexes = await self._znodes.children(parents)
@@ -198,7 +198,7 @@ class CarryingOut:
             await self._remove_and_watch(paths.REASSIGNMENT)
 
     async def _remove_and_watch(self, path: str) -> None:
-        """Remove a znode of an operator, who may write it again at once."""
+        """Remove a znode written by an operator, which may appear again at once."""
         await self._fenced(Delete(path))
         if await self._znodes.exists(path, watch=True) is not None:
             self._appeared(path)

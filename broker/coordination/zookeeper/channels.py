@@ -1,10 +1,10 @@
-"""The controller's requests on their way to brokers: one queue and one task for each.
+"""Channels of the controller's requests to brokers: one queue and one task per broker.
 
 Kafka's ``ControllerChannelManager``. A broker receives one request at a time, in the
-order of the decisions. Each is repeated until it is answered or the broker's
-registration has ended: then its channel goes, with its queue. A new registration has a
-channel of its own. With ``merges`` the requests queued behind the present one are
-merged before the next one is sent.
+order of the decisions. A request is repeated until it is answered or the broker's
+registration has ended. The channel and its queue end with the registration; a new
+registration has a new channel. With ``merges`` the queued requests are merged before
+the next request is sent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from broker.protocol.schemas.update_metadata_schema import (
 _RETRY_S: Final = 0.1
 _Answer: TypeAlias = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
 
-# Called with each answer: broker id, request, response.
+# Called with each response: broker id, request, response.
 Answered = Callable[[int, ControllerRequest, _Answer], None]
 
 
@@ -89,7 +89,7 @@ class ControllerChannels:
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Carry requests until cancelled."""
+        """Send requests until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._client.run)
             self._nursery = nursery
@@ -102,7 +102,7 @@ class ControllerChannels:
         return {broker: len(each.queue) for broker, each in self._channels.items()}
 
     def serve(self, brokers: Mapping[int, Registration]) -> None:
-        """Open the channels of new registrations, and end those of others."""
+        """Open channels for new registrations, and close those of ended ones."""
         assert self._nursery is not None, "channels do not run"
         for broker, channel in tuple(self._channels.items()):
             if brokers.get(broker) != channel.registration:
@@ -115,7 +115,7 @@ class ControllerChannels:
                 self._nursery.start_soon(self._keep, channel, carry)
 
     def send(self, broker: int, request: ControllerRequest) -> None:
-        """Queue a request for a broker; without a channel it is dropped."""
+        """Queue a request for a broker; drop it if the broker has no channel."""
         channel = self._channels.get(broker)
         if channel is not None:
             channel.queue.append(request)
@@ -150,7 +150,7 @@ class ControllerChannels:
 
 
 async def _merge(queue: deque[ControllerRequest]) -> None:
-    """Merge what waits, in steps; a request that comes meanwhile stays as it is."""
+    """Merge the queued requests in steps; later requests are not merged."""
     waiting = len(queue)
     steps = merging(list(queue))
     count = 0

@@ -1,9 +1,9 @@
-"""Access control lists, as ZooKeeper has them, and notifications of their changes.
+"""Access control lists in ZooKeeper, and notifications of their changes.
 
 Kafka's ``AclAuthorizer``: a writer replaces the entries of one pattern, on condition
-that they are as it read them, and then adds a notification, which every broker watches.
-Each notification names a pattern, whose entries are then read anew. Reads and writes
-take turns, so that an older answer never replaces a newer one.
+that they are unchanged since it read them. It then adds a notification, which every
+broker watches. A notification names a pattern, whose entries are then read again. Reads
+and writes exclude each other, so an older response never replaces a newer one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ logger = getLogger(__name__)
 
 # Kafka's ``ZkNodeChangeNotificationListener``: changeExpirationMs.
 _KEPT_MS: Final = 15 * 60 * 1000
-# In place of entries that cannot be read: they may deny something.
+# Replacement for unreadable entries, which may contain a denial.
 _UNREADABLE: Final = frozenset(
     {AclEntry(EVERYBODY, WILDCARD, AclOperation.ALL, PermissionType.DENY)}
 )
@@ -56,7 +56,7 @@ class ClusterAcls:
     def __init__(self) -> None:
         self.entries: dict[ResourcePattern, frozenset[AclEntry]] = {}
         self._turn = trio.Lock()
-        # The last notification read, by its parent.
+        # The last notification read, by parent.
         self._seen = dict.fromkeys(CHANGES, "")
 
     async def read_all(self, znodes: RetryingZnodes) -> None:
@@ -82,7 +82,7 @@ class ClusterAcls:
     async def read_changes(
         self, znodes: RetryingZnodes, now_ms: int
     ) -> list[ResourcePattern]:
-        """Learn what has changed, and go on watching; return the patterns."""
+        """Read changed entries and renew the watch; return the patterns."""
         async with self._turn:
             changed: dict[ResourcePattern, None] = {}
             for parent in CHANGES:
@@ -118,7 +118,7 @@ class ClusterAcls:
     ) -> None:
         """Replace the entries of a pattern, and notify all brokers.
 
-        Raises INVALID_REQUEST for a name that no znode can have.
+        Raises INVALID_REQUEST for a name that is not valid for a znode.
         """
         if "/" in pattern.name or pattern.name in (".", ".."):
             raise KafkaError(ErrorCode.invalid_request, "Failed to create ACL")
@@ -173,7 +173,7 @@ async def _replaced(
     entries: frozenset[AclEntry],
     found: Znode | None,
 ) -> bool:
-    """Write a znode if it is as it was found; return whether it was."""
+    """Write a znode if it is unchanged since it was found; return whether it was."""
     try:
         if found is None:
             await znodes.create(path, write_acls(entries))

@@ -1,8 +1,8 @@
-"""State of the cluster that a broker reads before it opens anything of its own.
+"""State of the cluster that a broker reads before it opens its logs and sockets.
 
-It is read in a session of its own, which ends afterwards. Values that have changed by
-the time of the registration are read again then. A number for a broker that has none is
-generated here, too.
+The state is read in a session of its own, which ends afterwards. Values that have
+changed by the time of the registration are read again then. This module also generates
+the id of a broker without one.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ T = TypeVar("T")
 
 
 class Cluster(NamedTuple):
-    """The cluster's id, and how many partitions ``__consumer_offsets`` has, if any."""
+    """The cluster's id, and the partition counts of internal topics."""
 
     cluster_id: str
-    # Partition counts of internal topics, as far as they exist.
+    # Partition counts by internal topic; None if the topic does not exist.
     internal_partitions: Mapping[str, int | None]
 
 
@@ -53,9 +53,9 @@ async def join(
     config: BrokerConfig,
     new_id: Callable[[], UUID],
 ) -> Cluster:
-    """Read the cluster, all ``configs`` and all ``acls``; give a new cluster an id.
+    """Read the cluster, all ``configs`` and all ``acls``; create the id of a new cluster.
 
-    :raises ConfigError: if ZooKeeper does not serve in time.
+    :raises ConfigError: if ZooKeeper does not respond in time.
     """
     return await _in_session(
         open_session, config, lambda znodes: _read(znodes, configs, acls, new_id)
@@ -65,11 +65,11 @@ async def join(
 async def generated_broker_id(
     open_session: Callable[[], ZooKeeperSession], config: BrokerConfig
 ) -> int:
-    """Return a number that no other broker is given, above the reserved ones.
+    """Generate a unique broker id, above the reserved ids.
 
-    Kafka's ``getBrokerSequenceId``: how often ``/brokers/seqid`` was written.
+    Kafka's ``getBrokerSequenceId``: the number of writes of ``/brokers/seqid``.
 
-    :raises ConfigError: if ZooKeeper does not serve in time.
+    :raises ConfigError: if ZooKeeper does not respond in time.
     """
 
     async def draw(znodes: RetryingZnodes) -> int:
@@ -122,6 +122,6 @@ async def _read(
 
 
 async def prepare_znodes(znodes: RetryingZnodes) -> None:
-    """Create what every cluster has, as far as it is not there."""
+    """Create the permanent znodes of a cluster, as far as they are missing."""
     for path in paths.PERSISTENT:
         await znodes.ensure(path)

@@ -1,6 +1,6 @@
-"""The cluster as its znodes have it, for a controller: brokers, topics, leaders.
+"""The state of the cluster in its znodes, for a controller: brokers, topics, leaders.
 
-Each reading leaves watches, so that later changes are noticed.
+Each read sets watches, which report later changes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _understood(
 async def read_brokers(znodes: RetryingZnodes) -> dict[int, RegisteredBroker]:
     """Return the brokers that are registered, by id."""
     names = await znodes.children(paths.BROKER_IDS, watch=True)
-    # Other znodes that an operator put there have no number.
+    # Skip other znodes, created by an operator, whose names are not numbers.
     wanted = [paths.broker(int(name)) for name in names if name.isdecimal()]
     found = await znodes.find_all(wanted, watch=True)
     return {broker.id: broker for _, broker in _understood(found, _registered)}
@@ -86,7 +86,7 @@ def _registered(path: str, znode: Znode) -> RegisteredBroker:
 async def read_topics(
     znodes: RetryingZnodes, names: Iterable[str]
 ) -> dict[str, TopicAssignment]:
-    """Return those topics that there are."""
+    """Return the existing topics among these names."""
     by_path = {paths.topic(name): name for name in names}
     found = await read_each(znodes, by_path, read_topic, watch=True)
     return {by_path[path]: topic for path, topic in found.items()}
@@ -95,7 +95,7 @@ async def read_topics(
 async def read_leaderships(
     znodes: RetryingZnodes, keys: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Leadership]:
-    """Return the leaderships of those partitions that have had a leader."""
+    """Return the leaderships of these partitions, as far as they have had a leader."""
     by_path = {paths.partition_state(key): key for key in keys}
     found = await znodes.find_all(by_path)
 

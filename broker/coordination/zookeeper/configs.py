@@ -1,10 +1,10 @@
-"""Configs of topics, brokers and clients, from ZooKeeper, and news of their changes.
+"""Configs of topics, brokers and clients in ZooKeeper, and notifications of changes.
 
 A writer of an entity's configs writes its znode first and then a notification below
-/config/changes, which every broker watches (Kafka's ``ZkConfigManager``). Each
-notification names an entity, whose configs are then read anew; those of a session's
-first reading are older than it and are skipped. Notifications are removed after a
-quarter of an hour, by any broker that sees them then.
+/config/changes, which every broker watches (Kafka's ``ZkConfigManager``). A
+notification names an entity, whose configs are then read again. Notifications that
+exist before a session's first read are skipped. Any broker that reads a notification
+older than fifteen minutes removes it.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _CLIENTS: Final = ("users", "clients", "ips")
 
 
 class ClusterConfigs:
-    """Configs set for topics by name, and ``others`` by kind and name."""
+    """Configs of topics by name, and ``others`` by kind and name."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Configs] = {}
         self.others = _none()
         self._seen = ""
-        # Number of readings of an entity. Reads take their time and are answered in any
-        # order. A reading made during another one is not older than that, or there is a
-        # notification still to come.
+        # Number of completed reads per entity. Reads overlap and complete in any order.
+        # A result that arrives during another read is kept over the result of that
+        # read: it is at least as new, or a further notification is still to come.
         self._learned: Counter[str] = Counter()
 
     def of_topic(self, name: str) -> Configs:
-        """Return a topic's own configs, as far as they are known here."""
+        """Return a topic's own configs, as last read."""
         return self.topics.get(name, {})
 
     async def read_all(self, znodes: RetryingZnodes) -> bool:
-        """Read all configs, and watch for changes; return whether there was news."""
+        """Read all configs, and watch for changes; return whether any have changed."""
         present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
         self._seen = max(present, default="")
         learned = +self._learned
@@ -76,7 +76,7 @@ class ClusterConfigs:
         return (topics, others[ConfigKind.BROKER]) != before
 
     async def read_changes(self, znodes: RetryingZnodes, now_ms: int) -> list[str]:
-        """Learn what has changed, and go on watching.
+        """Read changed configs and renew the watch.
 
         Returns the entities, as ``topics/T``, ``brokers/N``, ``users/U``,
         ``users/U/clients/C``, ``clients/C`` or ``ips/A``, once each.
@@ -117,7 +117,7 @@ class ClusterConfigs:
         known[name] = configs
 
     async def read_topics(self, znodes: RetryingZnodes, names: Collection[str]) -> None:
-        """Learn the configs of some topics."""
+        """Read the configs of some topics."""
         learned = +self._learned
         found = await znodes.find_all(paths.topic_config(name) for name in names)
         for name in names:
@@ -135,8 +135,8 @@ class ClusterConfigs:
     ) -> bool:
         """Replace an entity's configs, and notify all brokers.
 
-        Returns False if they are not ``instead_of``, unless that is None: the present
-        ones are then known here, and nothing else is done.
+        Returns False if the present configs are not ``instead_of`` (None: any). They
+        are then stored here, and nothing is written.
         """
         path, data, done = f"/config/{entity}", write_config(configs), False
         while not done:
@@ -156,7 +156,7 @@ class ClusterConfigs:
 async def _replaced(
     znodes: RetryingZnodes, path: str, data: bytes, found: Znode | None
 ) -> bool:
-    """Write a znode if it is as it was found; return whether it was."""
+    """Write a znode if it is unchanged since it was found; return whether it was."""
     if found is None:
         try:
             await _create(znodes, path, data)
@@ -182,7 +182,7 @@ async def _create(znodes: RetryingZnodes, path: str, data: bytes) -> None:
 
 
 def entity_of(kind: ConfigKind, name: str) -> str:
-    """Return what notifications call the owner of configs."""
+    """Return the entity path of a config owner in notifications."""
     if kind is ConfigKind.BROKER:
         return f"brokers/{name or _DEFAULT}"
     return path_of({USER: name}) if kind is ConfigKind.USER else name
@@ -197,7 +197,7 @@ def _place(
     others: dict[ConfigKind, dict[str, Configs]],
     entity: str,
 ) -> tuple[dict[str, Configs], str]:
-    """Return the configs of an entity's kind, and its name there."""
+    """Return the mapping that holds an entity's configs, and its key there."""
     kind, _, name = entity.partition("/")
     if kind == "topics":
         return topics, name
@@ -239,7 +239,7 @@ async def _client_configs(znodes: RetryingZnodes) -> dict[str, Configs]:
 
 
 def _read_config(entity: str, data: bytes | None) -> Configs:
-    """Return an entity's configs; unreadable data sets nothing, and is logged."""
+    """Return an entity's configs; log unreadable data and return no configs."""
     if not data:
         return {}
     try:
@@ -251,7 +251,7 @@ def _read_config(entity: str, data: bytes | None) -> Configs:
 
 
 def _understood(topic: str, configs: Configs) -> Configs:
-    """Return the valid part of a topic's configs; other writers may know more keys."""
+    """Return the valid part of a topic's configs; other writers may set other keys."""
     known = {}
     for name, written in configs.items():
         try:

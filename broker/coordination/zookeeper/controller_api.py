@@ -1,4 +1,4 @@
-"""Decisions of a controller under ZooKeeper, by the core of this broker's term."""
+"""Decisions of a controller under ZooKeeper, made by the core of this broker's term."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ R = TypeVar("R")
 
 
 class ZooKeeperController:
-    """The controller's API on one member; NOT_CONTROLLER where another governs."""
+    """The controller's API on one member; NOT_CONTROLLER if another is controller."""
 
     def __init__(self, member: Member, waits: HandlerWaits) -> None:
         self._member = member
         self._waits = waits
 
     def check_is_controller(self) -> None:
-        """Raise NOT_CONTROLLER unless this broker is."""
+        """Raise NOT_CONTROLLER unless this broker is the controller."""
         self._governing()
 
     def quorum(self) -> Quorum:
-        """Refuse: ZooKeeper elects the controller."""
+        """Raise UNSUPPORTED_VERSION: ZooKeeper elects the controller."""
         raise KafkaError(
             ErrorCode.unsupported_version,
             "The cluster is under ZooKeeper and has no metadata quorum.",
@@ -66,14 +66,14 @@ class ZooKeeperController:
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> Sequence[TopicPartition]:
-        """Move leaderships off a broker that stops; return those that remain."""
+        """Move leaderships off a stopping broker; return the remaining ones."""
         return await self._decided(
             ControllerState.CONTROLLED_SHUTDOWN,
             lambda core: core.controlled_shutdown(broker_id, broker_epoch),
         )
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of a topic that this controller knows."""
+        """Return the name of a topic known to this controller."""
         return self._governing().core.context.topic_names.get(topic_id)
 
     async def alter_partition(
@@ -82,7 +82,7 @@ class ZooKeeperController:
         broker_epoch: int,
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Mapping[TopicPartition, Judgement]:
-        """Judge a leader's ISR proposals."""
+        """Accept or reject a leader's ISR proposals."""
         return await self._decided(
             ControllerState.ISR_CHANGE,
             lambda core: core.alter_partition(broker_id, broker_epoch, proposals),
@@ -94,7 +94,7 @@ class ZooKeeperController:
         kind: ElectionType,
         timeout_ms: int = 0,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Elect leaders, of all partitions if none is named; return the outcomes."""
+        """Elect leaders of partitions (None: of all); return the outcomes."""
         core = self._governing().core
         wanted = list(core.context.all_partitions()) if keys is None else keys
         outcomes: dict[TopicPartition, ErrorCode] = await self._decided(
@@ -115,7 +115,7 @@ class ZooKeeperController:
     async def _told_of(
         self, elected: Mapping[TopicPartition, int], timeout_ms: int
     ) -> None:
-        """Wait until this broker's metadata has these leaders, or for the time-out."""
+        """Wait until this broker's metadata has these leaders, or the time-out ends."""
 
         async def waiting() -> None:
             with trio.move_on_after(timeout_ms / 1000):
@@ -143,7 +143,7 @@ class ZooKeeperController:
         )
 
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
-        """Return the reassignments that are under way."""
+        """Return the reassignments in progress."""
         return self._governing().core.reassignments
 
     def _leader(self, key: TopicPartition) -> int:

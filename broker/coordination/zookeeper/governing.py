@@ -1,10 +1,10 @@
-"""A broker's term as controller: events come in, one is handled at a time.
+"""A broker's term as controller: a queue of events, handled one at a time.
 
-Kafka's ``ControllerEventManager``. Watches that have gone off, answers of brokers,
-requests of clients and the clock make events of one queue; each reads its input, hands
-it to the core (`broker.controller`), and carries out the decisions. The term ends with
-the session, or when another broker is found to have been elected. An event that fails
-is over, as in Kafka; where the first one does, another broker has its try.
+Kafka's ``ControllerEventManager``. Triggered watches, responses of brokers, requests of
+clients and the clock put events into one queue. The handler of an event reads its
+input, passes it to the core (`broker.controller`), and executes the decisions. The term
+ends with the session, or with the election of another broker. A failed event is not
+retried, as in Kafka. If the first event fails, this broker resigns.
 """
 
 from __future__ import annotations
@@ -63,21 +63,20 @@ from broker.zookeeper.znodes import SessionExpired
 R = TypeVar("R")
 Job = Callable[[], Awaitable[None]]
 
-# Ends of a term without a fault.
+# Regular ends of a term.
 _ENDINGS: Final = (ControllerMoved, SessionExpired)
-# So long keeps one that cannot govern its office, or elections would follow each other
-# as fast as the network lets them.
+# Pause before a failed controller resigns, to limit the rate of elections.
 _RESIGNATION_S: Final = 1.0
-# When leaders are balanced for the first time: Kafka's.
+# Delay before leaders are balanced for the first time, as in Kafka.
 _FIRST_REBALANCE_S: Final = 5.0
 
 
 class Governing:
-    """One term: ``core`` decides, and ``billed`` is entered for that.
+    """A term: ``core`` decides, and its CPU is used within ``billed``.
 
-    ``meters`` are those of all terms. ``listeners`` names those used for brokers, of
-    which the first existing one counts. ``rebalance_s`` is the period of leader
-    balancing; None: never. ``learn`` reads the configs of topics that are new.
+    ``meters`` are shared by all terms. ``listeners`` are the names of the listeners for
+    requests to brokers; the first that exists is used. ``rebalance_s`` is the period of
+    leader balancing (None: never). ``learn`` reads the configs of new topics.
     ``new_id`` draws ids of topics.
     """
 
@@ -96,7 +95,7 @@ class Governing:
         billed: AbstractContextManager[object],
     ) -> None:
         self.core = core
-        # Before it has read what there is, the core is not to be asked anything.
+        # False until the core has read the cluster; until then it serves no request.
         self.has_begun = False
         self._znodes = znodes
         self._channels = open_channels(self.answered)
@@ -110,7 +109,7 @@ class Governing:
         self._events: deque[tuple[object, ControllerEvent]] = deque()
         self._queued: set[object] = set()
         self._filled = Signal()
-        # Callers that wait for an answer; the end of the term sets them all.
+        # Events of callers that wait for a result; the end of the term sets all of them.
         self._asking: set[trio.Event] = set()
         self._is_over = False
 
@@ -125,7 +124,7 @@ class Governing:
         return len(self._events)
 
     async def run(self) -> None:
-        """Govern until cancelled; raise `ControllerMoved` or `SessionExpired`."""
+        """Run the term until cancelled; raise `ControllerMoved` or `SessionExpired`."""
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._channels.run)
@@ -144,31 +143,31 @@ class Governing:
                 answered.set()
 
     async def _begin(self) -> None:
-        """Take over; a controller that cannot gives up its office for good."""
+        """Take over as controller, or resign if that fails."""
         event = self._event(ControllerState.CONTROLLER_CHANGE, self._start)
         try:
             await self._meters.handle(event)
         except _ENDINGS:
             raise
-        except Exception as fault:  # whatever it is, the next one may not meet it
+        except Exception as fault:  # another controller may succeed
             self._meters.failed("controller start", fault)
             await trio.sleep(_RESIGNATION_S)
             await self._carry_out.remove([paths.CONTROLLER])
             raise ControllerMoved from fault
 
     async def _contained(self, event: ControllerEvent) -> None:
-        """Handle an event; a fault costs that one (Kafka: ControllerEventThread)."""
+        """Handle an event; a fault ends that event only (Kafka: ControllerEventThread)."""
         try:
             await self._meters.handle(event)
         except _ENDINGS:
             raise
-        except Exception as fault:  # whatever it is, the next event is another
+        except Exception as fault:  # the next event may succeed
             self._meters.failed("controller event", fault)
 
-    # ---- who puts events into the queue -----------------------------------------
+    # ---- sources of events ------------------------------------------------------
 
     def look_at(self, path: str) -> None:
-        """Read a znode's present content, once for all earlier changes."""
+        """Queue a read of a changed znode, once for all earlier changes."""
         states = ControllerState
         known: dict[str, tuple[ControllerState, Job]] = {
             paths.TOPICS: (states.TOPIC_CHANGE, self._topics),
@@ -193,7 +192,7 @@ class Governing:
             self._put(path, *known[path])
 
     def answered(self, broker: int, request: ControllerRequest, response: Any) -> None:
-        """Take in a broker's answer."""
+        """Queue the handling of a broker's response."""
         core = self.core
         if isinstance(request, LeaderAndIsrRequest):
             self.tell(
@@ -209,7 +208,7 @@ class Governing:
     def tell(
         self, state: ControllerState, steps: Callable[[], Decisions[None]]
     ) -> None:
-        """Hand an event to the core, in its turn."""
+        """Queue an event for the core."""
 
         async def handle() -> None:
             await self._drive(steps())
@@ -217,9 +216,10 @@ class Governing:
         self._put(object(), state, handle)
 
     async def ask(self, state: ControllerState, steps: Callable[[], Decisions[R]]) -> R:
-        """Return the core's answer; raise `KafkaError`, NOT_CONTROLLER at the end.
+        """Queue an event and return the core's result; raise `KafkaError`.
 
-        Cancelled, it is done all the same.
+        Raises NOT_CONTROLLER at the end of the term. The event is handled even if this
+        call is cancelled.
         """
         answers: list[R | KafkaError] = []
         answered = trio.Event()
@@ -270,7 +270,7 @@ class Governing:
     # ---- jobs -------------------------------------------------------------------
 
     async def _drive(self, steps: Decisions[R]) -> R:
-        """Carry out the core's decisions, and return its answer."""
+        """Execute the core's decisions, and return its result."""
         found = NOTHING_FOUND
         started = False
         try:
@@ -312,12 +312,12 @@ class Governing:
             ),
         )
         self._channels.serve(self._registrations(brokers))
-        # With its first words brokers send clients here: those are not to be refused.
+        # The first requests direct clients here, so their requests must be accepted now.
         self.has_begun = True
         await self._drive(self.core.start(found))
 
     async def _asked(self, path: str, read: Callable[[bytes], R]) -> R | None:
-        """Return what an operator asks for with a znode; a watch sees it come."""
+        """Return the content of an operator's request znode, and watch for it."""
         if await self._znodes.exists(path, watch=True) is None:
             return None
         return (await read_each(self._znodes, [path], read)).get(path)
@@ -351,9 +351,9 @@ class Governing:
         await self._drive(self.core.topics_changed(names, added))
 
     async def _read_topics(self, names: Iterable[str]) -> dict[str, TopicAssignment]:
-        """Read topics; one without an id is given one (``processTopicIds``).
+        """Read topics; assign an id to topics without one (``processTopicIds``).
 
-        Tools older than Kafka 2.8 write none, and no ISR of such a topic could change.
+        Tools older than Kafka 2.8 write no topic id. AlterPartition needs the id.
         """
         found = dict(await read_topics(self._znodes, names))
         for name, topic in found.items():
@@ -371,7 +371,7 @@ class Governing:
     async def _deletions(self) -> None:
         names = await self._znodes.children(paths.TOPICS_TO_DELETE, watch=True)
         if not self.core.context.topics.keys() >= set(names):
-            # A topic may have come and been given up while another job was done.
+            # A topic may have been created and its deletion requested during another job.
             await self._topics()
         await self._drive(self.core.deletions_requested(names))
 

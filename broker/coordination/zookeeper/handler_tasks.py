@@ -1,7 +1,7 @@
 """Tasks that wait on behalf of handlers, which are parked without a seat meanwhile.
 
-ZooKeeper and a controller take their time, and may need this very broker's seats: a
-topic is led once its brokers have served LeaderAndIsr. A handler that calls them
+Calls to ZooKeeper and a controller take time, and may need seats of this broker: a
+topic is led once its brokers have served LeaderAndIsr. A handler that makes such a call
 therefore parks, as in a purgatory, and a Trio task of the coordinator makes the call.
 """
 
@@ -22,7 +22,7 @@ _Run = Callable[[], Awaitable[None]]
 
 
 class HandlerTasks:
-    """HandlerTasks of handlers; `run` runs them side by side."""
+    """Background tasks of handlers; `run` runs them concurrently."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
@@ -39,13 +39,13 @@ class HandlerTasks:
             await self._supervisor.keep("handler tasks", begin)
 
     def begin(self, function: _Run) -> None:
-        """Run a function in the background; it raises nothing."""
+        """Run a function in the background; it must not raise."""
         self._give.send_nowait(function)
 
     async def run_for_handler(self, function: Callable[[], Awaitable[R]]) -> R:
         """Run a function; return its result, or raise its exception.
 
-        A fault of ours fails the request that asked, not others.
+        A bug in the function fails only the request of the caller.
         """
         results: list[R] = []
         faults: list[Exception] = []
@@ -57,7 +57,7 @@ class HandlerTasks:
                 except Exception as fault:
                     faults.append(fault)
                 finally:
-                    # Cancelled: the handler must not wait for ever.
+                    # Also if cancelled: the handler must not wait for ever.
                     wake()
 
             self._give.send_nowait(run)

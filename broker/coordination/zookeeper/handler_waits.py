@@ -17,12 +17,12 @@ from broker.protocol.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
 
-# Time-out for ZooKeeper of a request that names no time of its own.
+# Time-out for ZooKeeper of a request without a time-out of its own.
 _WRITE_MS: Final = 30_000
 
 
 class HandlerWaits:
-    """Waits in this member's tasks; ``present`` gives its session with ZooKeeper."""
+    """Waits in this member's tasks; ``present`` returns its ZooKeeper session."""
 
     def __init__(
         self,
@@ -41,7 +41,8 @@ class HandlerWaits:
     ) -> R:
         """Change znodes in the present session; raise REQUEST_TIMED_OUT.
 
-        ZooKeeper may be away, or the session may expire; it may be done all the same.
+        A time-out means that ZooKeeper did not respond or the session has expired. The
+        change may have succeeded nevertheless.
         """
 
         async def waiting() -> R:
@@ -55,9 +56,9 @@ class HandlerWaits:
         return await self.tasks.run_for_handler(waiting)
 
     async def seen(self, condition: Callable[[], bool], timeout_ms: int) -> None:
-        """Wait until the controller has sent it; raise REQUEST_TIMED_OUT.
+        """Wait until received metadata meets a condition; raise REQUEST_TIMED_OUT.
 
-        It is done all the same. A caller without time (0) does not wait.
+        A time-out undoes nothing. With ``timeout_ms`` 0, return at once.
         """
 
         async def waiting() -> None:

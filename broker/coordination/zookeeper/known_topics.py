@@ -1,4 +1,4 @@
-"""The topics known to a member of a cluster, by its controller's metadata."""
+"""The topics known to a member of a cluster from its controller's metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_ID = UUID(int=0)
 
 
 class KnownTopics(Mapping[str, Topic]):
-    """A view of the metadata cache; ``configs_of`` returns a topic's configs."""
+    """View of the metadata cache; ``configs_of`` returns a topic's configs."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class KnownTopics(Mapping[str, Topic]):
         return Topic(
             name=name,
             topic_id=found.topic_id or _NO_ID,
-            # Partitions are sent singly, so one in between may be missing.
+            # Partitions are sent one by one, so some indexes may be missing.
             leader_epochs=tuple(
                 states[index].leader_epoch if index in states else NO_EPOCH
                 for index in range(max(states) + 1)
@@ -48,7 +48,7 @@ class KnownTopics(Mapping[str, Topic]):
 
 
 def known_leader(cache: MetadataCache, key: TopicPartition) -> int:
-    """Return the leader by this broker's metadata, or `NO_LEADER`."""
+    """Return the leader in this broker's metadata, or `NO_LEADER`."""
     topic = cache.topic(key.topic)
     state = None if topic is None else topic.partitions.get(key.partition)
     return NO_LEADER if state is None else state.leader

@@ -1,4 +1,4 @@
-"""A broker as a member: it registers, follows configs, and governs if elected."""
+"""A broker as a member of the cluster: registration, configs, terms as controller."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class Member:
-    """A broker, ``config.node_id``; `broker` is there once it is open.
+    """The broker ``config.node_id``; `broker` is set once it is open.
 
-    ``connect`` reaches controlled brokers, ``new_id`` draws ids of topics. ``now_ms``
-    is the wall clock, ``now_ns`` the one of durations.
+    ``connect`` connects to controlled brokers, ``new_id`` draws ids of topics.
+    ``now_ms`` is the wall clock, ``now_ns`` the clock of durations.
     """
 
     broker: CoordinatedBroker
@@ -70,15 +70,15 @@ class Member:
         self.supervisor = supervisor
         self.broker_id = config.node_id
         self._new_id = new_id
-        # As of when it was last looked at: what changes to True brings leaders back.
+        # Value at the last check; a change to True triggers elections of leaders.
         self._is_unclean_by_default = False
         self.configs = ClusterConfigs()
         self.acls = ClusterAcls() if config[AUTHORIZER_CLASS_NAME] else None
         self.governing: Governing | None = None
-        # Of internal topics when the broker started; None if there was no topic.
+        # Partition counts of internal topics when the broker started; None: no topic.
         self.internal_partitions: Mapping[str, int | None] = {}
         self.meters = ControllerMeters(now_ns)
-        # Entered for all work that is done for no request.
+        # Context for all work outside of requests.
         self.billed: AbstractContextManager[object] = nullcontext()
         self.now_ms = now_ms
         self._config = config
@@ -106,7 +106,7 @@ class Member:
         return write_broker(record, self.now_ms())
 
     def open_term(self, znodes: RetryingZnodes, term: Term) -> Governing:
-        """Return what governs the cluster in a term of this broker's."""
+        """Create a term of this broker as controller."""
         config = self._config
         self._is_unclean_by_default = self._unclean_by_default()
         listener = config.inter_broker_listener_name
@@ -153,7 +153,7 @@ class Member:
         return bool(topic_value(_UNCLEAN, configs, self.broker.config))
 
     async def configs_may_have_changed(self, znodes: RetryingZnodes) -> None:
-        """Take into effect what has changed, in a new session perhaps all."""
+        """Apply changed configs; read all of them in a new session."""
         if self._read_in is not znodes:
             news = await self.configs.read_all(znodes)
             self._read_in = znodes
@@ -168,11 +168,11 @@ class Member:
             with self.billed:
                 try:
                     self._take(entity)
-                except Exception as fault:  # as Kafka: those of the others are taken
+                except Exception as fault:  # as in Kafka: apply the other entities
                     self.meters.failed("altered configs", fault)
 
     async def acls_may_have_changed(self, znodes: RetryingZnodes) -> None:
-        """Take changed access control lists into effect, in a new session all."""
+        """Apply changed access control lists; read all of them in a new session."""
         if self.acls is None:
             return
         changed = None
@@ -185,7 +185,7 @@ class Member:
             self.broker.acls_changed(changed)
 
     def _take(self, entity: str) -> None:
-        """Take an entity's configs into effect."""
+        """Apply an entity's changed configs."""
         kind, _, name = entity.partition("/")
         if kind == "topics":
             _at_once(self.broker.topic_changed(name))
@@ -208,11 +208,11 @@ class Member:
                 self._allow_unclean_election(None)
 
     def _unclean_by_default(self) -> bool:
-        """Return what topics have that set nothing."""
+        """Return whether topics without configs of their own allow unclean election."""
         return bool(topic_value(_UNCLEAN, {}, self.broker.config))
 
     def _allow_unclean_election(self, topic: str | None) -> None:
-        """Elect leaders of a topic's partitions, or (None) of all."""
+        """Queue the election of leaders of a topic's partitions (None: of all)."""
         governing = self.governing
         if governing is not None:
             core, states = governing.core, ControllerState
@@ -225,7 +225,7 @@ class Member:
 
 
 def _at_once(verb: Coroutine[Any, Any, None]) -> None:
-    """Run a preemptible coroutine to its end: the caller has no seat to lose."""
+    """Run a preemptible coroutine to its end, as the caller has no seat."""
     try:
         while True:
             verb.send(None)

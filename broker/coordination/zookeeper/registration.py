@@ -1,7 +1,8 @@
 """A broker's registration: an ephemeral znode whose czxid is the broker's epoch.
 
-KIP-380. Where the id is taken, Kafka's broker gives up at once, so that one that was
-killed cannot start again before its session has expired. Here it waits that long.
+KIP-380. If the id is registered already, Kafka's broker fails at once, so a killed
+broker cannot restart before its old session has expired. Here the broker waits for the
+expiration.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ async def register(
 ) -> int:
     """Register the broker for as long as the session lasts; return its epoch.
 
-    ``changed`` is notified when the watch over its znode goes off.
+    ``changed`` is notified when the watch on its znode is triggered.
     """
     path = paths.broker(broker_id)
     told = False

@@ -1,9 +1,9 @@
-"""Calls to ZooKeeper that outlast lost connections, and many of them in parallel.
+"""Calls to ZooKeeper that are retried after lost connections, and parallel calls.
 
-A lost connection loses the answers of its requests. Reads are repeated. A write may
-have been made: its repetition fails where the first had succeeded, and its effect is
-then looked for, as Kafka's ``checkedEphemeralCreate`` and ``conditionalUpdatePath`` do.
-The end of the session (`SessionExpired`) ends the waiting, too.
+A lost connection loses the responses to its requests. Reads are repeated. A write may
+have succeeded, so that its repetition fails. The effect of the first attempt is then
+checked, as in Kafka's ``checkedEphemeralCreate`` and ``conditionalUpdatePath``. The end
+of the session (`SessionExpired`) ends the retries.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from broker.zookeeper.znodes import (
 
 T = TypeVar("T")
 
-# Calls that are on their way together.
+# Largest number of concurrent calls.
 AT_ONCE: Final = 256
 
 
 class RetryingZnodes:
-    """The znodes of one session, for as long as it lasts."""
+    """The znodes, accessed in one session for as long as it lasts."""
 
     def __init__(self, znodes: Znodes) -> None:
         self._znodes = znodes
 
     @property
     def session_id(self) -> int:
-        """The session, as ephemeral znodes name their owner."""
+        """The session's id, which ephemeral znodes have as their owner."""
         return self._znodes.session_id
 
     async def get(self, path: str, *, watch: bool = False) -> Znode:
@@ -50,14 +50,14 @@ class RetryingZnodes:
         return await again(lambda: self._znodes.get(path, watch=watch))
 
     async def find(self, path: str, *, watch: bool = False) -> Znode | None:
-        """Return a znode's data, None if there is none."""
+        """Return a znode's data; None if the znode does not exist."""
         try:
             return await self.get(path, watch=watch)
         except NoNode:
             return None
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """Return a znode's stat; the watch sees it come, change or go."""
+        """Return a znode's stat; the watch reports creation, change and deletion."""
         return await again(lambda: self._znodes.exists(path, watch=watch))
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ class RetryingZnodes:
     async def find_all(
         self, paths: Iterable[str], *, watch: bool = False
     ) -> dict[str, Znode]:
-        """Return the data of those znodes that there are, by path."""
+        """Return the data of the existing znodes among these, by path."""
         found: dict[str, Znode] = {}
 
         async def look(path: str) -> None:
@@ -89,7 +89,7 @@ class RetryingZnodes:
     ) -> str:
         """Create a znode; raise `NodeExists` or `NoNode`.
 
-        A sequential one may be created twice.
+        After a lost connection, a sequential znode may be created twice.
         """
         lost = False
         while True:
@@ -112,7 +112,7 @@ class RetryingZnodes:
         return found.data == data and found.stat.ephemeral_owner == owner
 
     async def ensure(self, path: str, data: bytes = b"") -> None:
-        """Create a znode unless there is one."""
+        """Create a znode unless it exists."""
         try:
             await self.create(path, data)
         except NodeExists:
@@ -133,19 +133,22 @@ class RetryingZnodes:
                 return found.stat
 
     async def delete(self, path: str, *, version: int = -1) -> None:
-        """Delete a znode; one that is not there is deleted."""
+        """Delete a znode; do nothing if it does not exist."""
         try:
             await again(lambda: self._znodes.delete(path, version=version))
         except NoNode:
             return
 
     async def multi(self, ops: Sequence[Op]) -> tuple[OpResult, ...]:
-        """Carry out all operations, or none; they may have been, when they fail."""
+        """Execute all operations or none.
+
+        After a lost connection, a failure may mean that an earlier attempt succeeded.
+        """
         return await again(lambda: self._znodes.multi(ops))
 
 
 async def again(call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call until its answer arrives; the session waits for a connection."""
+    """Repeat a call until its response arrives; the session waits for a connection."""
     while True:
         try:
             return await call()
@@ -167,7 +170,7 @@ async def in_session(
 
 
 async def side_by_side(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Make many calls, `AT_ONCE` at a time; the first fault is raised as it is."""
+    """Make many calls, `AT_ONCE` at a time; raise the first exception unchanged."""
     faults: list[Exception] = []
 
     async def make(call: Callable[[], Awaitable[None]]) -> None:

@@ -1,9 +1,9 @@
-"""A broker's life in the cluster: one session after the other, until it leaves.
+"""The sessions of a broker with ZooKeeper, one after the other, until it leaves.
 
-In each session the broker registers, follows the configs, and stands for election. When
-the session expires so does all of that, and a new one begins; leaderships stay as they
-are, until a controller changes them. A failure in a session, by a fault of this broker
-or an unexpected znode, costs no more than the session.
+In each session the broker registers, watches the configs, and stands for election. When
+the session expires, all of this ends, and a new session begins. Leaderships are kept
+until a controller changes them. A failure in a session, from a bug of this broker or an
+unexpected znode, ends the session only.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from broker.zookeeper.znodes import SessionEvent, SessionExpired, WatchEvent, Zn
 
 logger = getLogger(__name__)
 
-# After a session that has failed, so that another fault does not follow at once.
+# Pause after a failed session, to limit the rate of failures.
 _PAUSE_S: Final = 1.0
-# Time that a stop waits for ZooKeeper.
+# Longest wait for ZooKeeper when the broker stops.
 _FAREWELL_S: Final = 2.0
 
 
 class SessionLoop:
-    """Sessions, and the work in each; ``znodes`` is there while one lasts."""
+    """Sessions, and the work in each; ``znodes`` is set during a session."""
 
     def __init__(self, member: Member, open_session: Callable[[], Znodes]) -> None:
         self._member = member
@@ -64,14 +64,14 @@ class SessionLoop:
     async def registered(self) -> None:
         """Wait for the first registration.
 
-        A controller may see it before the broker has its answer, and one that is
-        refused then does not ask again.
+        A controller may see the registration before this broker receives its epoch. A
+        request that is rejected then would not be repeated.
         """
         while self.broker_epoch == NO_EPOCH:
             await self._changed.next()
 
     async def run(self) -> None:
-        """Keep a session until `leave`, or cancelled."""
+        """Keep a session until `leave` or cancellation."""
         while not self._leaving:
             session = self._session = self._open_session()
             failed = False
@@ -80,9 +80,9 @@ class SessionLoop:
                     await nursery.start(session.run)
                     nursery.start_soon(self._live, session)
             except* SessionExpired:
-                # A call found it out before the event came.
+                # A call failed before the event of the expiration arrived.
                 pass
-            except* Exception as faults:  # whatever they are, a new session is another
+            except* Exception as faults:  # a new session may succeed
                 self._member.meters.failed("session", faults)
                 failed = True
             finally:
@@ -98,7 +98,7 @@ class SessionLoop:
                 await self._session.close()
 
     async def _live(self, session: Znodes) -> None:
-        """Do all that is done in a session; return, or raise, when it has expired."""
+        """Run one session; return or raise when it has expired."""
         self.znodes = RetryingZnodes(session)
         self._changed.notify()
         async with trio.open_nursery() as nursery:
@@ -127,7 +127,7 @@ class SessionLoop:
     async def _take_part(self, znodes: RetryingZnodes) -> None:
         await prepare_znodes(znodes)
         member = self._member
-        # The broker has its configs before it is commanded to lead.
+        # Configs are read before the controller can command the broker to lead.
         await member.configs_may_have_changed(znodes)
         await member.acls_may_have_changed(znodes)
         await self._forget_deleted_topics(znodes)
@@ -161,8 +161,8 @@ class SessionLoop:
     async def _forget_deleted_topics(self, znodes: RetryingZnodes) -> None:
         """Drop topics that were deleted while this broker had no session.
 
-        No controller sends their deletion any more: the broker would go on to list
-        them, and as controller refuse for good to create them.
+        No controller sends their deletion again. The broker would keep listing them
+        and, as controller, would always refuse to create them.
         """
         cache = self._member.broker.metadata_cache
         known = list(cache.topics())
@@ -187,12 +187,12 @@ class SessionLoop:
             try:
                 await self._govern(znodes, term)
             except* ControllerMoved:
-                # The next read finds the broker that moved it.
+                # The next election finds the new controller.
                 pass
             logger.info("resigned as controller", extra=fields(epoch=term.epoch))
 
     async def _govern(self, znodes: RetryingZnodes, term: Term) -> None:
-        """Govern until another broker is controller, or none."""
+        """Run a term until this broker is no longer controller."""
         governing = self._member.governing = self._member.open_term(znodes, term)
         try:
             async with trio.open_nursery() as nursery:

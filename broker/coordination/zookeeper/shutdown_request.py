@@ -1,7 +1,7 @@
 """A stopping broker's request to the controller to move its leaderships.
 
-``controlled.shutdown.enable``: tried ``controlled.shutdown.max.retries`` times, and
-given up then: the other brokers notice the end of the session.
+``controlled.shutdown.enable``: the request is tried ``controlled.shutdown.max.retries``
+times. After that the broker stops anyway, and the others notice the end of its session.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def hand_over(
     connect: Connect,
     rng: random.Random,
 ) -> bool:
-    """Ask until no partition is led here any more; return whether that was reached."""
+    """Request the move until no partition is led here; return whether it succeeded."""
     broker_id = config.node_id
     settings = {
         "client_id": str(broker_id),

@@ -1,7 +1,7 @@
-"""Topics created, extended and deleted: znodes that the controller acts upon.
+"""Creation, extension and deletion of topics by znodes, which the controller watches.
 
-Kafka's ``AdminZkClient``. Any broker may write them; a znode can be created only once,
-which decides between two creations of the same topic.
+Kafka's ``AdminZkClient``. Any broker may write these znodes. A znode can be created
+only once, so only one of two concurrent creations of a topic succeeds.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ async def create_topic(
 ) -> None:
     """Create a topic with its configs; raise TOPIC_ALREADY_EXISTS.
 
-    Its name is taken until the deletion of the last one is complete, configs and all:
-    the rest of that deletion would otherwise hit the new topic.
+    The name is not available until the deletion of an earlier topic is complete,
+    including its configs. Otherwise the rest of that deletion would affect the new
+    topic.
     """
     data, config = write_topic(topic), write_config(configs)
     asks_for_deletion = paths.topic_to_delete(name)
     creation: list[Op] = [
-        # No deletion is requested at the moment of the creation.
+        # Fails if a deletion is requested at the time of the creation.
         Create(asks_for_deletion),
         Delete(asks_for_deletion),
         Create(paths.topic(name), data),
@@ -67,15 +68,15 @@ async def create_topic(
                 ) from None
             if there.op != len(creation):
                 break
-            # Configs of a topic that is gone are no topic.
+            # Overwrite leftover configs of a deleted topic.
             configured = SetData(config_path, config)
         except NoNode:
-            # They went with the rest of it.
+            # The leftover configs were deleted meanwhile.
             configured = Create(config_path, config)
         else:
             return
     found = await znodes.find(paths.topic(name))
-    # Ours, if the connection was lost after it had been made.
+    # Equal data means that this creation succeeded and its response was lost.
     if found is None or found.data != data:
         raise _exists(name)
 
@@ -93,7 +94,7 @@ async def create_partitions(
     first: int,
     assignment: tuple[tuple[int, ...], ...],
 ) -> bool:
-    """Add partitions; False if the topic has changed, and has not ``first`` of them.
+    """Add partitions; False if the topic has changed or has not ``first`` partitions.
 
     Raises UNKNOWN_TOPIC_OR_PARTITION and REASSIGNMENT_IN_PROGRESS.
     """
@@ -124,13 +125,13 @@ async def create_partitions(
 
 
 async def partition_count(znodes: RetryingZnodes, name: str) -> int | None:
-    """Return how many partitions a topic has, None if there is no such topic."""
+    """Return a topic's partition count; None if there is no such topic."""
     found = await znodes.find(paths.topic(name))
     return None if found is None else len(read_topic(found.data).partitions)
 
 
 async def reserve_producer_ids(znodes: RetryingZnodes, broker_id: int) -> range:
-    """Take the next block of producer ids; no other broker is given them."""
+    """Reserve the next block of producer ids for this broker."""
     while True:
         data, stat = await znodes.get(paths.PRODUCER_IDS)
         first = read_producer_ids(data).last + 1 if data else 0
@@ -150,7 +151,7 @@ def _exists(name: str) -> KafkaError:
 
 
 def unknown(name: str) -> KafkaError:
-    """Return the error for a topic that there is not."""
+    """Return the error for a topic that does not exist."""
     return KafkaError(
         ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}"
     )

@@ -1,6 +1,6 @@
 """Topics, configs and producer ids of a cluster under ZooKeeper.
 
-Any broker writes Kafka's znodes; the controller sees the change and carries it out.
+Any broker writes Kafka's znodes; the controller watches them and executes the change.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from broker.coordination.zookeeper.retrying import RetryingZnodes, in_session
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 
-# Creations that requests have begun: the most at a time, and how long they are tried
-# while ZooKeeper is away. Clients that still want a topic then ask again.
+# Creations begun by requests: their largest number, and how long they are retried while
+# ZooKeeper is unavailable. Afterwards clients that still need the topic retry.
 _BEGUN_MAX: Final = 1000
 _BEGUN_S: Final = 30.0
-# Time-out for ZooKeeper of a request that waits for nothing.
+# Time-out for ZooKeeper of a request with time-out 0.
 _NO_TIME_MS: Final = 1_000
 
 
@@ -63,7 +63,7 @@ class ZooKeeperAdmin:
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """The topics that a controller has sent."""
+        """The topics received from a controller."""
         return KnownTopics(self._member.broker.metadata_cache, self.configs_of)
 
     @property
@@ -79,11 +79,11 @@ class ZooKeeperAdmin:
 
     @property
     def finalized_features(self) -> FinalizedFeatures:
-        """None, as in Kafka 3.9, whose brokers may be members."""
+        """No features, as in Kafka 3.9, whose brokers may be members."""
         return NO_FEATURES
 
     def configs_of(self, topic: str) -> Mapping[str, str] | None:
-        """Return a topic's own configs; None if it is unknown."""
+        """Return a topic's own configs; None if the topic is unknown."""
         return self._member.configs.topics.get(topic)
 
     def internal_partitions(self, topic: str) -> int | None:
@@ -91,7 +91,7 @@ class ZooKeeperAdmin:
         return self._member.internal_partitions.get(topic)
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
-        """Start the creation of a topic; a client's retry begins a failed one again."""
+        """Start the creation of a topic; after a failure, a client's retry starts it."""
         if len(self._begun) < _BEGUN_MAX and new.name not in self._begun:
             self._begun.add(new.name)
             self._waits.tasks.begin(partial(self._create_begun, new))
@@ -105,7 +105,7 @@ class ZooKeeperAdmin:
         try:
             with (
                 self._member.supervisor.contained("topic creation"),
-                # Another broker may have created it, and the client asks again.
+                # Another broker may have created the topic, and the client retries.
                 suppress(KafkaError),
                 trio.move_on_after(_BEGUN_S),
             ):
@@ -127,10 +127,10 @@ class ZooKeeperAdmin:
         )
 
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
-        """Request the deletion of a topic, and wait until it is gone for clients."""
+        """Request the deletion of a topic, and wait until clients no longer see it."""
         cache = self._member.broker.metadata_cache
         if cache.topic(name) is None:
-            # Also one that is being deleted: it is gone for clients.
+            # This includes a topic being deleted, which clients no longer see.
             raise topic_writes.unknown(name)
         await self._waits.write(
             lambda it: topic_writes.request_deletion(it, name),
@@ -145,7 +145,7 @@ class ZooKeeperAdmin:
         assignment: tuple[tuple[int, ...], ...],
         timeout_ms: int = 0,
     ) -> bool:
-        """Add partitions, and wait until they are led; False if it has changed."""
+        """Add partitions, and wait until they are led; False if the topic changed."""
         done = await self._waits.write(
             lambda it: topic_writes.create_partitions(it, name, first, assignment),
             timeout_ms or _NO_TIME_MS,
@@ -158,13 +158,13 @@ class ZooKeeperAdmin:
     async def set_topic_configs(
         self, name: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
-        """Replace a topic's configs, and see that they take effect here."""
+        """Replace a topic's configs, and apply them here."""
         write = partial(
             self._member.configs.write, f"topics/{name}", configs, instead_of
         )
         done = await self._waits.write(write)
-        # Values set by another broker are known now, too, and would be no news in a new
-        # session.
+        # The write may also have read values of another broker, which a new session would
+        # not report as changed.
         await self._member.broker.topic_changed(name)
         return done
 
@@ -175,10 +175,9 @@ class ZooKeeperAdmin:
         configs: Configs,
         instead_of: Configs | None = None,
     ) -> bool:
-        """Replace configs, and see that they take effect here.
+        """Replace configs, and apply them here.
 
-        Refuses those of resources: groups of Kafka 3.9 under ZooKeeper are classic
-        ones.
+        Rejects configs of resources: Kafka 3.9 under ZooKeeper has classic groups only.
         """
         if kind is ConfigKind.RESOURCE:
             raise KafkaError(
@@ -194,7 +193,7 @@ class ZooKeeperAdmin:
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validates_only: bool
     ) -> None:
-        """Refuse: Kafka 3.9 supports no feature under ZooKeeper."""
+        """Raise an error: Kafka 3.9 supports no feature under ZooKeeper."""
         if updates:
             raise KafkaError(
                 ErrorCode.invalid_request, "no feature is supported under ZooKeeper"
@@ -234,7 +233,7 @@ class ZooKeeperAdmin:
 def _creation(
     new: NewTopic, topic_id: UUID
 ) -> Callable[[RetryingZnodes], Awaitable[None]]:
-    """Return the change of znodes that creates a topic."""
+    """Return the function that creates a topic's znodes."""
     replicas = map(ReplicaAssignment, new.assignment)
     topic = TopicAssignment(topic_id, dict(enumerate(replicas)))
     return lambda it: topic_writes.create_topic(it, new.name, topic, new.configs)

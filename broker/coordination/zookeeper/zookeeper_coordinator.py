@@ -1,9 +1,9 @@
 """The coordinator of a broker that is a member of a cluster under ZooKeeper.
 
-The broker that receives a request about topics and configs writes Kafka's znodes, where
-the controller sees the change. Decisions of a controller alone go to the core of this
-broker's term, where it is controller; otherwise the answer is NOT_CONTROLLER. A member
-leads nothing, and deletes nothing, until a controller commands it.
+The broker that receives a request about topics and configs writes Kafka's znodes, which
+the controller watches. Requests to the controller go to the core of this broker's term;
+without a term, they fail with NOT_CONTROLLER. A member leads and deletes nothing until
+a controller commands it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def zookeeper_coordinator(
 ) -> Coordinator:
     """Return the coordinator of one member, ``config.node_id``.
 
-    ``open_session`` begins a session with ZooKeeper, ``connect`` reaches other brokers,
-    ``connect_controlled`` those that this one controls. ``new_id`` draws ids of topics,
-    ``now_ms`` is the wall clock, ``now_ns`` the other.
+    ``open_session`` begins a session with ZooKeeper. ``connect`` connects to other
+    brokers, ``connect_controlled`` to brokers that this broker controls. ``new_id``
+    draws ids of topics. ``now_ms`` is the wall clock, ``now_ns`` the clock of
+    durations.
     """
     member = Member(
         config,

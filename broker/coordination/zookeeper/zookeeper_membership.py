@@ -35,7 +35,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class ZooKeeperMembership:
-    """The registration of one broker; ``join`` reads the cluster before it."""
+    """The membership of one broker; ``join`` reads the cluster before registration."""
 
     def __init__(
         self,
@@ -74,15 +74,15 @@ class ZooKeeperMembership:
         return self._sessions.broker_epoch
 
     async def present_epoch(self) -> int:
-        """Return it once there is one."""
+        """Wait for the broker epoch and return it."""
         if self.broker_epoch == NO_EPOCH:
             await self._waits.tasks.run_for_handler(self._sessions.registered)
         return self.broker_epoch
 
     async def has_elected(self, controller_epoch: int) -> bool:
-        """Return whether ZooKeeper knows of a controller of this epoch.
+        """Return whether ZooKeeper has a controller of this epoch.
 
-        False, too, without a session, and where the server that is asked lags behind.
+        Also False without a session, or if the queried server lags behind.
         """
         if self._sessions.znodes is None:
             return False
@@ -91,12 +91,12 @@ class ZooKeeperMembership:
         return False
 
     def live_brokers(self) -> Sequence[BrokerRack]:
-        """Return the live brokers, by the controller's metadata."""
+        """Return the live brokers in the controller's metadata."""
         brokers = self._member.broker.metadata_cache.brokers
         return [BrokerRack(it.id, it.rack) for _, it in sorted(brokers.items())]
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Take part in the cluster until cancelled."""
+        """Run the membership until cancelled."""
         self._member.billed = billed
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._waits.tasks.run)
@@ -108,7 +108,7 @@ class ZooKeeperMembership:
         yield from self._member.supervisor.metrics()
 
     async def withdraw(self) -> None:
-        """Move this broker's leaderships to others."""
+        """Move this broker's leaderships to other brokers."""
         config = self._config
         if not config[CONTROLLED_SHUTDOWN_ENABLE] or self._sessions.znodes is None:
             return
@@ -127,10 +127,10 @@ class ZooKeeperMembership:
         await self._sessions.leave()
 
     async def learn_topics(self, names: Iterable[str]) -> None:
-        """Read the configs of topics that the broker is about to have replicas of."""
+        """Read the configs of topics whose replicas the broker is about to receive."""
         wanted = tuple(names)
         if wanted:
-            # The controller also waits until this broker can receive requests.
+            # No time-out: the controller, too, waits until this broker responds.
             await self._waits.write(
                 lambda it: self._member.configs.read_topics(it, wanted), inf
             )
@@ -138,7 +138,7 @@ class ZooKeeperMembership:
                 await self._member.broker.topic_changed(name)
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
-        """Notify the controller, which then asks for the remaining logs (KIP-112)."""
+        """Notify the controller, which then queries the remaining logs (KIP-112)."""
         self._sessions.log_dirs_changed.notify()
 
-    start_again = replicas_failed  # Thereupon it commands all of them anew.
+    start_again = replicas_failed  # The controller then commands all replicas again.

@@ -1,8 +1,8 @@
 """Access control lists in ZooKeeper: Kafka's ``ZkAclStore`` and ``ZkAclChangeStore``.
 
-Each pattern has a znode with its entries. Literal patterns and prefixes stand apart,
-and so do the notifications of their changes, since brokers before Kafka 2.0 know
-literal patterns only.
+Each pattern has a znode with its entries. Literal patterns and prefixes have separate
+parents, and so have the notifications of their changes, since brokers before Kafka 2.0
+support literal patterns only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from broker.coordination.zookeeper.layout.json_text import (
 )
 
 _VERSION: Final = 1
-# The parents of patterns by type, by the kind of pattern.
+# The parents of patterns, by pattern type.
 STORES: Final = {
     PatternType.LITERAL: "/kafka-acl",
     PatternType.PREFIXED: "/kafka-acl-extended/prefixed",
@@ -50,7 +50,7 @@ PERSISTENT: Final = (
 
 
 def acl_path(pattern: ResourcePattern) -> str:
-    """Return where the entries of a pattern are."""
+    """Return the path of a pattern's entries."""
     store = STORES[pattern.pattern_type]
     return f"{store}/{display_name(pattern.resource_type)}/{pattern.name}"
 
@@ -88,7 +88,7 @@ def write_acl_change(pattern: ResourcePattern) -> bytes:
 
 
 def read_acl_change(path: str, data: bytes) -> ResourcePattern:
-    """Return the pattern that a notification is about; raise `MalformedZnode`."""
+    """Return the pattern of a notification; raise `MalformedZnode`."""
     if path.startswith(f"{EXTENDED_CHANGES}/"):
         return _read_extended(data)
     try:

@@ -1,4 +1,4 @@
-"""Znodes of brokers: live brokers, the controller, ids given away.
+"""Znodes of brokers: live brokers, the controller, allocated ids.
 
 Layouts and versions are those of Kafka 3.9's ``ZkData``. Timestamps are milliseconds,
 written as text.
@@ -28,7 +28,7 @@ class BrokerRecord:
 def write_broker(record: BrokerRecord, now_ms: int) -> bytes:
     """Return the data of /brokers/ids/N, version 5.
 
-    ``host`` and ``port`` are for old clients: a PLAINTEXT listener's, else none.
+    ``host`` and ``port`` serve old clients: those of a PLAINTEXT listener, if any.
     """
     plain = next((it for it in record.listeners if it.name == _PLAINTEXT), None)
     fields: dict[str, Any] = {
@@ -50,7 +50,10 @@ def write_broker(record: BrokerRecord, now_ms: int) -> bytes:
 
 @reads("a broker's registration", 1, 2, 3, 4, 5)
 def read_broker(found: dict[str, Any]) -> BrokerRecord:
-    """Return a broker's registration: version 1 has one address, 2 and 3 no names."""
+    """Return a broker's registration.
+
+    Version 1 has one address; versions 2 and 3 have no listener names.
+    """
     if int(found["version"]) == 1:
         only = Listener(
             name=_PLAINTEXT,
@@ -67,7 +70,7 @@ def read_broker(found: dict[str, Any]) -> BrokerRecord:
 
 
 def write_controller(broker_id: int, now_ms: int) -> bytes:
-    """Return the data of /controller, version 2: the mark of a ZooKeeper controller."""
+    """Return the data of /controller, version 2, which marks a ZooKeeper controller."""
     return write_json(
         {
             "version": 2,
@@ -85,7 +88,7 @@ def read_controller(found: dict[str, Any]) -> int:
 
 
 def write_cluster_id(cluster_id: str) -> bytes:
-    """Return the data of /cluster/id, whose version is text."""
+    """Return the data of /cluster/id, with its version as text."""
     return write_json({"version": "1", "id": cluster_id})
 
 
@@ -96,7 +99,7 @@ def read_cluster_id(found: dict[str, Any]) -> str:
 
 
 class ProducerIdBlock(NamedTuple):
-    """The last block of producer ids that was given, and to which broker."""
+    """The last allocated block of producer ids, and its broker."""
 
     broker_id: int
     first: int
@@ -104,7 +107,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 def write_producer_ids(block: ProducerIdBlock) -> bytes:
-    """Return the data of /latest_producer_id_block: both ends are in it, as text."""
+    """Return the data of /latest_producer_id_block, with inclusive ends as text."""
     return write_json(
         {
             "version": 1,
@@ -124,12 +127,12 @@ def read_producer_ids(found: dict[str, Any]) -> ProducerIdBlock:
 
 @reads("a broker whose log directories changed", 1)
 def read_log_dir_event(found: dict[str, Any]) -> int:
-    """Return the id of a broker whose replicas are to be asked for anew."""
+    """Return the id of a broker whose replicas the controller must query again."""
     return int(found["broker"])
 
 
 def write_log_dir_event(broker_id: int) -> bytes:
-    """Return the data of a znode below /log_dir_event_notification: 1 is a failure."""
+    """Return the data of a znode below /log_dir_event_notification; 1 is a failure."""
     return write_json({"version": 1, "broker": broker_id, "event": 1})
 
 
@@ -145,13 +148,13 @@ def read_config(found: dict[str, Any]) -> dict[str, str]:
 
 
 def write_config_change(entity: str) -> bytes:
-    """Return the data of a notification: ``topics/T``, ``brokers/N``."""
+    """Return the data of a notification about ``topics/T`` or ``brokers/N``."""
     return write_json({"version": 2, "entity_path": entity})
 
 
 @reads("whose configs have changed", 1, 2)
 def read_config_change(found: dict[str, Any]) -> str:
-    """Return whose configs have changed, as ``topics/T`` or ``brokers/N``."""
+    """Return the entity of a notification, as ``topics/T`` or ``brokers/N``."""
     if int(found["version"]) == 1:
         return f"{found['entity_type']}/{found['entity_name']}"
     return str(found["entity_path"])

@@ -15,7 +15,7 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, ConfigError)
 
 
 class MalformedZnode(Exception):
-    """A znode's data is not what Kafka writes there."""
+    """A znode's data is not in Kafka's format."""
 
     def __init__(self, found: bytes, expected: str, fault: Exception) -> None:
         super().__init__(found, expected, fault)
@@ -35,9 +35,10 @@ def write_json(value: Mapping[str, Any]) -> bytes:
 def reads(
     expected: str, *versions: int
 ) -> Callable[[Callable[[dict[str, Any]], T]], Callable[[bytes], T]]:
-    """Make a reader of objects one of znodes' data, which raises `MalformedZnode`.
+    """Turn a reader of objects into a reader of znode data.
 
-    ``versions`` are those that the reader knows; none: the object has no version.
+    The new reader raises `MalformedZnode`. ``versions`` are the supported versions; if
+    empty, the object has no version.
     """
 
     def reader(read: Callable[[dict[str, Any]], T]) -> Callable[[bytes], T]:

@@ -28,8 +28,7 @@ ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 
-# Znodes that a broker creates before anything else, parents first
-# (``PersistentZkPaths``).
+# Znodes that a broker creates first, parents before children (``PersistentZkPaths``).
 PERSISTENT: Final = (
     *("/brokers", BROKER_IDS, TOPICS, BROKER_SEQUENCE),
     *("/config", CONFIG_CHANGES, TOPIC_CONFIGS, BROKER_CONFIGS),
@@ -43,17 +42,17 @@ LOG_DIR_EVENT: Final = f"{LOG_DIR_EVENTS}/log_dir_event_"
 
 
 def broker(broker_id: int) -> str:
-    """Return where a broker is registered."""
+    """Return the path of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic(name: str) -> str:
-    """Return where a topic's id and assignment are."""
+    """Return the path of a topic's id and assignment."""
     return f"{TOPICS}/{name}"
 
 
 def partitions(name: str) -> str:
-    """Return the parent of a topic's partitions, which have states once they lead."""
+    """Return the parent of a topic's partitions, which exist once they have leaders."""
     return f"{TOPICS}/{name}/partitions"
 
 
@@ -63,15 +62,15 @@ def partition(key: TopicPartition) -> str:
 
 
 def partition_state(key: TopicPartition) -> str:
-    """Return where a partition's leader and ISR are."""
+    """Return the path of a partition's leader and ISR."""
     return f"{partition(key)}/state"
 
 
 def topic_config(name: str) -> str:
-    """Return where a topic's configs are."""
+    """Return the path of a topic's configs."""
     return f"{TOPIC_CONFIGS}/{name}"
 
 
 def topic_to_delete(name: str) -> str:
-    """Return the znode that asks for a topic to be deleted."""
+    """Return the path of the request to delete a topic."""
     return f"{TOPICS_TO_DELETE}/{name}"

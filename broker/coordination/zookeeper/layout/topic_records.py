@@ -41,7 +41,10 @@ def write_topic(topic: TopicAssignment) -> bytes:
 
 @reads("a topic's assignment", 1, 2, 3)
 def read_topic(found: dict[str, Any]) -> TopicAssignment:
-    """Return a topic; before version 3 it has no id, before 2 nothing moves."""
+    """Return a topic.
+
+    It has no id before version 3, and no reassignments before version 2.
+    """
     adding = found.get("adding_replicas", {})
     removing = found.get("removing_replicas", {})
     topic_id = found.get("topic_id")
@@ -91,7 +94,7 @@ def _read_leadership(found: dict[str, Any]) -> Leadership:
 
 @reads("partitions with the replicas that they shall have", 1)
 def read_reassignment(found: dict[str, Any]) -> dict[TopicPartition, Replicas]:
-    """Return what /admin/reassign_partitions asks for."""
+    """Return the reassignments requested in /admin/reassign_partitions."""
     return {
         TopicPartition(each["topic"], int(each["partition"])): _replicas(
             each["replicas"]
@@ -111,7 +114,7 @@ def write_reassignment(wanted: Mapping[TopicPartition, Replicas]) -> bytes:
 
 @reads("partitions", 1)
 def read_partitions(found: dict[str, Any]) -> list[TopicPartition]:
-    """Return the partitions of an election asked for, or of ISRs that have changed."""
+    """Return the partitions of a requested election, or of changed ISRs."""
     rows = found["partitions"]
     return [TopicPartition(each["topic"], int(each["partition"])) for each in rows]
 
