@@ -1,7 +1,7 @@
-"""All APIs of the broker by key, as the files of ``broker.apis`` declare them.
+"""All APIs of the broker by key, as declared by the files of ``broker.apis``.
 
-The folder is the list: a new file that declares an ``API`` adds it. ApiVersions, which
-lists all others, is declared over them.
+Every file of the folder that declares an ``API`` is registered. ApiVersions, which
+lists all other APIs, is declared over them.
 """
 
 from __future__ import annotations
@@ -36,6 +36,6 @@ APIS: Final = _declared()
 
 
 def load_schemas() -> None:
-    """Read the message schemas of all APIs: for a start, before clients connect."""
+    """Load the message schemas of all APIs, before clients connect."""
     for key, api in APIS.items():
         codec.load_schemas(key, api.versions)

@@ -1,20 +1,22 @@
 """The error response of any API to a request that is not served.
 
-Kafka writes ``AbstractRequest.getErrorResponse`` by hand for every API. Here it is one
-mechanism over the schemas. A field named ``error_code`` gets the error. An array whose
-rows carry errors mirrors the request's array, row by row. The rest has the schema's
-default, or the value that means "none" (-1, empty, null).
+Kafka implements ``AbstractRequest.getErrorResponse`` separately for every API. Here one
+mechanism derives the response from the schemas. A field named ``error_code`` gets the
+error. An array whose rows carry errors mirrors the request's array, row by row. All
+other fields have the schema's default, or the value that means "none" (-1, empty,
+null).
 
-An API's declaration holds its particulars (`ErrorAnswer`). The error of a refusal:
+An API declares its exceptions (`ErrorAnswer`). The error code of a rejection:
 
-- The client should try again, so it gets a code that clients try again on. That is
-  REQUEST_TIMED_OUT, but for the coordinators: group members take it for fatal, and
-  Kafka's own coordinator answers COORDINATOR_NOT_AVAILABLE where its log timed out.
-  OFFSET_FETCH and INIT_PRODUCER_ID get COORDINATOR_LOAD_IN_PROGRESS, the one code that
-  all clients retry there; METADATA names its topics with LEADER_NOT_AVAILABLE, which
-  every client takes for a state that passes.
-- Over its quota it is THROTTLING_QUOTA_EXCEEDED, which only the APIs of KIP-599 know.
-- A PRODUCE with acks=0 has no answer: its connection is closed, as for any error.
+- A rejected client should retry, so it gets a retriable code. By default the code is
+  REQUEST_TIMED_OUT. Group members treat this code as fatal, so requests to coordinators
+  get COORDINATOR_NOT_AVAILABLE, as in Kafka when the coordinator's log times out.
+- OFFSET_FETCH and INIT_PRODUCER_ID get COORDINATOR_LOAD_IN_PROGRESS, the only code that
+  all clients retry there. METADATA returns its topics with LEADER_NOT_AVAILABLE, which
+  every client treats as transient.
+- A request over its quota gets THROTTLING_QUOTA_EXCEEDED, which only the APIs of
+  KIP-599 support.
+- A PRODUCE with acks=0 has no response: its connection is closed, as for any error.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time
 from planes.admission import OVER_QUOTA
 
-# A field of the request that is called otherwise in the answer.
+# Fields of the request that have another name in the response.
 _RENAMED: Final = MappingProxyType(
     {"partition_index": "partition", "topic_name": "name", "user": "name"}
 )
@@ -71,14 +73,14 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 def error_of(api: Api, refusal: str) -> ErrorCode:
-    """Return the error code of a refusal."""
+    """Return the error code of a rejection."""
     if refusal == OVER_QUOTA:
         return ErrorCode.throttling_quota_exceeded
     return api.error_answer.try_again
 
 
 def refuse(api: Api, request: Request, body: object, broker: Broker) -> Steps[Response]:
-    """Answer a request that admission has turned away, in steps. Cost: O(rows)."""
+    """Build the response to a request rejected by admission. Cost: O(rows)."""
     reason = request.task.refusal
     assert reason is not None, request
     return error_answer(api, request, body, error_of(api, reason), broker)
@@ -87,7 +89,7 @@ def refuse(api: Api, request: Request, body: object, broker: Broker) -> Steps[Re
 def error_answer(
     api: Api, request: Request, body: object, error: ErrorCode, broker: Broker
 ) -> Steps[Response]:
-    """Answer with ``error``, in steps, for each thing that ``body`` asks about."""
+    """Build a response with ``error`` in each row of the request ``body``."""
     request.error_code = int(error)
     if not api.error_answer.is_answered(body):
         return CLOSE
@@ -99,7 +101,7 @@ def error_answer(
 def bare_error(
     api: Api, request: Request, error: ErrorCode, broker: Broker
 ) -> Steps[Response]:
-    """Answer with ``error`` and nothing of the request."""
+    """Build a response with ``error`` that repeats nothing of the request."""
     request.error_code = int(error)
     form = _bare_form(api, request.api_version)
     answer = yield from form.row(None, error)
@@ -109,10 +111,10 @@ def bare_error(
 def whole_error(
     api: Api, request: Request, error: ErrorCode, broker: Broker
 ) -> Steps[Response]:
-    """Answer with ``error`` for the whole request, without its rows.
+    """Build a response with ``error`` for the whole request, without its rows.
 
-    Closes the connection where answers of this version have errors in their rows only:
-    an answer without rows would hide the error.
+    Closes the connection if responses of this version have errors in their rows only: a
+    response without rows would hide the error.
     """
     if not _bare_form(api, request.api_version).errors:
         request.error_code = int(error)
@@ -131,9 +133,9 @@ def _encoded(request: Request, answer: Message, broker: Broker) -> Steps[Respons
 class _Form(NamedTuple):
     """The construction of a struct of the response from its counterpart in the request.
 
-    ``copied`` pairs a field with one of the counterpart; where the counterpart is a
-    plain value, ``itself`` is the field that takes it. ``arrays`` are filled row by row
-    from an array of the counterpart.
+    ``copied`` pairs a field with a field of the counterpart. If the counterpart is a
+    plain value, it is assigned to the field ``itself``. ``arrays`` are filled row by
+    row from an array of the counterpart.
     """
 
     constants: Mapping[str, Any]
@@ -144,7 +146,7 @@ class _Form(NamedTuple):
     arrays: tuple[tuple[str, str, _Form], ...]
 
     def row(self, asked: Any, error: ErrorCode) -> Steps[Message]:
-        """Return the answer to ``asked``, in steps."""
+        """Return the response row for the request row ``asked``, in steps."""
         row = Message(**self.constants)
         for name, source in self.copied:
             setattr(row, name, getattr(asked, source))
@@ -166,7 +168,7 @@ class _Form(NamedTuple):
 
 
 def _items(asked: Any, source: str) -> Iterator[Any]:
-    """Iterate over an array of the request, or ("dirs.topics") over inner arrays."""
+    """Iterate over an array of the request, or over inner arrays ("dirs.topics")."""
     outer, _, inner = source.partition(".")
     for item in getattr(asked, outer) or ():
         if inner:
@@ -189,7 +191,7 @@ def _bare_form(api: Api, version: int) -> _Form:
 
 @dataclasses.dataclass(frozen=True)
 class _Nothing:
-    """A counterpart that has nothing to copy."""
+    """A counterpart without fields."""
 
 
 def _form_of(
@@ -197,7 +199,7 @@ def _form_of(
     asked: type[Any] | None,
     mirrored: Mapping[str, tuple[str, ...]],
 ) -> _Form:
-    """Plan a struct; ``asked`` None means that its counterpart is a plain value."""
+    """Plan a struct of the response; ``asked`` None: its counterpart is a plain value."""
     there = {field.name: kind_of(field) for field in _fields(asked)}
     constants: dict[str, Any] = {}
     copied, errors, messages, arrays = [], [], [], []
@@ -230,7 +232,7 @@ def _form_of(
 
 
 def _struct(there: Mapping[str, FieldKind], source: str) -> type[Any] | None:
-    """Return the struct of an array's items, None for plain values."""
+    """Return the struct of an array's items; None for plain values."""
     outer, _, inner = source.partition(".")
     struct = there[outer].struct
     if not inner:
@@ -243,5 +245,5 @@ def _fields(struct: type[Any] | None) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def _nothing(kind: FieldKind) -> Any:
-    """Return the value that says least."""
+    """Return the value of a field that means "none"."""
     return None if kind.nullable else _NONE.get(kind.wire_type or "")

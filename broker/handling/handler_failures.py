@@ -1,9 +1,9 @@
 """Failures of handlers: each has one response, one log event, one count.
 
-Kafka's ``KafkaApis.handle`` catches every ``Throwable`` likewise, and answers with
-``UNKNOWN_SERVER_ERROR``, in the API and version of the request. If that response cannot
-be encoded because of fields repeated from the request, one without repeated fields is
-sent; if none can be made, the connection is closed.
+As Kafka's ``KafkaApis.handle``, which catches every ``Throwable``, respond with
+``UNKNOWN_SERVER_ERROR``, in the API and version of the request. If fields repeated from
+the request make the encoding fail, send a response without repeated fields. If that
+fails too, close the connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = getLogger(__name__)
 
 
 class Failures:
-    """Answers requests whose handlers failed, and counts them by API."""
+    """Responses to requests whose handlers failed, and their counts by API."""
 
     def __init__(self) -> None:
         self.counts: Counter[ApiKey] = Counter()
@@ -41,9 +41,9 @@ class Failures:
         error: Exception,
         body: object | None = None,
     ) -> Steps[Response]:
-        """Return, in steps, the answer to a request whose handler raised ``error``.
+        """Return, in steps, the response to a request whose handler raised ``error``.
 
-        ``body`` is the request's, where it has been decoded.
+        ``body`` is the request's body, if it has been decoded.
         """
         self.counts[api.key] += 1
         logger.error(
@@ -61,7 +61,7 @@ class Failures:
         for make in (partial(_repeating, body), bare_error):
             try:
                 return (yield from make(api, request, code, broker))
-            except Exception as again:  # the next one says less
+            except Exception as again:  # the next response has fewer fields
                 logger.warning("an error could not be answered", exc_info=again)
         return CLOSE
 

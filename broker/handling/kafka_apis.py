@@ -1,11 +1,11 @@
-"""From a request to its response: find the handler, decode, handle, encode.
+"""Processing of a request: find the handler, decode, handle, encode.
 
-Kafka's ``KafkaApis``. All of it is done in turns of the request, so that decoding and
-encoding are charged to it. A request that cannot be decoded closes the connection, as
-in Kafka. A request that admission rejected is decoded and refused
-(`broker.handling.error_answer`); a denied one is answered undecoded. An exception of a
-handler ends its request and nothing else (`broker.handling.handler_failures`); only a
-broken rule of the planes is raised further.
+Kafka's ``KafkaApis``. All steps run in turns of the request, so decoding and encoding
+are charged to it. A request that cannot be decoded closes the connection, as in Kafka.
+A request rejected by admission is decoded and gets an error response
+(`broker.handling.error_answer`); a denied request gets one without being decoded. An
+exception of a handler ends its request only (`broker.handling.handler_failures`), with
+the exception of `BrokenRule`, which is raised further.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class KafkaApis:
         self.address_rates = broker.address_rates
 
     async def prepare(self) -> None:
-        """Learn what others know of the cluster."""
+        """Read the state of the cluster."""
         await self.broker.coordinator.membership.prepare()
 
     def open(
@@ -104,20 +104,20 @@ class KafkaApis:
         self.broker.open(listeners, timer_moved, submit)
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
-        """Return the response, if it can be had at once, or the coroutine for it.
+        """Return the response if it is available at once, else the coroutine for it.
 
-        ``request`` is one that `broker.network.intake` lets pass.
+        ``request`` has passed the checks of `broker.network.intake`.
         """
         api = APIS[request.api_key]
         if request.is_denied:
             return self._denied(api, request)
         handle_at_once = api.handle_at_once
-        # Quotas are counted by `handle`, which no version fits that is not served.
+        # `handle` counts quotas, but supports served versions only.
         is_counted = self._quotas.is_active and request.api_version in api.served
         if handle_at_once is not None and not is_counted:
             try:
                 response = handle_at_once(request, self.broker)
-            except Exception as error:  # whatever it is, it is this request's alone
+            except Exception as error:  # ends this request only
                 return preemptibly(
                     self.failures.contain(api, request, self.broker, error)
                 )
@@ -126,7 +126,7 @@ class KafkaApis:
         return self._served(api, request)
 
     async def _denied(self, api: Api, request: Request) -> Response:
-        """Answer a request whose connection may not claim its role."""
+        """Respond to a request whose connection may not claim its role."""
         broker, error = self.broker, ErrorCode.cluster_authorization_failed
         response = await preemptibly(whole_error(api, request, error, broker))
         if request.task.throttled_until_ns:
@@ -157,7 +157,7 @@ class KafkaApis:
             return CLOSE
         except BrokenRule:
             raise
-        except Exception as error:  # whatever it is, it is this request's alone
+        except Exception as error:  # ends this request only
             response = await preemptibly(
                 self.failures.contain(api, request, broker, error, body)
             )
@@ -166,7 +166,7 @@ class KafkaApis:
         return response
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Take part in the cluster and keep followers up, until cancelled."""
+        """Run membership and replication until cancelled."""
         broker = self.broker
         await side_by_side(
             billed,
@@ -184,7 +184,7 @@ class KafkaApis:
         await self.broker.coordinator.membership.leave()
 
     def next_upkeep_ns(self) -> int | None:
-        """Return when `upkeep` has something to do."""
+        """Return when the next step of `upkeep` is due."""
         return self.broker.upkeep_duty.due_ns()
 
     def upkeep(self, now_ns: int) -> None:
@@ -192,7 +192,7 @@ class KafkaApis:
         self.broker.upkeep_duty.run(now_ns)
 
     def info(self) -> Iterator[Metric]:
-        """Iterate over the one metric that names the cluster and the broker."""
+        """Iterate over the single metric with the ids of cluster and broker."""
         yield Metric(
             name="doorkeeper_broker_info",
             kind="gauge",

@@ -1,4 +1,4 @@
-"""The base of applications that serve requests through `KafkaApis` and around it."""
+"""Base of applications that wrap `KafkaApis`."""
 
 from __future__ import annotations
 
