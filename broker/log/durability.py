@@ -3,8 +3,8 @@
 Kafka's ``LocalLog.flush`` and its recovery point. A flush is `Syncs`, a value: the log
 lists the files to sync, any thread runs it, and the log records the outcome. After a
 failed ``fsync`` the kernel may have dropped the pages and report success the next time.
-The log therefore leaves service until a restart recovers it or, if only space was
-short, until mending.py has written everything once more.
+The log is therefore out of service until a restart recovers it. After a full disk, it
+is out of service only until mending.py has rewritten the unsynced data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class NothingSynced(OSError):
-    """A failure before anything was synced: no page is lost, and it can be repeated.
+    """A failure before any sync: no page is lost, and the flush can be repeated.
 
     Raised from the error of the device.
     """
@@ -56,11 +56,11 @@ class Syncs(NamedTuple):
     generation: int
     names: int
     times: FlushTimes | None
-    # Has the duration once they have run.
+    # Contains the duration once the syncs have run.
     took_ns: list[int]
 
     def run(self) -> None:
-        """Sync files, then names. Touches no log: may run in another thread."""
+        """Sync files, then names. Accesses no log, so it may run in another thread."""
         if self.times is None:
             self._sync()
             return
@@ -82,12 +82,12 @@ class Syncs(NamedTuple):
             except NothingSynced:
                 raise
             except OSError as error:
-                # Files can be written again; names cannot, whatever was short.
+                # Files can be rewritten after a full disk; names cannot.
                 raise OSError(errno.EIO, f"names are not durable: {error}") from error
 
 
 class Durability:
-    """The recovery point of a log (below it all is durable), and how it moves."""
+    """The recovery point of a log, below which all data is durable, and its changes."""
 
     __slots__ = (
         "_directory",
@@ -122,37 +122,37 @@ class Durability:
         self.recovery_point = recovery_point
         # Segments that ended or were repaired since the last flush, oldest first.
         self._unflushed = unflushed
-        # Paths of producers' snapshots written since the last flush, each with the
-        # count of changes at that time. Not files: there may be many for long.
+        # Paths of producer snapshots written since the last flush, each with the count
+        # of changes at that time. Paths, as many open files would be held for long.
         self._snapshots: dict[str, int] = {}
-        # Counts truncations: syncs begun before one prove nothing.
+        # Counts truncations: syncs begun before a truncation are void.
         self.generation = 0
-        # Counts changes of the directory; the last one known to be synced.
+        # Counts changes of names in the directory; the count at the last sync.
         self._names = int(names_changed)
         self._names_synced = 0
         self._home_is_durable = False
-        # Counts flushes, if anybody asks.
+        # Counts flushes, for metrics.
         self.flush_times: FlushTimes | None = None
-        # Why nothing is taken any more, once a flush has failed.
+        # The reason why appends are refused after a failed flush.
         self.out_of_service: str | None = None
-        # It failed for want of space.
+        # The flush failed because the disk was full.
         self.mendable = False
         self.closed = False
 
     def rolled(self, ended: Segment, snapshot: str | None) -> None:
-        """Note that a segment ended, and that files were created."""
+        """Record that a segment ended, and that files were created."""
         self._unflushed.append(ended)
         self._names += 1
         if snapshot is not None:
             self.add(snapshot)
 
     def add(self, snapshot: str) -> None:
-        """Note a file, by its path, that has to be synced with the next flush."""
+        """Record the path of a file that the next flush must sync."""
         self._names += 1
         self._snapshots[snapshot] = self._names
 
     def gone(self, old: Sequence[Segment]) -> None:
-        """Note that segments were removed, or gave way to a synced copy."""
+        """Record that segments were removed, or replaced by a synced copy."""
         removed = set(map(id, old))
         self._unflushed = [
             segment for segment in self._unflushed if id(segment) not in removed
@@ -160,9 +160,9 @@ class Durability:
         self._names += bool(old)
 
     def truncated(self, log_end_offset: int, kept: Sequence[Segment]) -> None:
-        """Note that the log was cut to ``log_end_offset``."""
+        """Record that the log was truncated to ``log_end_offset``."""
         self.generation += 1
-        # Else a flush with nothing new would leave the old end on the disk.
+        # Otherwise a flush without new data would leave the old end on disk.
         self._names += 1
         self.recovery_point = min(self.recovery_point, log_end_offset)
         still_there = set(map(id, kept))
@@ -171,16 +171,16 @@ class Durability:
         ]
 
     def lower(self, recovery_point: int) -> None:
-        """Rely on nothing from ``recovery_point`` on, not even on a running flush."""
+        """Lower the recovery point, and void flushes in progress."""
         self.generation += 1
         self.recovery_point = min(self.recovery_point, recovery_point)
 
     def flush(self, active: Segment, log_end_offset: int) -> None:
-        """Make all durable here and now."""
+        """Make all data durable, with blocking calls."""
         self.run(self.syncs(active, log_end_offset))
 
     def run(self, syncs: Syncs | None) -> None:
-        """Do syncs here and now, if there are any."""
+        """Run syncs, if any, with blocking calls."""
         if syncs is None:
             return
         try:
@@ -192,10 +192,10 @@ class Durability:
     def syncs(
         self, active: Segment, log_end_offset: int, more: Sequence[File] = ()
     ) -> Syncs | None:
-        """Return the work of the next flush, None if all is durable.
+        """Return the work of the next flush; None if all data is durable.
 
         The caller reports with ``done`` or ``sync_failed``. Raises KAFKA_STORAGE_ERROR
-        if the files could not be written, after which the log is as it was.
+        if the files could not be written; the log is then unchanged.
         """
         self.check_in_service()
         if log_end_offset == self.recovery_point and self._names == self._names_synced:
@@ -204,13 +204,13 @@ class Durability:
 
     @property
     def everything(self) -> bool:
-        """Return whether all noted changes of files and names are durable."""
+        """Return whether all recorded changes of files and names are durable."""
         return self._names == self._names_synced and not self._unflushed
 
     def syncs_of_ended(self, offset: int) -> Syncs:
         """Return the syncs of the segments that ended at ``offset`` or before.
 
-        There may be none: a compaction has replaced them by copies that are durable.
+        There may be none, if a compaction has replaced these segments by synced copies.
         """
         self.check_in_service()
         ended = [each for each in self._unflushed if each.base_offset < offset]
@@ -225,7 +225,7 @@ class Durability:
         files: list[File] = []
         try:
             for path in self._snapshots:
-                # One that was removed since is not needed.
+                # A snapshot that was removed since is not needed.
                 with suppress(FileNotFoundError):
                     files.append(self._storage.open(path))
             for segment in ended:
@@ -252,7 +252,7 @@ class Durability:
         return (self._directory, *home)
 
     def moved(self, directory: str) -> None:
-        """Learn that the log's directory was renamed, which is not durable yet."""
+        """Record that the log's directory was renamed, which is not durable yet."""
         self._snapshots = {
             join(directory, basename(path)): at for path, at in self._snapshots.items()
         }
@@ -261,11 +261,11 @@ class Durability:
         self._home_is_durable = False
 
     def home_synced(self) -> None:
-        """Note that the log's own name is durable in the directory that holds it."""
+        """Record that the log's own name is durable in its parent directory."""
         self._home_is_durable = True
 
     def done(self, syncs: Syncs) -> None:
-        """Move the recovery point to where the syncs brought it."""
+        """Record finished syncs, and advance the recovery point."""
         if syncs.times is not None:
             for took_ns in syncs.took_ns:
                 syncs.times.add(took_ns)
@@ -286,14 +286,14 @@ class Durability:
         self.recovery_point = max(self.recovery_point, syncs.offset)
 
     def close(self, reason: str) -> None:
-        """Be out of service for good: the log is closed."""
+        """Take the log out of service permanently, as it is closed."""
         self.out_of_service = reason
         self.closed = True
         self.mendable = False
         self.generation += 1
 
     def sync_failed(self, error: OSError) -> LogStorageError | LogUnavailable:
-        """Return the error to raise; the log leaves service if pages may be lost."""
+        """Return the error to raise; end the log's service if pages may be lost."""
         if isinstance(error, NothingSynced) and not self.closed:
             return self._storage.failure(self._directory, error)
         return self.failed(error)
@@ -301,27 +301,27 @@ class Durability:
     def failed(self, error: OSError) -> LogStorageError | LogUnavailable:
         """Take the log out of service; return the error to raise."""
         if self.closed:
-            # Files of a closed log do not show the state of the device.
+            # An error on a closed log does not mean that the device has failed.
             assert self.out_of_service is not None
             return LogUnavailable(self.out_of_service)
         self.out_of_service = f"{self._directory}: a flush failed: {error}"
         self.mendable = error.errno in _FULL
-        # Syncs under way may report success for pages that are gone.
+        # Syncs in progress may report success for lost pages.
         self.generation += 1
         return self._storage.failure(self._directory, error)
 
     def take_up(self) -> None:
-        """Go into service again; only after everything was written once more."""
+        """Return the log to service, after all undurable data was rewritten."""
         assert self.mendable, self.out_of_service
         self.out_of_service = None
         self.mendable = False
 
     @property
     def unflushed(self) -> Sequence[Segment]:
-        """Return the segments that ended, or were repaired, since the last flush."""
+        """Return the segments that ended or were repaired since the last flush."""
         return self._unflushed
 
     def check_in_service(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR after a failed flush, or once closed."""
+        """Raise KAFKA_STORAGE_ERROR after a failed flush or if the log is closed."""
         if self.out_of_service:
             raise LogUnavailable(self.out_of_service)

@@ -1,15 +1,16 @@
 """Start offsets of leader epochs: Kafka's ``LeaderEpochFileCache``.
 
-A returning follower asks where an epoch ended (KIP-101, KIP-279) and cuts its log
-there; a consumer does so to notice a truncation (KIP-320). Entries grow in both
-columns; an assignment that contradicts later ones removes them, since a new leader's
-history wins.
+A returning follower requests the end offset of an epoch (KIP-101, KIP-279) and
+truncates its log there. A consumer requests it to detect a truncation (KIP-320).
+Entries grow in both columns. An assignment that contradicts later entries removes them,
+since a new leader's history takes precedence.
 
-Changes stay in memory until `writing` is done, by any thread; each flush does it. The
-batches carry their epochs, so recovery trusts the file only below the batches that it
-reads, and assigns the rest anew. Entries that were truncated, and written again under
-an older epoch, therefore do not come back, provided that the recovery point on disk was
-lowered before. A write never replaces the result of a later change.
+Changes stay in memory until the call of `writing` is made, by any thread; each flush
+makes it. The batches carry their epochs, so recovery uses the file only below the
+batches that it reads, and assigns the other epochs again. Truncated entries therefore
+do not reappear after their offsets were rewritten under an older epoch, provided that
+the recovery point on disk was lowered before. A write never replaces the result of a
+later change.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class LeaderEpochs:
         # Counts changes: the versions of the file.
         self._changes = 0
         self._file = VersionedWrites()
-        # The newest epoch, -1 if there is none.
+        # The latest epoch, -1 if there is none.
         self.latest = self._entries[-1].epoch if self._entries else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` begins at ``start_offset``, if that is news.
+        """Record that ``epoch`` begins at ``start_offset``, if it exceeds the latest.
 
-        An epoch below the latest is a leader's that lost: its batches belong to the
-        epoch that is known. -1 (a batch without one) is no news.
+        An epoch below the latest is that of a deposed leader; its batches are assigned
+        to the latest epoch. -1 (a batch without an epoch) is ignored.
         """
         if epoch <= self.latest:
             return
@@ -69,9 +70,9 @@ class LeaderEpochs:
         self._changes += 1
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Return the largest epoch not above ``epoch``, and where it ended.
+        """Return the largest epoch not above ``epoch``, and its end offset.
 
-        That is what Kafka answers to an OffsetForLeaderEpoch.
+        This is the content of an OffsetForLeaderEpoch response.
         """
         if epoch < 0 or epoch > self.latest:
             return UNKNOWN_END
@@ -82,12 +83,12 @@ class LeaderEpochs:
         return EpochEnd(known, self._entries[above].offset)
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch that ``offset`` was written in, -1 if unknown."""
+        """Return the epoch in which ``offset`` was written, -1 if unknown."""
         above = bisect_right(self._entries, offset, key=_offset_of)
         return self._entries[above - 1].epoch if above else UNDEFINED
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget the epochs that begin at ``end_offset`` or later; False if none do."""
+        """Remove epochs that begin at ``end_offset`` or later; False if there are none."""
         kept = [entry for entry in self._entries if entry.offset < end_offset]
         if len(kept) == len(self._entries):
             return False
@@ -97,7 +98,7 @@ class LeaderEpochs:
         return True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that ended before ``start_offset``."""
+        """Remove the epochs that ended before ``start_offset``."""
         above = bisect_right(self._entries, start_offset, key=_offset_of)
         if above > 1 or (above and self._entries[0].offset < start_offset):
             first = EpochStart(self._entries[above - 1].epoch, start_offset)
@@ -105,17 +106,17 @@ class LeaderEpochs:
             self._changes += 1
 
     def entries(self) -> list[EpochStart]:
-        """Return where the epochs began, oldest first."""
+        """Return the epochs with their start offsets, oldest first."""
         return list(self._entries)
 
     def moved(self, directory: str) -> None:
-        """Learn that the log's directory was renamed."""
+        """Record that the log's directory was renamed."""
         self._directory = directory
 
     def writing(self) -> BlockingCall | None:
         """Return the call that writes unsaved changes, if there are any.
 
-        It may raise OSError, and leaves the directory to be synced.
+        The call may raise OSError; the caller syncs the directory afterwards.
         """
         if self._file.version == self._changes:
             return None

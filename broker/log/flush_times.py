@@ -13,9 +13,9 @@ _NS_PER_MS: Final = 1e6
 
 
 class FlushTimes:
-    """The flushes of all logs of a broker that have succeeded.
+    """Statistics of the successful flushes of all logs of a broker.
 
-    A flush may run in a thread, where ``now_ns`` is called; `add` is not.
+    A flush may run in a thread and call ``now_ns`` there, but not `add`.
     """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:

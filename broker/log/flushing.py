@@ -1,8 +1,8 @@
-"""When a log reaches the disk: Kafka's flush policy, and the orderly stop.
+"""Flushes of a log: Kafka's flush policy, and the orderly stop.
 
-Kafka leaves flushing to the kernel unless ``flush.messages`` or ``flush.ms`` say
-otherwise, and so does this log; replication is what protects a record. But what has
-ended is flushed some time later anyway, since recovery begins where that stops.
+As in Kafka, flushing is left to the kernel unless ``flush.messages`` or ``flush.ms``
+are set: replication protects the records. Ended segments are nevertheless flushed some
+time later, since recovery begins at the first unflushed segment.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from broker.log.producers import (
 )
 from broker.log.steps import Steps
 
-# The kernel writes back pages that are older than half of this.
+# The kernel writes back pages that are older than half of this age.
 ENDED_FLUSH_AGE_MS: Final = 60_000
 
 
 def flush_due(log: Log, now_ms: int) -> bool:
-    """Return whether ``flush.messages`` or ``flush.ms`` asks for a flush."""
+    """Return whether ``flush.messages`` or ``flush.ms`` requires a flush."""
     waiting = log.log_end_offset - log.durability.recovery_point
     config = log.config
     return waiting > 0 and (
@@ -37,10 +37,9 @@ def flush_due(log: Log, now_ms: int) -> bool:
 
 @operation
 def flush(log: Log, now_ms: int | None = None) -> None:
-    """Make everything durable; ``now_ms`` begins a new ``flush.ms``.
+    """Make all data durable; ``now_ms`` starts a new ``flush.ms`` interval.
 
-    Raises KAFKA_STORAGE_ERROR, and after a failed sync the log stays out of
-    service.
+    Raises KAFKA_STORAGE_ERROR. After a failed sync the log is out of service.
     """
     log.durability.flush(log.segments.active, log.log_end_offset)
     if now_ms is not None:
@@ -48,15 +47,15 @@ def flush(log: Log, now_ms: int | None = None) -> None:
 
 
 def syncs_of_ended(log: Log, now_ms: int) -> Syncs | None:
-    """Return what makes the segments durable that ended a minute ago or earlier.
+    """Return the syncs of segments that ended at least a minute ago, if any.
 
-    By then the kernel has written most of them, so that this is quick; and a crash has
-    only the segments since to recover. Report as for `due_syncs`.
+    By then the kernel has written most of their pages, so the syncs are short. After a
+    crash, only later segments are recovered. Report the outcome as for `due_syncs`.
     """
     log.check_open()
     offset = 0
     for number in range(1, len(log.segments)):
-        # One from the future is as old as can be: the clock was put back.
+        # A time in the future counts as old: the clock was put back.
         if not 0 <= now_ms - log.segments[number].created_ms < ENDED_FLUSH_AGE_MS:
             offset = log.segments[number].base_offset
     if offset <= log.durability.recovery_point:
@@ -66,7 +65,7 @@ def syncs_of_ended(log: Log, now_ms: int) -> Syncs | None:
 
 @in_steps
 def flush_in_steps(log: Log, syncs: Syncs | None) -> Steps[None]:
-    """Run the syncs of `due_syncs` or `syncs_of_ended`, and note the outcome."""
+    """Run the syncs of `due_syncs` or `syncs_of_ended`, and record the outcome."""
     if syncs is None:
         return
     try:
@@ -78,7 +77,7 @@ def flush_in_steps(log: Log, syncs: Syncs | None) -> Steps[None]:
 
 @in_steps
 def snapshot_in_steps(log: Log) -> Steps[None]:
-    """Write the snapshot of many producers that a roll has put off, if one has."""
+    """Write the snapshot of many producers that a roll has deferred, if any."""
     producers, offset = log.producers, log.frozen_at
     frozen = producers.frozen
     content = yield from producers.encode_frozen()
@@ -90,12 +89,12 @@ def snapshot_in_steps(log: Log) -> Steps[None]:
         producers.thaw()
         log.durability.add(path)
     else:
-        # The log was cut meanwhile: what lies before this offset may be another past.
+        # The log was truncated meanwhile, so the snapshot may not match its batches.
         log.doomed.discard(log.storage, path)
 
 
 def due_syncs(log: Log) -> Syncs | None:
-    """Return the work of a flush, for another thread; None if nothing.
+    """Return the work of a flush, for another thread; None if there is none.
 
     The caller reports to `flushed` or ``durability.sync_failed``.
     """
@@ -103,17 +102,17 @@ def due_syncs(log: Log) -> Syncs | None:
 
 
 def flushed(log: Log, syncs: Syncs, now_ms: int) -> None:
-    """Note that syncs are done; ``now_ms`` begins a new ``flush.ms``."""
+    """Record finished syncs; ``now_ms`` starts a new ``flush.ms`` interval."""
     log.durability.done(syncs)
     log.flushed_ms = now_ms
 
 
 @operation
 def settle(log: Log) -> None:
-    """Leave on the disk what an orderly stop leaves: all data, indexes and producers.
+    """Make all data, indexes and producers durable for an orderly stop.
 
-    A start after it reads little and recovers nothing. Nothing is done for a log that
-    has not changed since. Raises KAFKA_STORAGE_ERROR. Touches this log only.
+    The next start then reads little and recovers nothing. Does nothing if the log has
+    not changed since the last call. Raises KAFKA_STORAGE_ERROR. Accesses only this log.
     """
     durability, end = log.durability, log.log_end_offset
     if log.settled_offset == end == log.recovery_point and durability.everything:
@@ -124,6 +123,6 @@ def settle(log: Log) -> None:
     durability.add(write_snapshot(log.storage, log.directory, end, log.producers))
     indexes = active.write_indexes()
     durability.run(durability.syncs(active, end, indexes))
-    # Thousands of logs that are settled would hold all descriptors that there are.
+    # Thousands of settled logs would otherwise use up the file descriptors.
     active.release_indexes()
     log.settled_offset = end

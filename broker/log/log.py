@@ -1,18 +1,18 @@
 """One partition's log: its content, append, and roll. Kafka's ``UnifiedLog``.
 
 A log is a list of segments; the last one, the active, is appended to. The log assigns
-offsets: a producer's batch is checked as Kafka checks it, gets its base offset and
-leader epoch in front, and goes to the file in one gathering write. Every other
-operation (reading, flushing, cutting, compacting) is a function of a log, in files that
-import this one.
+offsets: a producer's batch is validated as in Kafka, gets its base offset and leader
+epoch in its header, and is written to the file in one gathering write. All other
+operations (reading, flushing, truncating, compacting) are functions of a log, in
+modules that import this one.
 
-All is synchronous and single-threaded. An append that fails leaves the log as it was. A
-flush that fails takes the log out of service, since the content of the disk is then
-unknown (Kafka takes the whole log directory offline). The log can be read; a restart
-recovers it, or mending if the disk was full. A log that is closed, because the broker
-stops or the partition was deleted, refuses every call.
+The log is synchronous and single-threaded. A failed append leaves the log unchanged. A
+failed flush takes the log out of service, since the content of the disk is then unknown
+(Kafka takes the whole log directory offline). The log can still be read. A restart
+recovers it; if the disk was full, mending is enough. A closed log refuses every call;
+it is closed when the broker stops or the partition is deleted.
 
-Its end for readers (the high watermark) belongs to the partition, and is handed in.
+The end for readers (the high watermark) belongs to the partition; callers pass it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NEW: Final = tuple.__new__
 
 
 class Appended(NamedTuple):
-    """The place of an appended batch; ``log_append_time_ms`` is -1 under CreateTime."""
+    """Offsets of an appended batch; ``log_append_time_ms`` is -1 under CreateTime."""
 
     base_offset: int
     last_offset: int
@@ -67,8 +67,8 @@ class Appended(NamedTuple):
 class Log:
     """The log of one partition.
 
-    ``log_start_offset`` and ``recovery_point`` are at most ``log_end_offset``; below
-    the recovery point everything is durable. Cost: ``append`` one write.
+    ``log_start_offset`` and ``recovery_point`` are at most ``log_end_offset``. All data
+    below the recovery point is durable. Cost: one write per ``append``.
     """
 
     __slots__ = (
@@ -118,50 +118,50 @@ class Log:
         self.durability = durability
         # Collects files for later removal.
         self.doomed = doomed
-        # Its end when all of it was left on the disk as an orderly stop leaves it.
+        # The log's end at the last `settle`, as for an orderly stop.
         self.settled_offset = -1
-        # The offset before which producers were frozen, if they are.
+        # The offset of the frozen producer state, if there is one.
         self.frozen_at = 0
-        # Below it the log was compacted before.
+        # The log has been compacted below this offset.
         self.cleaner_offset = 0
         # The directory is marked: offsets may be missing between segments (swap.py).
         self.has_gaps = False
         self.flushed_ms = now_ms
-        # Why nothing is done with it any more.
+        # The reason why the log is closed; None if it is open.
         self.closed: str | None = None
         # The log in another directory that has taken its place.
         self.successor: Log | None = None
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
-        """Take new settings; a segment keeps the index settings it began with."""
+        """Apply new settings; a segment keeps the index settings of its creation."""
         self.config = config
-        # Whether every valid batch is stored as it comes.
+        # Whether every valid batch is stored unchanged.
         self._keeps_batches = keeps_batches(config)
-        # Whether appends ever have to be flushed before they are answered.
+        # Whether appends may have to be flushed before they are acknowledged.
         self.flushes = config.flushes
 
     @property
     def name(self) -> str:
-        """Return the partition's name, as Kafka writes it: topic-index."""
+        """Return the partition's name in Kafka's form: topic-index."""
         return self.directory.rpartition("/")[2]
 
     @property
     def home(self) -> str:
-        """Return the directory of ``log.dirs`` that the log is in."""
+        """Return the directory of ``log.dirs`` that contains the log."""
         return self.directory.rpartition("/")[0]
 
     def close(self, reason: str) -> None:
         """Refuse every further call with ``reason``.
 
-        Slices handed out before stay readable.
+        Slices returned earlier stay readable.
         """
         self.storage.close(reason)
         self.closed = self.storage.closed
         self.durability.close(reason)
 
     def moved(self, directory: str) -> None:
-        """Go on in a directory that was renamed, while no call of its own runs."""
+        """Continue in a renamed directory; no call of the log may be in progress."""
         self.directory = directory
         self.epochs.moved(directory)
         self.durability.moved(directory)
@@ -175,9 +175,10 @@ class Log:
     # ---- append ----
 
     def prepare(self, records: Buffer, now_ms: int) -> Steps[Buffer]:
-        """Validate a producer's batch, and make of it what `append` stores, in steps.
+        """Validate a producer's batch and return the batch to store, in steps.
 
-        A few bytes may unpack to millions of records. Raises `KafkaError`.
+        Steps are needed because a few bytes may unpack to millions of records. Raises
+        `KafkaError`.
         """
         check_produced(records, self.config.max_message_bytes)
         return (yield from rewriting(records, self.config, now_ms, self.name))
@@ -192,13 +193,13 @@ class Log:
     ) -> Appended:
         """Append a producer's batch, as the leader.
 
-        ``records`` is the Produce request's field: one batch of magic 2; ``prepared``
-        what `prepare` made of it, if that was done before. A batch that an idempotent
-        producer sent before is answered as it was then; ``guard`` is needed by one that
-        begins a transaction. Raises `KafkaError`; the log is then as before.
+        ``records`` is the Produce request's field: one batch of magic 2. ``prepared`` is
+        the result of `prepare`, if it was called before. A batch that an idempotent
+        producer repeats gets its first result again. A batch that begins a transaction
+        needs a ``guard``. Raises `KafkaError`; the log is then unchanged.
         """
         if self.durability.out_of_service:
-            # Not even a repeated batch is confirmed: it may not have reached the disk.
+            # Also repeated batches are refused: they may not have reached the disk.
             self.durability.check_in_service()
         config = self.config
         if prepared is not None:
@@ -207,7 +208,7 @@ class Log:
             fields = check_produced(records, config.max_message_bytes)
             prepared = records
             _, _, _, _, _, attributes, _, base_ms, largest_ms, _, _, _, count = fields
-            # The form of small batches.
+            # Only a valid batch of one record is stored without a full validation.
             if (
                 count != 1
                 or attributes & ~TRANSACTIONAL
@@ -256,7 +257,7 @@ class Log:
             )
         stamped = config.message_timestamp_type == "LogAppendTime"
         time_ms = max_timestamp if stamped else -1
-        # Without the constructor that NamedTuple generates.
+        # `tuple.__new__`, without the slower constructor of the NamedTuple.
         return _NEW(Appended, (offset, last_offset, time_ms, self.log_start_offset))
 
     def append_of_coordinator(
@@ -267,10 +268,10 @@ class Log:
         guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> Appended:
-        """Append a batch that this broker made for a transaction, as the leader.
+        """Append a batch that this broker created for a transaction, as the leader.
 
-        It is a marker, or offsets that the transaction commits. Raises `KafkaError`;
-        the log is then as before.
+        The batch is a marker, or contains offsets that the transaction commits. Raises
+        `KafkaError`; the log is then unchanged.
         """
         self.durability.check_in_service()
         made = parse_header(batch)
@@ -295,17 +296,17 @@ class Log:
         return Appended(header.base_offset, header.last_offset, -1, start)
 
     def _follow(self, header: BatchHeader, marker: Marker | None) -> None:
-        """Keep what a batch that was just written means for its producer."""
+        """Update the producer state for a batch that was just written."""
         aborted = self.producers.replay(header, marker)
         if aborted is not None:
             self.segments.active.aborted.add(aborted)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> Appended | None:
-        """Append batches that a leader assigned offsets to; None if there is none.
+        """Append batches fetched from a leader; return None if there are none.
 
-        A batch that is not wholly there is left out: the next fetch brings it. Raises
-        CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for offsets below the log's end; whole
-        batches before the fault stay.
+        An incomplete last batch is ignored; the next fetch returns it again. Raises
+        CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for offsets below the log's end; valid
+        batches before the error are kept.
         """
         self.durability.check_in_service()
         first = None
@@ -348,8 +349,8 @@ class Log:
         if active.torn or self.durability.out_of_service or size > config.segment_bytes:
             self._make_writable(size)
         if not active.admits(size, last_offset, max_timestamp, now_ms, config):
-            # A follower may append behind a gap, which goes into the new segment. A gap
-            # between segments means a loss of power (recovery.py).
+            # A follower may append after a gap. The new segment begins before the gap,
+            # since a gap between segments means lost batches (recovery.py).
             fits = last_offset - self.log_end_offset <= RELATIVE_MAX
             self.roll(now_ms, self.log_end_offset if fits else offset)
             active = self.segments.active
@@ -357,13 +358,13 @@ class Log:
             active.append(offset, last_offset, max_timestamp, pieces, size)
         except OSError as error:
             raise self.storage.failure(self.directory, error) from error
-        # Only now: of an epoch without a record a follower would ask for ever.
+        # After the write: a follower would request an epoch without records for ever.
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, offset)
         self.log_end_offset = last_offset + 1
 
     def _make_writable(self, size: int) -> None:
-        """Refuse what no segment holds; cut off what stands behind the end."""
+        """Refuse a batch above segment.bytes; cut off bytes after the end."""
         if size > self.config.segment_bytes:
             raise KafkaError(
                 ErrorCode.record_list_too_large,
@@ -384,14 +385,14 @@ class Log:
             self.log_start_offset,
         )
 
-    # ---- what it holds ----
+    # ---- content ----
 
     def epoch_end_offset(self, epoch: int) -> EpochEnd:
-        """Return the largest epoch up to ``epoch``, and where it ended."""
+        """Return the largest epoch up to ``epoch``, and its end offset."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     def stable_below(self, high_watermark: int) -> int:
-        """Return the last stable offset: every transaction below it has ended."""
+        """Return the last stable offset, below which all transactions have ended."""
         unstable = self.producers.unstable
         if not unstable:
             return high_watermark
@@ -406,9 +407,9 @@ class Log:
     # ---- roll ----
 
     def roll(self, now_ms: int, offset: int | None = None) -> None:
-        """End the active segment; begin a new one at ``offset``, by default the end.
+        """End the active segment; begin a new one at ``offset`` (default: the log's end).
 
-        An empty one is replaced if it begins elsewhere.
+        An empty active segment with another base offset is replaced.
         """
         self.check_open()
         ended = self.segments.active
@@ -426,10 +427,10 @@ class Log:
         self.begin(begun, snapshot)
 
     def _snapshot(self, offset: int) -> str | None:
-        """Write the producers as they are before ``offset``, or have that put off.
+        """Write the snapshot of the producers at ``offset``, or defer it if they are many.
 
-        Without it a recovery reads on from the one before: whatever is in the segments
-        need not be in snapshots. Where one is put off already, that will do.
+        Recovery does not need every snapshot: it replays the batches after an earlier
+        one. While a deferred snapshot is pending, no other one is begun.
         """
         if len(self.producers) <= PRODUCERS_PER_STEP:
             return write_snapshot(self.storage, self.directory, offset, self.producers)
@@ -438,13 +439,13 @@ class Log:
         return None
 
     def begin(self, begun: Segment, snapshot: str | None) -> None:
-        """Go on in a new segment; ``snapshot`` is the path of the producers' there."""
+        """Make a new segment active; ``snapshot`` is the path of its producer snapshot."""
         ended = self.segments.active
         self.segments.add(begun)
         self.durability.rolled(ended, snapshot)
 
     def new_segment(self, offset: int, now_ms: int) -> Segment:
-        """Create the files of a segment, which is not part of the log yet.
+        """Create the files of a segment without adding it to the log.
 
         Raises ``OSError``.
         """
@@ -459,11 +460,11 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Return the offset below which everything is durable."""
+        """Return the offset below which all data is durable."""
         return self.durability.recovery_point
 
     def check(self) -> None:
-        """Assert the invariants of the log and its parts; reads every header."""
+        """Assert the invariants of the log and its parts; read every header."""
         self.segments.check()
         self.epochs.check()
         self.producers.check_invariants()

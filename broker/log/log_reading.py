@@ -1,7 +1,7 @@
 """Reads of a log: the position of batches, as a `FileSlice` that the network sends.
 
-Kafka's ``LocalLog.read``. The network sends the slice with ``sendfile``; no record
-passes through this process.
+Kafka's ``LocalLog.read``. The network sends the slice with ``sendfile``, so records are
+not copied into this process.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from broker.protocol.errors import ErrorCode, KafkaError
 def read(
     log: Log, offset: int, max_bytes: int, up_to_offset: int, min_one: bool = True
 ) -> FileSlice | None:
-    """Return where batches from ``offset`` on stand, none at ``up_to_offset``.
+    """Return the slice of the batches from ``offset`` to below ``up_to_offset``.
 
-    The slice begins with the batch that holds ``offset``, and may end within a batch.
-    It is larger than ``max_bytes`` only to hold its first batch, and only if
-    ``min_one``. None if nothing can be had. Raises OFFSET_OUT_OF_RANGE or
-    KAFKA_STORAGE_ERROR. Cost: no I/O at the end of the log, else `Segment.locate`'s.
+    The slice begins with the batch that contains ``offset``, and may end within a
+    batch. It exceeds ``max_bytes`` only to contain its first batch, and only if
+    ``min_one`` is set. None if no batch is available. Raises OFFSET_OUT_OF_RANGE or
+    KAFKA_STORAGE_ERROR. Cost: that of `Segment.locate`; no I/O near the log's end.
     """
     if log.closed is not None:
         log.check_open()
@@ -39,7 +39,7 @@ def read(
         segment = segments[number]
         found = segment.locate(offset)
         while found is None:
-            # Compaction may have emptied the rest of a segment.
+            # Compaction may have removed the last batches of a segment.
             number += 1
             if number == len(segments):
                 return None
@@ -64,14 +64,14 @@ def read(
 def aborted_in(
     log: Log, offset: int, records: FileSlice, up_to_offset: int
 ) -> list[AbortedTransaction]:
-    """Return the aborted transactions that a slice from ``offset`` on may belong to.
+    """Return the aborted transactions with batches in a slice from ``offset`` on.
 
     Raises KAFKA_STORAGE_ERROR.
     """
     segments = log.segments
     number = segments.index_of(offset)
     if segments[number].file is not records.file:
-        # Compaction emptied the rest of that segment: the slice is of a later one.
+        # Compaction removed the last batches of that segment; the slice is of a later one.
         return aborted_between(segments, offset, up_to_offset)
     try:
         behind = segments[number].offset_behind(records.position + records.size)

@@ -1,7 +1,7 @@
 """The guard around every operation on a log: closed logs and failed devices.
 
-A closed log refuses every one of them, and an error of its device has one name
-whichever of them met it.
+A closed log refuses every operation, and every operation maps an error of the device to
+the same exception.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _R = TypeVar("_R")
 def operation(
     work: Callable[Concatenate[Log, _P], _R],
 ) -> Callable[Concatenate[Log, _P], _R]:
-    """Make an operation of a function: it raises KAFKA_STORAGE_ERROR for both.
+    """Turn a function into an operation, which raises KAFKA_STORAGE_ERROR.
 
-    As `LogUnavailable` on a closed log, as `LogStorageError` for an ``OSError``.
+    The error is `LogUnavailable` for a closed log and `LogStorageError` for an
+    ``OSError``.
     """
 
     @wraps(work)
@@ -39,9 +40,9 @@ def operation(
 def in_steps(
     work: Callable[Concatenate[Log, _P], Steps[_R]],
 ) -> Callable[Concatenate[Log, _P], Steps[_R | None]]:
-    """Make an operation of a generator function; see `operation`.
+    """Turn a generator function into an operation; see `operation`.
 
-    It ends at the next step after the log was closed, with `LogUnavailable`.
+    If the log is closed meanwhile, the next step raises `LogUnavailable`.
     """
 
     @wraps(work)

@@ -1,23 +1,23 @@
 """Batches of idempotent producers: Kafka's ``ProducerStateManager``.
 
-A producer numbers its records per partition; the log remembers its last five batches
-(as many as a client may have in flight). A batch that is among them is a retry and is
-answered with the offsets of the first time; one that does not follow the last is out of
-order; one of an older producer epoch comes from a zombie (KIP-98). A producer that is
-not known may begin with any number: retention may have removed its past.
+A producer numbers its records per partition. The log keeps its last five batches, the
+largest number that a client may have in flight. A batch among these is a retry, and the
+response contains its first offsets. A batch that does not follow the last is out of
+order. A batch of an older producer epoch comes from a zombie (KIP-98). An unknown
+producer may begin with any number, since retention may have removed its batches.
 
-State survives in ``%020d.snapshot`` files of Kafka's format (version 1), written where
-a segment begins and at an orderly stop; recovery replays the batches after the newest
-one. Kafka stores one batch per producer and so forgets four at a restart. Here each of
-the five is an entry of its own, oldest first: Kafka reads the same file and keeps the
-last.
+State is stored in ``%020d.snapshot`` files of Kafka's format (version 1), written at
+the start of each segment and at an orderly stop. Recovery replays the batches after the
+newest snapshot. Kafka stores one batch per producer and loses four at a restart. Here
+each of the five has its own entry, oldest first; Kafka reads the same file and keeps
+the last.
 
-Open transactions are in the snapshots, too (transactions.py). The leader checks batches
-and markers before they are written; `replay` follows what is in the log already.
+Snapshots also contain open transactions (transactions.py). The leader checks batches
+and markers before they are written; `replay` adds batches that are in the log already.
 
 A client may use a new id for every batch, and only age bounds the number of producers.
-Passes over all of them are therefore done in steps. Where there are many when a segment
-begins, their state is frozen at once and encoded later.
+Iterations over all producers are therefore split into steps. If there are many when a
+segment begins, their state is frozen at once and encoded later.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT: Final = 5
-# Producers per step of a pass over all: some milliseconds.
+# Producers per step of an iteration over all producers: some milliseconds.
 PRODUCERS_PER_STEP: Final = 500
-# Guards looked at in a round of expiry: the oldest are the first.
+# Guards checked per round of expiry, oldest first.
 _GUARDS_PER_ROUND: Final = 500
 # The ``transaction.version`` from which the marker of each transaction has a new epoch.
 _RAISED_EPOCHS: Final = 2
@@ -68,7 +68,7 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class BatchMetadata(NamedTuple):
-    """One batch that a producer appended."""
+    """A batch appended by a producer."""
 
     first_sequence: int
     last_sequence: int
@@ -78,9 +78,9 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerState:
-    """One producer's epoch and its last five batches in this log, oldest first.
+    """A producer's epoch and its last five batches in this log, oldest first.
 
-    ``marked_ms`` is the time of its last marker, which ``coordinator_epoch`` wrote;
+    ``marked_ms`` and ``coordinator_epoch`` are those of its last marker.
     ``transaction_from`` is the first offset of its open transaction. -1: none.
     """
 
@@ -107,7 +107,7 @@ class ProducerState:
 
 
 class Producers:
-    """The producers of one log. Cost: O(1) per batch; a batch without one costs none.
+    """The producers of one log. Cost: O(1) per batch with a producer id, else none.
 
     >>> producers = Producers()
     >>> producers.check(7, 0, 0, 9)
@@ -120,14 +120,14 @@ class Producers:
 
     def __init__(self) -> None:
         self.unstable = Unstable()
-        # By producer, while its transaction has not begun here.
+        # By producer id, until the producer's transaction begins here.
         self._guards: dict[int, VerificationGuard] = {}
-        # All of them; or those that have appended since ``frozen`` was all of them.
+        # All producers; if ``frozen`` is set, those that have appended since.
         self._states: dict[int, ProducerState] = {}
         self.frozen: dict[int, ProducerState] | None = None
 
     def __len__(self) -> int:
-        # While some are frozen, those that have appended since are counted twice.
+        # Frozen producers that have appended since are counted twice.
         return len(self._states) + len(self.frozen or ())
 
     def _known(self, producer_id: int) -> ProducerState | None:
@@ -145,11 +145,11 @@ class Producers:
         is_transactional: bool = False,
         guard: VerificationGuard | None = None,
     ) -> BatchMetadata | None:
-        """Return the batch that this one repeats, None if it is new and in order.
+        """Return the earlier batch that this one repeats; None if it is new and in order.
 
-        Raises OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_PRODUCER_EPOCH. A batch that
-        begins a transaction without a valid guard, or that is of none while one is
-        open, raises INVALID_TXN_STATE.
+        Raises OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_PRODUCER_EPOCH. Raises
+        INVALID_TXN_STATE for a batch that begins a transaction without a valid guard,
+        and for a batch outside of the open transaction.
         """
         state = self._known(producer_id)
         if state is not None and epoch == state.epoch:
@@ -192,12 +192,13 @@ class Producers:
         guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> None:
-        """Raise unless a batch of a coordinator may be written, a marker perhaps.
+        """Check a batch of a coordinator, which has no sequence numbers.
 
-        It has no sequence numbers. Raises INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, or
-        TRANSACTION_COORDINATOR_FENCED for a marker of an earlier coordinator. Under
-        ``transaction_version`` 2 a marker has a higher epoch than its transaction: one
-        of the same epoch is late, or repeated once no transaction is open.
+        The batch is a marker or contains committed offsets. Raises
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, or TRANSACTION_COORDINATOR_FENCED for
+        a marker of an earlier coordinator. Under ``transaction_version`` 2 a marker has
+        a higher epoch than its transaction. A marker of the same epoch is late or, if
+        no transaction is open, repeated.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         state = self._known(producer_id)
@@ -259,9 +260,9 @@ class Producers:
         now_ms: int,
         begins_at_zero: bool = False,
     ) -> VerificationGuard | None:
-        """Return a guard, to be verified and appended with; None: none is needed.
+        """Return the guard to verify and append with; None if none is needed.
 
-        A transaction of the producer is open then. Kafka's
+        No guard is needed while a transaction of the producer is open. Kafka's
         ``maybeStartTransactionVerification``.
         """
         state = self._known(producer_id)
@@ -276,11 +277,11 @@ class Producers:
         return guard
 
     def take_guards(self, known: Producers) -> None:
-        """Go on with the verifications that began in a log of the same content."""
+        """Take over the verifications in progress of a log of the same content."""
         self._guards = known._guards
 
     def described(self) -> Iterator[tuple[int, ProducerState]]:
-        """Iterate over all producers; between two of them some may go."""
+        """Iterate over all producers; producers may be removed meanwhile."""
         for producer_id in self._ids():
             state = self._known(producer_id)
             if state is not None:
@@ -305,7 +306,7 @@ class Producers:
         batch: BatchMetadata,
         is_transactional: bool = False,
     ) -> None:
-        """Remember a batch that was written; it may begin a transaction."""
+        """Record a batch that was written; it may begin a transaction."""
         state = self._states.get(producer_id)
         if state is None or state.epoch != epoch:
             state = self._states[producer_id] = self._begun(producer_id, epoch)
@@ -323,7 +324,7 @@ class Producers:
         self._guards.pop(producer_id, None)
 
     def _begun(self, producer_id: int, epoch: int) -> ProducerState:
-        """Return a producer's new state in this epoch; frozen state is not changed."""
+        """Create a producer's state in this epoch; leave the former state unchanged."""
         state = ProducerState(epoch)
         known = self._known(producer_id)
         if known is not None:
@@ -340,8 +341,8 @@ class Producers:
         """Add a batch that is in the log (recovery, and followers).
 
         ``marker`` is the content of a control batch. Returns the transaction that it
-        aborts. Control batches, and offsets that are committed in a transaction, carry
-        an epoch but no sequence numbers; an older epoch changes nothing.
+        aborts. Control batches, and batches of offsets committed in a transaction, have
+        an epoch but no sequence numbers. A batch of an older epoch changes nothing.
         """
         producer_id = header.producer_id
         if producer_id < 0:
@@ -365,7 +366,7 @@ class Producers:
     def _end(
         self, state: ProducerState, header: BatchHeader, marker: Marker
     ) -> AbortedTransaction | None:
-        """End the producer's transaction; return it if it is taken back."""
+        """End the producer's transaction; return it if it is aborted."""
         self._guards.pop(header.producer_id, None)
         state.coordinator_epoch = marker.coordinator_epoch
         first_offset, state.transaction_from = state.transaction_from, -1
@@ -401,7 +402,7 @@ class Producers:
         return max((each for each in self._states if each < below), default=-1)
 
     def last_offsets(self) -> Steps[frozenset[int]]:
-        """Return the last offset of each producer, which compaction must not lose."""
+        """Return the last offset of each producer, which compaction must keep."""
         found = set()
         for number, producer_id in enumerate(self._ids(), 1):
             state = self._known(producer_id)
@@ -412,10 +413,10 @@ class Producers:
         return frozenset(found)
 
     def expire(self, before_ms: int) -> Steps[None]:
-        """Forget the producers whose last batch is older than ``before_ms``.
+        """Remove producers and guards whose last batch is older than ``before_ms``.
 
-        Not while they are being written down: the next round does it. Guards of that
-        age go, too.
+        Producers are kept while a frozen state is being written; the next round removes
+        them.
         """
         for producer_id, guard in islice(
             tuple(self._guards.items()), _GUARDS_PER_ROUND
@@ -427,25 +428,25 @@ class Producers:
             if self.frozen is not None or self._states is not states:
                 return
             state = states.get(producer_id)
-            # One with an open transaction does not expire, as in Kafka.
+            # A producer with an open transaction does not expire, as in Kafka.
             if state and state.transaction_from < 0 and state.last_ms < before_ms:
                 del states[producer_id]
             if not number % PRODUCERS_PER_STEP:
                 yield None
 
     def _ids(self) -> list[int]:
-        """Return those there are now; between two steps some may go."""
+        """Return the present producer ids; some may be removed between two steps."""
         return [*self._states, *(self.frozen or ())]
 
     def exchange(self, other: Producers) -> None:
-        """Take over the state of another log's past, which gets this one's."""
+        """Swap states with ``other``, a state of this log at an earlier offset."""
         self._states, other._states = other._states, self._states
         self.frozen, other.frozen = other.frozen, self.frozen
         self.unstable, other.unstable = other.unstable, self.unstable
         self._guards.clear()
 
     def emptied(self) -> InSteps[None]:
-        """Forget all; many at once would take long."""
+        """Remove all producers, in steps because there may be many."""
         kept = [self._states, self.frozen or {}]
         self._states, self.frozen = {}, None
         for states in kept:
@@ -454,23 +455,23 @@ class Producers:
                     states.popitem()
                 yield None
 
-    # ---- many of them ----
+    # ---- frozen state ----
 
     def freeze(self) -> bool:
-        """Keep the state as it is now, at no cost; False if one is kept already."""
+        """Keep the present state, in O(1); return False if a state is kept already."""
         if self.frozen is not None:
             return False
         self.frozen, self._states = self._states, {}
         return True
 
     def thaw(self) -> None:
-        """Keep nothing any more. Cost: O(producers since)."""
+        """Release the frozen state. Cost: O(producers that have appended since)."""
         if self.frozen is not None:
             self.frozen.update(self._states)
             self._states, self.frozen = self.frozen, None
 
     def encode_frozen(self) -> Steps[bytes | None]:
-        """Return the snapshot file of the frozen state, None if there is none."""
+        """Return the content of the frozen state's snapshot; None if there is none."""
         frozen = self.frozen
         if frozen is None:
             return None
@@ -490,9 +491,9 @@ class Producers:
         return _whole(_entries(self._states.items()))
 
     def decode(self, content: bytes) -> InSteps[bool]:
-        """Take over a snapshot; return False, and take nothing, if it is damaged.
+        """Load a snapshot; return False, and load nothing, if it is damaged.
 
-        Nothing may be known before.
+        There must be no producers before.
         """
         if len(content) < _HEAD.size:
             return False
@@ -567,7 +568,7 @@ def _entries(states: Iterable[tuple[int, ProducerState]]) -> bytes:
 
 
 def _whole(entries: bytes) -> bytes:
-    """Return the content of the snapshot that has these entries."""
+    """Return the content of the snapshot with these entries."""
     body = struct.pack(">i", len(entries) // _ENTRY.size) + entries
     return struct.pack(">hI", _VERSION, crc32c(body)) + body
 
@@ -584,10 +585,10 @@ def snapshot_offsets(storage: Storage, directory: str) -> list[int]:
 def write_snapshot(
     storage: Storage, directory: str, offset: int, producers: Producers
 ) -> str:
-    """Write the state as it is before ``offset``; return the path of the file.
+    """Write the state before ``offset``; return the path of the file.
 
-    It is not synced: one that a crash leaves half written is recognised, and the one
-    before it is used.
+    The file is not synced. After a crash, an incomplete snapshot is detected, and an
+    earlier one is used.
     """
     path = snapshot_path(directory, offset)
     write_content(storage, path, producers.encode())
@@ -613,10 +614,10 @@ def _load_snapshot(
     not_after: int,
     doomed: PendingRemovals,
 ) -> InSteps[tuple[int, Producers]]:
-    """Return the newest sound snapshot at most at ``not_after``, and its offset.
+    """Return the newest valid snapshot at most at ``not_after``, and its offset.
 
-    Snapshots beyond ``up_to`` and damaged ones are doomed: the log does not bear them
-    out.
+    Damaged snapshots, and snapshots beyond ``up_to``, which the log does not confirm,
+    are scheduled for removal.
     """
     for offset in reversed(snapshot_offsets(storage, directory)):
         if not_after < offset <= up_to:
@@ -638,10 +639,10 @@ def replayed(
     doomed: PendingRemovals,
     from_offset: int = LONG_MAX,
 ) -> InSteps[Producers]:
-    """Return the state before ``up_to``: of the newest snapshot, then of the batches.
+    """Return the state before ``up_to``, from the newest snapshot and later batches.
 
     Batches from ``from_offset`` on are read in any case, since the transactions that
-    they abort are not listed yet. A batch that holds ``up_to`` is not looked at.
+    they abort are not listed yet. The batch that contains ``up_to`` is not read.
     """
     known_to, producers = yield from _load_snapshot(
         storage, directory, up_to, min(up_to, from_offset), doomed

@@ -1,9 +1,10 @@
-"""Produced batches, validated and made into what a log stores: ``LogValidator``.
+"""Validation of produced batches and conversion to the stored form (``LogValidator``).
 
-Every batch is walked (`broker.protocol.records.validation`). Its largest timestamp is
-computed, and corrects the header. LogAppendTime stamps the header, and
-``compression.type`` packs anew. Records are checked one by one only where one lacks the
-key for compaction, or may have a timestamp out of bounds, to name the refused ones.
+All records of a batch are parsed (`broker.protocol.records.validation`). The header
+gets the largest timestamp of the records, or the append time under LogAppendTime. The
+batch is recompressed if ``compression.type`` requires it. Records are checked one by
+one only if a key is missing under compaction or a timestamp may be out of bounds, to
+report the rejected records.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from broker.protocol.records.validation import contents_of
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 _ATTRIBUTES_AT: Final = 21
-# At most so many bad records of a batch are reported; Kafka reports all.
+# Largest number of bad records reported per batch; Kafka reports all.
 _FAULTS_MAX: Final = 1000
 
 
 def keeps_batches(config: LogConfig) -> bool:
     """Return whether the header suffices to apply a topic's settings.
 
-    If so, a valid batch with a right and recent largest timestamp is stored unchanged.
+    If so, a valid batch whose largest timestamp is right and recent is stored
+    unchanged.
     """
     return (
         not config.compacts
@@ -52,9 +54,9 @@ def keeps_batches(config: LogConfig) -> bool:
 def rewriting(
     records: Buffer, config: LogConfig, now_ms: int, partition: str
 ) -> Steps[Buffer]:
-    """Validate a batch whose header was checked, and return the stored batch; in steps.
+    """Validate a batch with a checked header; return the batch to store, in steps.
 
-    ``partition`` is the topic's name and the index, for the messages. Raises
+    ``partition`` is the topic's name and the index, for error messages. Raises
     INVALID_RECORD, INVALID_TIMESTAMP or MESSAGE_TOO_LARGE.
     """
     header = parse_header(records)
@@ -75,7 +77,7 @@ def rewriting(
 
 
 def _are_allowed(oldest: int, newest: int, config: LogConfig, now_ms: int) -> bool:
-    """Return whether no timestamp between the two can be refused, or wrap around."""
+    """Return whether all timestamps of the range are valid, without overflow."""
     return (
         oldest >= -LONG_MAX
         and now_ms - config.message_timestamp_before_max_ms <= oldest
@@ -86,7 +88,7 @@ def _are_allowed(oldest: int, newest: int, config: LogConfig, now_ms: int) -> bo
 def _inspect(
     header: BatchHeader, batch: Buffer, config: LogConfig, now_ms: int, partition: str
 ) -> Steps[int]:
-    """Look at records one by one; return the largest timestamp if all are allowed."""
+    """Check records one by one; return the largest timestamp if all are valid."""
     faults = _Faults()
     bounded = config.message_timestamp_type != LOG_APPEND_TIME
     newest = NO_TIMESTAMP
@@ -108,7 +110,7 @@ def _inspect(
 
 
 def _is_out_of_time(timestamp: int, config: LogConfig, now_ms: int) -> bool:
-    """Return whether Kafka refuses a timestamp, in its 64 bits that wrap around."""
+    """Return whether Kafka rejects a timestamp, with its 64-bit overflow."""
     age_ms = as_long(now_ms - timestamp)
     return timestamp != NO_TIMESTAMP and (
         age_ms > config.message_timestamp_before_max_ms
@@ -117,7 +119,7 @@ def _is_out_of_time(timestamp: int, config: LogConfig, now_ms: int) -> bool:
 
 
 class _Faults:
-    """The records of a batch that are refused, in the words of ``LogValidator``."""
+    """The rejected records of a batch, with the messages of ``LogValidator``."""
 
     def __init__(self) -> None:
         self._records: list[tuple[int, str]] = []
@@ -151,7 +153,7 @@ class _Faults:
         )
 
     def tell(self) -> None:
-        """Raise `InvalidRecords` if there is one."""
+        """Raise `InvalidRecords` if any record was rejected."""
         if not self._records:
             return
         message = "One or more records have been rejected due to invalid timestamp"

@@ -1,9 +1,9 @@
-"""Long work on a log as generators, so that the driver decides when and where.
+"""Long work on a log as generators, so that the driver decides when and where to run it.
 
-A generator yields None where other work may be done in between, and a blocking call (a
-function that touches no log) where a device may take its time. The driver makes the
-call, on this thread or another, and resumes; an ``OSError`` is thrown in. Between two
-steps the log may be appended to, trimmed or closed.
+A generator yields None to let other work run, and a blocking call (a function that
+accesses no log) to wait for a device. The driver makes the call, on this thread or
+another, and resumes the generator; an ``OSError`` is thrown into it. Between two steps
+the log may be appended to, trimmed or closed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Steps: TypeAlias = Generator[BlockingCall | None, None, _R]
 # Steps without blocking calls.
 InSteps: TypeAlias = Generator[None, None, _R]
 
-# Records that are looked at in one step: about half a millisecond.
+# Records that are read in one step: about half a millisecond.
 STEP_RECORDS: Final = 256
 
 
 def watched(inner: Steps[_R], go_on: Callable[[], bool]) -> Steps[_R | None]:
-    """Do what ``inner`` does as long as ``go_on`` says so after each step.
+    """Run ``inner`` as long as ``go_on`` returns True after each step.
 
-    Returns its result, None if it was ended.
+    Returns the result of ``inner``, or None if it was stopped.
     """
     try:
         step = next(inner)
@@ -48,9 +48,9 @@ def watched(inner: Steps[_R], go_on: Callable[[], bool]) -> Steps[_R | None]:
 
 
 def in_one_step(work: Steps[_R]) -> _R | None:
-    """Do the first step, and return the result if that was all; else None.
+    """Run the first step; return the result if the work is done, else None.
 
-    Nothing else is done then.
+    Unfinished work is closed.
     """
     try:
         next(work)
@@ -62,7 +62,7 @@ def in_one_step(work: Steps[_R]) -> _R | None:
 
 
 def run(work: Steps[_R]) -> _R:
-    """Do all of it here and now, and return its result."""
+    """Run all steps and their calls on this thread; return the result."""
     try:
         step = next(work)
         while True:

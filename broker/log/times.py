@@ -1,8 +1,8 @@
-"""Offsets by time stamp, for ListOffsets: Kafka's ``fetchOffsetByTimestamp`` (KIP-33).
+"""Offsets by timestamp, for ListOffsets: Kafka's ``fetchOffsetByTimestamp`` (KIP-33).
 
-The time index leads to a place before which every record is older. From there batches
-are unpacked until one holds the answer: the one case in which a read looks inside a
-batch. Headers are not believed, since old batches may have wrong time stamps there.
+The time index returns a position before which every record is older. From there batches
+are unpacked until the record is found; no other read unpacks batches. The timestamps of
+headers are not used, since they may be wrong in old batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker.protocol.records.batch_records import heads_in_steps
 
 
 class TimestampOffset(NamedTuple):
-    """A record's time stamp, offset, and the leader epoch of its batch."""
+    """A record's timestamp, its offset, and the leader epoch of its batch."""
 
     timestamp: int
     offset: int
@@ -27,10 +27,7 @@ class TimestampOffset(NamedTuple):
 
 @in_steps
 def offset_for_timestamp(log: Log, timestamp: int) -> Steps[TimestampOffset | None]:
-    """Find the first record at or after a time; None if all are older.
-
-    First by offset, not by time, as in Kafka.
-    """
+    """Find the first record, by offset, at or after a time; None if all are older."""
     for segment in tuple(log.segments):
         if segment.max_timestamp >= timestamp and log.segments.holds(segment):
             found = yield from _search(log, segment, timestamp)
@@ -41,7 +38,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> Steps[TimestampOffset | No
 
 @in_steps
 def offset_of_max_timestamp(log: Log) -> Steps[TimestampOffset | None]:
-    """Find the first record of the largest time stamp; None without records."""
+    """Find the first record of the largest timestamp; None without records."""
     newest: Segment | None = None
     for segment in log.segments:
         if segment.size and (

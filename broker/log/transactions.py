@@ -1,13 +1,13 @@
-"""Transactions in a log: their starts, the markers that end them, the stable offset.
+"""Transactions in a log: their starts, their markers, and the last stable offset.
 
-Kafka's ``ProducerStateManager`` keeps open transactions, and completed ones whose
-marker is not below the high watermark yet. Consumers of committed records read up to
-the first offset of all these, the last stable offset.
+Kafka's ``ProducerStateManager`` keeps open transactions, and completed transactions
+whose marker is not below the high watermark yet. Consumers of committed records read up
+to the first offset of all these, the last stable offset.
 
 A batch begins a transaction in a partition only with a `VerificationGuard` (KIP-890):
 the coordinator has confirmed that the partition belongs to the transaction. A marker
-that arrives meanwhile makes the guard invalid, so no late batch begins a transaction
-that nobody would end.
+that arrives meanwhile invalidates the guard, so that no late batch begins a transaction
+that would never end.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Marker(NamedTuple):
 
 
 def marker_of(header: BatchHeader, batch: Buffer) -> Marker | None:
-    """Return the marker in a control batch; None if it is no or another one.
+    """Return the marker in a control batch; None if there is none of a known type.
 
-    Kafka ignores control records of types that it does not know, too. Compaction
-    leaves control batches without a record.
+    As in Kafka, control records of unknown types are ignored. Compaction may leave
+    control batches without a record.
     """
     try:
         record = next(iter_records(header, batch), None)
@@ -76,9 +76,9 @@ def marker_batch(
 class VerificationGuard:
     """The permission to begin one producer's transaction in one partition.
 
-    Batches behind ``lowest_sequence``, the first that waited for the coordinator, are
-    out of order until that one is written. ``begins_at_zero``: the epoch is that of
-    this transaction only (``transaction.version`` 2), and so are sequence numbers.
+    Batches after ``lowest_sequence``, that of the first batch that waited for the
+    coordinator, are out of order until that batch is written. ``begins_at_zero``: epoch
+    and sequence numbers are used for this transaction only (``transaction.version`` 2).
     """
 
     __slots__ = ("begins_at_zero", "begun_ms", "epoch", "lowest_sequence")
@@ -96,50 +96,50 @@ class VerificationGuard:
         self.begins_at_zero = begins_at_zero
 
     def note(self, epoch: int, sequence: int) -> None:
-        """Note another batch that waits for the coordinator."""
+        """Record another batch that waits for the coordinator."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
-# Stands for a guard where ``transaction.partition.verification.enable`` is off.
+# Replaces guards if ``transaction.partition.verification.enable`` is off.
 UNVERIFIED: Final = VerificationGuard(-1, 0, 0)
 
 
 class Unstable:
     """Transactions that are open, or whose marker may not be replicated yet.
 
-    Cost: O(1) each, but for `first_open` and `load`.
+    Cost: O(1) per call, except for `first_open` and `load`.
     """
 
     __slots__ = ("_ends",)
 
     def __init__(self) -> None:
-        # By first offset, ascending: the offset of the marker, None while open.
+        # Offset of the marker (None while open) by first offset, ascending.
         self._ends: dict[int, int | None] = {}
 
     def begin(self, first_offset: int) -> None:
-        """Note that a transaction begins, behind all others."""
+        """Record the start of a transaction, after all others."""
         self._ends[first_offset] = None
 
     def load(self, first_offsets: Iterable[int]) -> None:
-        """Take over the open transactions of a snapshot."""
+        """Load the open transactions of a snapshot."""
         self._ends = dict.fromkeys(sorted(first_offsets))
 
     def end(self, first_offset: int, marker_offset: int) -> None:
-        """Note where the marker of a transaction stands."""
+        """Record the offset of a transaction's marker."""
         self._ends[first_offset] = marker_offset
 
     def first_open(self, default: int) -> int:
-        """Return where the first transaction begins that has no marker."""
+        """Return the first offset of the first transaction without a marker."""
         for first_offset, end in self._ends.items():
             if end is None:
                 return first_offset
         return default
 
     def stable_below(self, high_watermark: int) -> int:
-        """Return the last stable offset; forget what has become stable."""
+        """Return the last stable offset; remove transactions that are stable now."""
         ends = self._ends
         while ends:
             first_offset = next(iter(ends))

@@ -1,10 +1,10 @@
 """Shortening of a log: at its start by retention or DeleteRecords, or at its end.
 
-Retention removes whole segments, oldest first. Where the active one is itself too old a
-new one takes its place, as in Kafka, so that an idle partition empties too; the others
-go first, so that a full disk frees itself. DeleteRecords moves the start within a
-segment and drops those before it. Dropped files are renamed, and removed later. A
-follower truncates to the offset where its leader's history diverges from its own.
+Retention removes whole segments, oldest first. If the active segment itself is too old,
+a new one replaces it, as in Kafka, so that an idle partition becomes empty. Older
+segments are removed before, to free space on a full disk. DeleteRecords moves the start
+within a segment and drops earlier segments. Dropped files are renamed, and removed
+later. A follower truncates its log to the offset at which its leader's log diverges.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 
 @operation
 def retention(log: Log, now_ms: int, up_to_offset: int) -> int:
-    """Drop segments that are too old or too many; return their number.
+    """Drop segments beyond the age or size limit; return their number.
 
     A segment with an offset at or above ``up_to_offset``, the high watermark, is kept.
     """
@@ -55,8 +55,8 @@ def retention(log: Log, now_ms: int, up_to_offset: int) -> int:
 def _drop_the_last(log: Log, now_ms: int) -> int:
     """Begin a new segment and drop the active one, which is too old itself.
 
-    On a full disk there is no room for the files that a roll writes of an ending
-    segment, and a dropped one needs none.
+    A roll would write files for the ended segment, which a full disk has no space for
+    and a dropped segment does not need.
     """
     end = log.log_end_offset
     log.begin(log.new_segment(end, now_ms), None)
@@ -93,7 +93,7 @@ def delete_records_before(log: Log, offset: int) -> None:
 
 
 def _drop_below(log: Log, offset: int) -> int:
-    """Move the log's start to ``offset``: drop the segments wholly below."""
+    """Move the log's start to ``offset``; drop the segments entirely below."""
     log.log_start_offset = offset
     dropped = []
     while len(log.segments) > 1 and log.segments[1].base_offset <= offset:
@@ -114,7 +114,7 @@ def _drop_snapshots(log: Log, below: int) -> None:
 
 
 def producers_before(log: Log, offset: int) -> InSteps[Producers]:
-    """Return the producers as they are before ``offset``, which the log is cut to."""
+    """Return the producer state before ``offset``, to which the log is truncated."""
     while True:
         log.check_open()
         if not log.segments[0].base_offset <= offset < log.log_end_offset:
@@ -126,20 +126,20 @@ def producers_before(log: Log, offset: int) -> InSteps[Producers]:
             )
         except OSError as error:
             raise log.storage.failure(log.directory, error) from error
-        # Otherwise some were compacted or deleted between two steps.
+        # Otherwise segments were compacted or deleted between two steps: repeat.
         if tuple(log.segments) == segments:
             return producers
 
 
 @operation
 def truncate_to(log: Log, offset: int, now_ms: int, producers: Producers) -> int:
-    """Cut the log so that it ends at ``offset``; return its new end.
+    """Truncate the log to ``offset``; return its new end.
 
-    A batch that holds ``offset`` goes as a whole, so the end may be lower. An epoch
-    that begins at the end, where all its records have been deleted, goes in any case:
-    it may be what parts the log from its leader's. Nothing is removed from the disk
-    here: see `cut_in_steps`. ``producers`` are those of `producers_before`, in exchange
-    for those that were known.
+    A batch that contains ``offset`` is removed as a whole, so the end may be lower. An
+    epoch that begins at the end and has no records left is removed in any case: it may
+    be the divergence from the leader. The file is truncated later, by `cut_in_steps`.
+    ``producers`` is the result of `producers_before`; afterwards it holds the former
+    state.
     """
     if offset >= log.log_end_offset:
         return _cut_nothing(log)
@@ -166,13 +166,13 @@ def _cut_nothing(log: Log) -> int:
 
 @operation
 def truncate_fully(log: Log, offset: int, now_ms: int, nobody: Producers) -> None:
-    """Remove all records and go on at ``offset``; no producer or epoch is known then.
+    """Remove all records, producers and epochs; continue at ``offset``.
 
-    An epoch of before would have the leader say that histories part, again and again.
-    ``nobody`` is in exchange for the producers that were known.
+    If an old epoch remained, the leader would report a divergence again and again.
+    ``nobody`` is an empty state; afterwards it holds the former state.
     """
     try:
-        # First of all: while segments are there, they say the same.
+        # Removed first: while segments remain, they contain the same state.
         _drop_snapshots(log, LONG_MAX)
         while len(log.segments) > 1:
             log.segments.drop_newest().doom(log.doomed)
@@ -186,9 +186,9 @@ def truncate_fully(log: Log, offset: int, now_ms: int, nobody: Producers) -> Non
 
 
 def _ends_at(log: Log, offset: int, producers: Producers) -> None:
-    """Bring epochs, producers and recovery point in line with a new end."""
+    """Adjust epochs, producers and recovery point to a new end."""
     log.log_end_offset = offset
-    # Other records may come to end where those ended that the disk has.
+    # Other records may later end at the same offset as those on disk.
     log.settled_offset = -1
     log.cleaner_offset = min(log.cleaner_offset, offset)
     log.durability.truncated(offset, tuple(log.segments))
@@ -198,11 +198,11 @@ def _ends_at(log: Log, offset: int, producers: Producers) -> None:
 
 @in_steps
 def cut_in_steps(log: Log) -> Steps[None]:
-    """Cut the file of a log that was truncated, durably.
+    """Truncate the file of a truncated log, durably.
 
-    Otherwise the next append cuts it, and a loss of power may bring the cut part back,
-    with later segments behind it. Names are synced first: no gap is left before a
-    dropped segment.
+    Otherwise the next append truncates it, and after a power loss the removed part may
+    reappear, with later segments after it. Names are synced first, so that no gap
+    remains before a dropped segment.
     """
     active = log.segments.active
     if not active.torn:
@@ -217,10 +217,10 @@ def cut_in_steps(log: Log) -> Steps[None]:
 
 @operation
 def recovery_floor(log: Log, offset: int) -> int:
-    """Return the recovery point that a truncation to ``offset`` leaves true.
+    """Return the recovery point that stays valid after a truncation to ``offset``.
 
-    The truncation may remove a batch that begins below ``offset``. Where it leaves no
-    segment, nothing that was written before is true.
+    The truncation may remove a batch that begins below ``offset``. If it removes all
+    segments, the recovery point is 0.
     """
     if offset < log.segments[0].base_offset:
         return 0

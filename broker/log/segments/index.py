@@ -1,14 +1,14 @@
 """A segment's sparse indexes, in Kafka's formats: offset to position, time to offset.
 
-``.index`` holds entries of 8 bytes (offset minus the segment's base, position),
-``.timeindex`` of 12 (timestamp, offset minus base): Kafka's ``OffsetIndex`` and
-``TimeIndex``. Both columns of both files grow strictly, so that either can be searched.
+``.index`` has entries of 8 bytes (offset minus the segment's base, position),
+``.timeindex`` of 12 bytes (timestamp, offset minus base): Kafka's ``OffsetIndex`` and
+``TimeIndex``. Both columns of both files grow strictly, so either can be searched.
 
-Kafka maps the files into memory. Here the newest entries stay in memory and go to the
-file a page at a time; older ones are found by a binary search of ``pread``, which ends
-in one page. That keeps a partition small, needs no mapping that a truncation could
-invalidate, and no space reserved in advance. An index is a cache of the log: after a
-crash it is dropped and built again.
+Kafka maps the files into memory. Here the newest entries stay in memory and are written
+to the file a page at a time. Older entries are found by a binary search with ``pread``,
+which ends in one page. This saves memory, preallocates no disk space, and needs no
+mapping, which a truncation could invalidate. An index is a cache of the log: after a
+crash it is dropped and rebuilt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PAGE_ENTRIES: Final = 512
 
 
 class SparseIndex:
-    """Pairs of integers, both columns strictly growing, on file or not yet.
+    """Pairs of integers with strictly growing columns, on file or still in memory.
 
     Cost: ``add`` O(1) without I/O, ``spill`` one write in 512 entries, ``floor``
     O(log n) and, for entries on file, as many small reads.
@@ -60,7 +60,7 @@ class SparseIndex:
         return len(self) * self._entry.size
 
     def load(self) -> bool:
-        """Take over the file's entries; return False unless it is a sane index."""
+        """Load the file's entries; return False unless the index is valid."""
         try:
             file = self._storage.open(self.path)
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class SparseIndex:
         )
 
     def reset(self) -> None:
-        """Forget every entry, those on file too."""
+        """Remove all entries, in memory and on file."""
         self._on_file = 0
         self._firsts, self._seconds = [], []
 
@@ -86,7 +86,7 @@ class SparseIndex:
         self._seconds.append(second)
 
     def spill(self) -> None:
-        """Move a page to the file if two are in memory; nothing is lost by an error."""
+        """Move a page to the file if two are in memory; an error loses no entry."""
         if len(self._firsts) >= 2 * _PAGE_ENTRIES:
             self._write_out(_PAGE_ENTRIES)
 
@@ -109,7 +109,7 @@ class SparseIndex:
         return self.entry(number) if number >= 0 else None
 
     def first_at(self, second: int) -> int | None:
-        """Return the first column of the first entry whose second is at least this."""
+        """Return the first column of the first entry with at least this second column."""
         number = self._count_up_to(second - 1, 1)
         return self.entry(number)[0] if number < len(self) else None
 
@@ -121,7 +121,7 @@ class SparseIndex:
         self._on_file = min(self._on_file, keep)
 
     def write_out(self) -> File:
-        """Bring the file to exactly these entries and return it (not synced)."""
+        """Write exactly these entries to the file; return it, not synced."""
         self._write_out(len(self._firsts))
         file = self._to_write()
         if file.size() != self.size_bytes:
@@ -133,7 +133,7 @@ class SparseIndex:
         self._file = None
 
     def moved(self, path: str) -> None:
-        """Learn that the file was renamed."""
+        """Record that the file was renamed."""
         self.path = path
 
     def check(self) -> None:

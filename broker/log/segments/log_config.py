@@ -1,8 +1,8 @@
-"""The settings of one log: Kafka's topic configs, as ``LogConfig`` names them.
+"""The settings of one log: the topic configs of Kafka's ``LogConfig``.
 
-A field is the topic config with its dots turned into underscores; units and defaults
-are Kafka's 3.9. Where they come from (broker defaults, topic overrides) is not this
-package's affair.
+A field is named like the topic config, with underscores instead of dots. Units and
+defaults are those of Kafka 3.9. Other packages combine broker defaults and topic
+overrides.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class LogConfig:
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
 
-    # Empty where the policy is unknown.
+    # Empty if the policy is unknown.
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     # -1 means without limit, for both.
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
 
-    # Of a deleted partition's directory.
+    # Delay before the directory of a deleted partition is removed.
     file_delete_delay_ms: int = 60_000
 
     delete_retention_ms: int = DAY_MS
@@ -61,7 +61,7 @@ class LogConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The codec's level under compression.type; None if it has no level."""
+        """The level of compression.type's codec; None if the codec has no levels."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -71,10 +71,10 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Return whether cleanup.policy holds compact."""
+        """Return whether cleanup.policy contains compact."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Return whether cleanup.policy holds delete."""
+        """Return whether cleanup.policy contains delete."""
         return "delete" in self.cleanup_policy

@@ -1,9 +1,9 @@
-"""Taking over a segment of a former process, and cutting one.
+"""Opening a segment of an earlier process, and truncating a segment.
 
-Three ways, by the degree of trust. `load_indexes` trusts log and indexes (a segment
-that ended and was flushed). `resume` checks the log behind the last index entry (the
-active segment after an orderly stop). `recover` trusts nothing and reads it all
-(Kafka's ``LogSegment.recover``).
+There are three ways to open a segment, by the degree of trust. `load_indexes` trusts
+log and indexes (a segment that ended and was flushed). `resume` checks the log after
+the last index entry (the active segment after an orderly stop). `recover` reads and
+checks the whole segment (Kafka's ``LogSegment.recover``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 def load_indexes(segment: Segment) -> bool:
-    """Take over the index files; return False if they are missing or not sane."""
+    """Load the index files; return False if they are missing or invalid."""
     segment.remember_nothing()
     offsets, times = segment.offset_index, segment.time_index
     if not (offsets.load() and times.load()):
@@ -35,9 +35,9 @@ def load_indexes(segment: Segment) -> bool:
 
 
 def resume(segment: Segment) -> int | None:
-    """Take over a segment to append to; return the next offset.
+    """Open a segment for appends; return the next offset.
 
-    None unless indexes and log are as an orderly stop leaves them.
+    Returns None unless indexes and log are in the state after an orderly stop.
     """
     if not load_indexes(segment):
         return None
@@ -49,7 +49,7 @@ def resume(segment: Segment) -> int | None:
 
 
 class Recovered(NamedTuple):
-    """A recovered segment: its next offset, bytes cut off, and the reason."""
+    """A recovered segment: its next offset, the bytes cut off, and the reason."""
 
     next_offset: int
     cut_bytes: int
@@ -61,16 +61,16 @@ def recover(
     on_batch: Callable[[BatchHeader], None],
     end_offset: int = LONG_MAX,
 ) -> Recovered:
-    """Keep whole batches, cut off the rest, build the indexes anew.
+    """Keep valid batches, cut off the rest, and rebuild the indexes.
 
-    Batches at or above ``end_offset``, where the next segment begins, do not belong
-    here. Calls ``on_batch`` for each batch kept. Reads the whole segment, checks every
-    CRC, and takes timestamps from the records.
+    Batches at or above ``end_offset``, the start of the next segment, are invalid here.
+    Calls ``on_batch`` for each batch kept. Reads the whole segment, checks every CRC,
+    and takes timestamps from the records.
     """
     segment.forget()
     next_offset, end = segment.base_offset, 0
     end_offset = min(end_offset, segment.base_offset + RELATIVE_MAX + 1)
-    # From the first batch that is corrupt on, nothing was ever written whole.
+    # After the first corrupt batch, no batch is trusted.
     reason = "it ends within a batch"
     try:
         for position, header, batch in checked(segment):
@@ -95,8 +95,8 @@ def recover(
 def truncate(segment: Segment, offset: int) -> int:
     """Cut off every batch that ends at ``offset`` or later; return the next offset.
 
-    That is ``offset`` where a batch ended or a gap is, else where its batch began. The
-    segment is torn then: its file is yet to be cut.
+    The next offset is lower than ``offset`` if ``offset`` was within a batch. The
+    segment is torn afterwards: its file is truncated later.
     """
     found = segment.locate(offset)
     if found is None:
@@ -113,7 +113,7 @@ def truncate(segment: Segment, offset: int) -> int:
         _restore_max_timestamp(segment)
         _remember_tail(segment)
     except OSError:
-        # The log leaves service, but its batches can still be found.
+        # The log is taken out of service, but its batches can still be located.
         segment.remember_nothing()
         raise
     return min(offset, header.base_offset)
@@ -127,9 +127,9 @@ def _restore_max_timestamp(segment: Segment) -> None:
 def _remember_tail(segment: Segment) -> tuple[int, int]:
     """Read the batches from the last index entry on.
 
-    Returns the next offset and the end of the last whole batch. Every entry of the
-    offset index was preceded by one of the time index, so the largest timestamp is the
-    last one there or behind it.
+    Returns the next offset and the end of the last complete batch. Each entry of the
+    offset index has a corresponding time index entry, so the largest timestamp is the
+    last of that index or in a later batch.
     """
     entry = segment.offset_index.last()
     _, end = entry or (0, 0)
@@ -165,7 +165,7 @@ def _note(
 
 
 def checked(segment: Segment) -> Iterator[tuple[int, BatchHeader, Buffer]]:
-    """Yield position, header and bytes of each batch whose CRC is right."""
+    """Yield position, header and bytes of each batch; check each CRC."""
     data, data_at = memoryview(b""), 0
     for position, header in segment.headers():
         end = position + header.size

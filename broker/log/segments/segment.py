@@ -1,12 +1,12 @@
-"""One segment of a log: a file of batches and its two sparse indexes.
+"""A segment of a log: a file of batches and its two sparse indexes.
 
 Kafka's ``LogSegment``. Every ``index.interval.bytes`` an entry (last offset of a batch,
-its position) goes to the offset index. The batches since the last entry are kept in
-memory, so reads near the end of the log, which nearly all consumers and followers make,
-need no I/O. Further back, an index entry and one read of the headers behind it find the
-place.
+its position) is added to the offset index. The positions of the batches since the last
+entry are kept in memory. Reads near the end of the log, the most frequent ones,
+therefore need no I/O. Earlier positions are found by an index entry and one read of the
+headers after it.
 
-repair.py takes over a segment of a former process.
+repair.py opens a segment of an earlier process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from broker.protocol.records.batch import (
     parse_header,
 )
 
-# Base offset, batch length and last offset delta: what finding an offset takes.
+# Base offset, batch length and last offset delta, the fields for locating an offset.
 _WHERE: Final = struct.Struct(">qi11xi")
 _SCAN_BYTES: Final = 65_536
 _LOCATE_BYTES: Final = 8192
@@ -106,28 +106,28 @@ class Segment:
         if create and self.size:
             self.file.truncate(0)
             self.size = 0
-        # Bytes of a failed write or of a truncation may follow its end.
+        # Bytes of a failed write or of a truncation may follow the segment's end.
         self.torn = False
         self._tears = 0
         self._cuts = VersionedWrites()
         self.offset_index = SparseIndex(storage, path(".index"), OFFSET_ENTRY)
         self.time_index = SparseIndex(storage, path(".timeindex"), TIME_ENTRY)
         self.aborted = TransactionIndex(storage, path(TRANSACTION_INDEX))
-        # Of the first batch; segment.ms counts from it. None: not known.
+        # Timestamp of the first batch, from which segment.ms counts. None: unknown.
         self.first_timestamp: int | None = None
         self.forget()
 
     def forget(self) -> None:
-        """Begin with empty indexes and nothing remembered."""
+        """Empty the indexes and the positions in memory."""
         self.offset_index.reset()
         self.time_index.reset()
         # Largest timestamp of the segment, and the last offset of its batch.
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = self.base_offset
-        # An index file may not grow any more: the segment must end.
+        # An index file has reached its size limit, so the segment must end.
         self.indexes_full = False
         self._since_index = 0
-        # The batches from the last index entry on: offsets >= _tail_from are there.
+        # The batches from the last index entry on, with offsets >= _tail_from.
         self._tail_lasts: list[int] = []
         self._tail_positions: list[int] = []
         self._tail_from = self.base_offset
@@ -142,9 +142,9 @@ class Segment:
         pieces: Sequence[Buffer],
         size: int,
     ) -> None:
-        """Write one batch at the end; the segment is not torn.
+        """Write a batch at the end; the segment must not be torn.
 
-        An ``OSError`` leaves the segment as it was, but torn.
+        After an ``OSError`` the segment is unchanged, but torn.
         """
         position = self.size
         if self._since_index > self._index_interval:
@@ -166,7 +166,7 @@ class Segment:
         position: int,
         size: int,
     ) -> None:
-        """Account for a batch that stands at ``position``."""
+        """Record a batch at ``position``."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
@@ -184,18 +184,18 @@ class Segment:
         self._since_index += size
 
     def remember_from(self, offset: int) -> None:
-        """Keep in memory where batches stand from this offset on."""
+        """Keep positions of batches in memory from this offset on."""
         self._since_index = 0
         self._tail_from = offset
         self._tail_lasts.clear()
         self._tail_positions.clear()
 
     def remember_nothing(self) -> None:
-        """Look up everything in the files, as for a segment that ended long ago."""
+        """Keep no positions in memory; locate all batches by the files."""
         self.remember_from(LONG_MAX)
 
     def index_time(self) -> None:
-        """Note the largest timestamp so far in the time index, unless it is there."""
+        """Add the largest timestamp so far to the time index, unless it is in it."""
         newest, _ = self.time_index.last() or (NO_TIMESTAMP, 0)
         if self.max_timestamp > newest:
             self.time_index.add(
@@ -210,10 +210,10 @@ class Segment:
         now_ms: int,
         config: LogConfig,
     ) -> bool:
-        """Return whether a batch may join; if not, the log has to roll first.
+        """Return whether a batch fits; otherwise the log has to roll first.
 
-        Kafka's ``LogSegment.shouldRoll``: bytes, age (by the batches' own time stamps
-        where they have any), room in the indexes, 31 bits of relative offset.
+        Kafka's ``LogSegment.shouldRoll``: bytes, age (by the batches' own timestamps, if
+        any), space in the indexes, 31 bits of relative offset.
         """
         if last_offset - self.base_offset > RELATIVE_MAX:
             return False
@@ -232,15 +232,15 @@ class Segment:
         )
 
     def first_time_ms(self) -> int | None:
-        """Return the time stamp of the first batch; None without one. May read."""
+        """Return the timestamp of the first batch; None without batches. May read."""
         if self.first_timestamp is None and self.size:
             self.first_timestamp = next(self.headers())[1].max_timestamp
         return self.first_timestamp
 
     def cut(self) -> None:
-        """Cut off the bytes behind the last batch, if the segment is torn.
+        """Cut off the bytes after the last batch, if the segment is torn.
 
-        May run in a thread: an append calls it first, and waits for that thread.
+        May run in a thread: an append calls `cut` first, and waits for that thread.
         """
         self._cuts.write(self._tears, self._cut)
 
@@ -249,12 +249,12 @@ class Segment:
         self.torn = False
 
     def tear(self) -> None:
-        """Note that bytes stand behind the end, until `cut`."""
+        """Record that bytes may follow the end, until `cut`."""
         self._tears += 1
         self.torn = True
 
     def write_indexes(self) -> tuple[File, ...]:
-        """Bring the index files up to date, as a segment that ends needs it."""
+        """Write all index entries to the files, when a segment ends."""
         self.index_time()
         return (
             self.offset_index.write_out(),
@@ -263,7 +263,7 @@ class Segment:
         )
 
     def take_over_indexes(self, again: Segment) -> None:
-        """Use the indexes that were made anew of the same file."""
+        """Use the rebuilt indexes of the same file."""
         self.offset_index, self.time_index = again.offset_index, again.time_index
         self.max_timestamp = again.max_timestamp
         self.offset_of_max_timestamp = again.offset_of_max_timestamp
@@ -275,7 +275,7 @@ class Segment:
         self._tail_positions = again._tail_positions
 
     def release_indexes(self) -> None:
-        """Close the index files, which few readers of an ended segment need."""
+        """Close the index files, which readers of an ended segment rarely need."""
         self.offset_index.release()
         self.time_index.release()
 
@@ -284,7 +284,7 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, int] | None:
         """Return position and size of the first batch that ends at ``offset`` or later.
 
-        None if the segment ends before.
+        Returns None if the segment ends before ``offset``.
         """
         if offset < self._tail_from:
             entry = self.offset_index.floor(offset - self.base_offset)
@@ -300,15 +300,15 @@ class Segment:
         return position, end - position
 
     def offset_behind(self, position: int) -> int | None:
-        """Return an offset that every batch before ``position`` is below.
+        """Return an upper bound of the offsets of all batches before ``position``.
 
-        None if only the segment's end is known. Kafka's ``fetchUpperBoundOffset``.
+        None if the bound is the segment's end. Kafka's ``fetchUpperBoundOffset``.
         """
         relative = self.offset_index.first_at(position)
         return None if relative is None else self.base_offset + relative
 
     def _locate_from(self, position: int, offset: int) -> tuple[int, int] | None:
-        """Go through the headers from an index entry's position on."""
+        """Search the headers from an index entry's position on."""
         data, data_at = b"", position
         unpack = _WHERE.unpack_from
         while position < self.size:
@@ -328,8 +328,7 @@ class Segment:
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield position and header of each batch from position ``start`` on.
 
-        Stops at a batch that is not wholly there; raises CORRUPT_MESSAGE at bytes that
-        are none.
+        Stops at an incomplete batch; raises CORRUPT_MESSAGE at bytes that are no batch.
         """
         position, end = start, self.size
         data, data_at = b"", start
@@ -343,15 +342,15 @@ class Segment:
             yield position, header
             position += header.size
 
-    # ---- the life of its files ----
+    # ---- files ----
 
     def doom(self, doomed: PendingRemovals) -> None:
-        """Rename the files, which are only to be removed; slices stay readable."""
+        """Rename the files for removal; slices stay readable."""
         for kind in (".log", ".index", ".timeindex", TRANSACTION_INDEX):
             doomed.discard(self._storage, self.path(kind))
 
     def moved(self, directory: str) -> None:
-        """Learn that the directory of its files was renamed."""
+        """Record that the directory of its files was renamed."""
         self.directory = directory
         self.offset_index.moved(self.path(".index"))
         self.time_index.moved(self.path(".timeindex"))
@@ -365,7 +364,7 @@ class Segment:
         return f"<segment {self.base_offset} {self.size} bytes>"
 
     def check(self) -> None:
-        """Assert that file, indexes and memory agree."""
+        """Assert that file, indexes and memory are consistent."""
         self.offset_index.check()
         self.time_index.check()
         self.aborted.check()

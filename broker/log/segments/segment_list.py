@@ -1,4 +1,4 @@
-"""The segments of one log in order, and how it gains and loses them."""
+"""The segments of one log in order, and their addition and removal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from broker.log.segments.segment import Segment
 class Segments:
     """At least one segment, in order; the last one is active. Cost: O(log n) lookups.
 
-    A segment leaves the list before its files go, so that no error lets a reader find
-    half a segment. From the start they go oldest first, from the end newest first: a
-    crash in between leaves no hole.
+    A segment leaves the list before its files are removed, so that after an error no
+    reader finds a partial segment. At the start the oldest segment is removed first, at
+    the end the newest: a crash in between leaves no gap.
     """
 
     __slots__ = ("_bases", "_segments", "active")
@@ -34,20 +34,20 @@ class Segments:
         return self._segments[number]
 
     def index_of(self, offset: int) -> int:
-        """Return the number of the segment that ``offset`` belongs to (0 if below)."""
+        """Return the number of the segment of ``offset``; 0 if it is below all."""
         if offset >= self.active.base_offset:
             return len(self._segments) - 1
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_of(self, number: int, log_end_offset: int) -> int:
-        """Return where the segment's range of offsets ends."""
+        """Return the end of the segment's range of offsets."""
         following = number + 1
         if following < len(self._bases):
             return self._bases[following]
         return log_end_offset
 
     def holds(self, segment: Segment) -> bool:
-        """Return whether a segment is part of the log (still)."""
+        """Return whether a segment is still part of the log."""
         return self._segments[self.index_of(segment.base_offset)] is segment
 
     def size_bytes(self) -> int:
@@ -62,13 +62,13 @@ class Segments:
         self.active = segment
 
     def drop_oldest(self) -> Segment:
-        """Take the first segment out of the list; it is not the active one."""
+        """Remove and return the first segment, which must not be active."""
         assert len(self._segments) > 1, "the active segment stays"
         del self._bases[0]
         return self._segments.pop(0)
 
     def drop_newest(self) -> Segment:
-        """Take the active segment out of the row; the one before is active then."""
+        """Remove and return the active segment; the previous one becomes active."""
         assert len(self._segments) > 1, "a log has a segment"
         del self._bases[-1]
         dropped = self._segments.pop()
@@ -76,13 +76,13 @@ class Segments:
         return dropped
 
     def replace(self, first: int, last: int, segment: Segment) -> None:
-        """Put one segment in the place of those numbered ``first`` to ``last``."""
+        """Replace the segments numbered ``first`` to ``last`` by one segment."""
         assert 0 <= first <= last < len(self._segments) - 1, (first, last)
         self._segments[first : last + 1] = [segment]
         self._bases[first : last + 1] = [segment.base_offset]
 
     def restart(self, segment: Segment) -> None:
-        """Leave nothing but ``segment``."""
+        """Replace all segments by ``segment``."""
         self._segments = [segment]
         self._bases = [segment.base_offset]
         self.active = segment

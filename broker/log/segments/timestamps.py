@@ -1,7 +1,7 @@
 """The largest timestamp of a stored batch, from its records.
 
-Batches that were stored before records were validated may have another one in their
-header. Where a segment is recovered, compacted or searched by time the records count.
+The header of a batch that was stored without validation may have another timestamp.
+Recovery, compaction and searches by time therefore use the records.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from broker.protocol.records.validation import contents_of
 def newest_in(
     header: BatchHeader, batch: Buffer
 ) -> Generator[Callable[[], None] | None, None, int]:
-    """Return the largest timestamp of a whole batch, in steps.
+    """Return the largest timestamp of a complete batch, in steps.
 
-    The header's under LogAppendTime, and where the records cannot be read.
+    Uses the header under LogAppendTime, and if the records cannot be read.
     """
     if header.attributes & LOG_APPEND_TIME or header.record_count <= 0:
         return header.max_timestamp
@@ -28,7 +28,7 @@ def newest_in(
         found = yield from contents_of(header.attributes, header.record_count, batch)
         return max(as_long(header.base_timestamp + found.largest_delta), NO_TIMESTAMP)
     except KafkaError:
-        # Compaction left gaps, or it cannot be read.
+        # Compaction left gaps, or the batch cannot be read.
         pass
     try:
         return (yield from largest_timestamp(header, batch)).timestamp
@@ -37,7 +37,7 @@ def newest_in(
 
 
 def newest_of(header: BatchHeader, batch: Buffer) -> int:
-    """Return the same, at once."""
+    """Return the largest timestamp of a complete batch, in one step."""
     steps = newest_in(header, batch)
     try:
         while True:

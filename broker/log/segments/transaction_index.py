@@ -1,14 +1,14 @@
 """The aborted transactions of a segment, in Kafka's format: ``.txnindex``.
 
-A transaction is listed where its abort marker stands. Consumers of committed records
-are sent the list and leave those records out; a compaction removes them. Kafka's
+A transaction is listed in the segment of its abort marker. Consumers of committed
+records receive the list and skip those records; compaction removes them. Kafka's
 ``TransactionIndex`` and ``AbortedTxn``: entries of 34 bytes (version 0, producer id,
 first and last offset, last stable offset), ordered by last offset. The last stable
-offset is where the first transaction begins that was still open at the marker: whatever
-aborts later begins there or behind it.
+offset is the start of the first transaction still open at the marker. Transactions
+aborted later begin there or after it.
 
-Like the other indexes it is a cache of the log: written when the segment ends, synced
-with it, and derived from the batches again after a kill.
+Like the other indexes, it is a cache of the log: written when the segment ends, synced
+with it, and rebuilt from the batches after a kill.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _last_offset_of = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted; the last offset is its marker's."""
+    """An aborted transaction; the last offset is that of its marker."""
 
     producer_id: int
     first_offset: int
@@ -48,7 +48,7 @@ class TransactionIndex:
         self.entries: list[AbortedTransaction] = []
 
     def load(self) -> bool:
-        """Take over the file; return False, and take nothing, unless it is sane."""
+        """Load the file; return False, and load nothing, unless it is valid."""
         content = read_whole(self._storage, self.path)
         self._is_on_file = True
         if len(content) % _ENTRY.size:
@@ -64,7 +64,7 @@ class TransactionIndex:
         return True
 
     def add(self, aborted: AbortedTransaction) -> None:
-        """Note a transaction, unless it or a later one is known."""
+        """Add a transaction, unless it or a later one is listed."""
         if not self.entries or aborted.last_offset > self.entries[-1].last_offset:
             self.entries.append(aborted)
 
@@ -79,7 +79,7 @@ class TransactionIndex:
         del self.entries[bisect_left(self.entries, offset, key=_last_offset_of) :]
 
     def write_out(self) -> list[File]:
-        """Bring the file to exactly these entries; return it if there is one."""
+        """Write exactly these entries to the file; return the file, if there is one."""
         if not self.entries and not self._is_on_file:
             return []
         content = b"".join(_ENTRY.pack(_VERSION, *each) for each in self.entries)

@@ -1,21 +1,21 @@
-"""Compaction: of each key the last record stays. Kafka's ``Cleaner`` (KIP-58, KIP-534).
+"""Compaction: keep the last record of each key. Kafka's ``Cleaner`` (KIP-58, KIP-534).
 
-Two passes. The first reads the part of the log not compacted yet (from
-``cleaner_offset`` on, never the active segment) and notes each key's last offset. The
-second copies all segments up to there, a few into one, without the records that a later
-one replaced. A tombstone (null value) is kept for ``delete.retention.ms`` after the
-first compaction that met it, so that a consumer on its way sees it: its batch carries
-the hour of its removal in the base timestamp field (the delete horizon).
+Compaction has two passes. The first reads the part of the log not compacted yet (from
+``cleaner_offset`` on, never the active segment) and records each key's last offset. The
+second copies all segments up to there, several into one, without records that a later
+record replaced. A tombstone (null value) is kept for ``delete.retention.ms`` after the
+first compaction that read it, so that lagging consumers can read it. The base timestamp
+field of its batch contains the time of its removal (the delete horizon).
 
-A batch that keeps all its records is copied as it is. Otherwise it is built anew with
-its offsets, producer fields and codec. An empty batch stays as a header if it is its
+A batch that keeps all its records is copied unchanged. Otherwise it is rebuilt with its
+offsets, producer fields and codec. An empty batch is kept as a header if it is its
 producer's last, for the sequence numbers. Records of aborted transactions are removed.
-Control records stay, where Kafka removes them some time after the records of their
+Control records are kept; Kafka removes them some time after the records of their
 transaction.
 
-Work is cut into steps: `compaction` is a generator, so its driver can do other work in
-between. The log may grow, roll and lose its oldest segments meanwhile; a segment being
-replaced that went away ends the work without harm.
+Work is split into steps: `compaction` is a generator, so its driver can do other work
+in between. The log may grow, roll and lose its oldest segments meanwhile. If a segment
+of the group disappears, compaction ends and the log is unchanged.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from broker.protocol.records.batch_records import (
     records_in_steps,
 )
 
-# Bounds the memory of a pass, as log.cleaner.dedupe.buffer.size does in Kafka.
+# Bound on the memory of a pass, like log.cleaner.dedupe.buffer.size in Kafka.
 KEYS_MAX: Final = 1_000_000
 _KEY_BYTES: Final = 32
 _INDEX_SPAN_MAX: Final = 2**31 - 1
 
 
 def dirty_ratio(log: Log, now_ms: int, up_to_offset: int) -> float:
-    """Return the share of bytes not compacted yet in what could be compacted."""
+    """Return the share of dirty bytes in the compactable part of a log."""
     end = cleanable_end(log, now_ms, up_to_offset)
     clean = dirty = 0
     for segment in log.segments:
@@ -104,8 +104,8 @@ def compaction(
 ) -> Steps[None]:
     """Compact the ended segments below ``up_to_offset``, the last stable offset.
 
-    ``moved`` receives the bytes read and written. Raises KAFKA_STORAGE_ERROR; before
-    the last rename of a segment the log is then as it was, after it out of service.
+    ``moved`` receives the bytes read and written. Raises KAFKA_STORAGE_ERROR: before
+    the commit of a segment the log is then unchanged, afterwards it is out of service.
     Ends early if the log is truncated.
     """
     end = cleanable_end(log, now_ms, up_to_offset)
@@ -115,7 +115,7 @@ def compaction(
     generation = log.durability.generation
     yield from watched(
         _passes(log, start, end, now_ms, keys_max, moved),
-        # Otherwise the notes about the log are no longer true.
+        # After a change of generation, the recorded offsets are invalid.
         lambda: log.durability.generation == generation,
     )
 
@@ -151,11 +151,11 @@ class _LastOffsets:
         self._offsets: dict[bytes, int] = {}
         self._keys_max = keys_max
         self._moved = moved
-        # The map speaks for offsets below this one.
+        # The map covers offsets below this one.
         self.end = 0
 
     def read(self, log: Log, start: int, end: int) -> Steps[None]:
-        """Take in the batches from ``start`` to ``end``, or until the map is full."""
+        """Read the batches from ``start`` to ``end``, or until the map is full."""
         for segment in list(log.segments):
             if segment.base_offset >= end:
                 break
@@ -175,7 +175,7 @@ class _LastOffsets:
     def _take_in(
         self, segment: Segment, position: int, header: BatchHeader
     ) -> Steps[None]:
-        """Note the keys of a batch, if all of it can be read; else it stays."""
+        """Record the keys of a batch; ignore a batch that cannot be read completely."""
         if _is_left_alone(header) or header in self._aborted:
             return
         found: dict[bytes, int] = {}
@@ -206,7 +206,7 @@ def _is_left_alone(header: BatchHeader) -> bool:
 
 
 def _groups(log: Log, end: int) -> Iterator[list[Segment]]:
-    """Put neighbours together whose bytes fit into one segment."""
+    """Group neighbouring segments whose bytes fit into one segment."""
     group: list[Segment] = []
     size = 0
     for number, segment in enumerate(list(log.segments)):
@@ -235,7 +235,7 @@ class _Kept(NamedTuple):
 
 
 class _Copy:
-    """Copies groups of segments without replaced or expired records."""
+    """Copier of groups of segments, without replaced or expired records."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class _Copy:
         self._last_of_producers = last_of_producers
 
     def rewrite(self, group: list[Segment]) -> Steps[None]:
-        """Put one compacted segment in the place of a group."""
+        """Replace a group by one compacted segment."""
         swap = Swap(self._log, group, self._now_ms)
         try:
             for segment in group:
@@ -273,9 +273,10 @@ class _Copy:
     def _filtered(
         self, header: BatchHeader, batch: bytes
     ) -> Steps[tuple[BatchHeader, bytes] | None]:
-        """Return what stays of a batch, None if nothing does.
+        """Return the kept part of a batch; None if it is empty.
 
-        What cannot be unpacked within the limits is left alone: keys unknown.
+        A batch that cannot be unpacked within the limits is kept, as its keys are
+        unknown.
         """
         if header.record_count == 0:
             return self._empty(header)
@@ -325,7 +326,7 @@ class _Copy:
     def _built(
         self, header: BatchHeader, batch: bytes, kept: _Kept, sets_horizon: bool
     ) -> Steps[tuple[BatchHeader, bytes]]:
-        """Build a batch of the records that stay, under the old one's header."""
+        """Build a batch of the kept records, with the header of the old batch."""
         anew = header
         if not header.attributes & LOG_APPEND_TIME:
             anew = anew._replace(max_timestamp=kept.max_timestamp)
@@ -344,7 +345,7 @@ class _Copy:
         return parse_header(built), built
 
     def _empty(self, header: BatchHeader) -> tuple[BatchHeader, bytes] | None:
-        """Keep the numbers of a producer's last batch, and no record."""
+        """Keep only the header of a producer's last batch; None for other batches."""
         if header.last_offset not in self._last_of_producers:
             return None
         plain = header._replace(attributes=header.attributes & ~CODEC_MASK)

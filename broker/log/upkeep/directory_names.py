@@ -1,10 +1,10 @@
 """Names of the directories in a log directory, and their meaning.
 
-``topic-partition`` holds a log, ``topic-partition.<32 hex digits>-delete`` one that is
-being removed, the same with ``-future`` a copy that is to take the place of the log in
-another directory, and with ``-stray`` a log that belongs to no topic: it was set aside
-for the operator. The names are those of Kafka's ``LocalLog``. Any other
-directory, and ``__cluster_metadata`` (KRaft's own log), is left alone.
+``topic-partition`` contains a log, ``topic-partition.<32 hex digits>-delete`` a log
+being removed. The suffix ``-future`` marks a copy that will replace the log in another
+directory. The suffix ``-stray`` marks a log without a topic, set aside for the
+operator. The names are those of Kafka's ``LocalLog``. Any other directory, and
+``__cluster_metadata`` (KRaft's own log), is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOG_FILE_NAMES: Final = frozenset({"partition.metadata", "leader-epoch-checkpoi
 
 
 def log_key(name: str) -> TopicPartition | None:
-    """Return the topic and the partition of a log's directory, None for any other.
+    """Return the topic and the partition of a log's directory; None for any other.
 
     >>> log_key("a-b-3"), log_key("a-3.0-stray"), log_key("__cluster_metadata-0")
     (TopicPartition(topic='a-b', partition=3), None, None)
@@ -58,7 +58,7 @@ def future_name(key: TopicPartition, number: UUID) -> str:
 
 
 def is_doomed(name: str) -> bool:
-    """Return whether a directory holds a log that was being removed.
+    """Return whether a directory contains a log that was being removed.
 
     >>> is_doomed("a-3." + 32 * "0" + "-delete"), is_doomed("please-delete")
     (True, False)
@@ -67,7 +67,7 @@ def is_doomed(name: str) -> bool:
 
 
 def doomed_name(key: TopicPartition, number: int) -> str:
-    """Return Kafka's name for a log that is to be removed; ``number`` is its own.
+    """Return Kafka's name for a log to be removed; ``number`` makes it unique.
 
     >>> doomed_name(("a", 3), 255)
     'a-3.000000000000000000000000000000ff-delete'
@@ -78,7 +78,7 @@ def doomed_name(key: TopicPartition, number: int) -> str:
 
 
 def holds_a_log(names: Collection[str]) -> bool:
-    """Return whether the names in a directory are a log's; an empty one may be."""
+    """Return whether a directory with these names is empty or contains log files."""
     return not names or any(
         name in _LOG_FILE_NAMES or name.endswith(_LOG_FILES) for name in names
     )

@@ -1,10 +1,10 @@
-"""Choice, time and speed of compaction: Kafka's ``LogCleaner`` and its manager.
+"""Scheduling and throttling of compaction: Kafka's ``LogCleaner`` and its manager.
 
-A round takes the log with the largest share of dirty bytes among those that are due,
-and compacts it. As long as there is one the next round follows at once; else the
-cleaner sleeps for ``log.cleaner.backoff.ms``. Bytes read and written stay below
-``log.cleaner.io.max.bytes.per.second``. A log that fails is left alone for a while, so
-that the others get their turn (in Kafka it is uncleanable until a restart).
+A round compacts the log with the largest share of dirty bytes among the logs that are
+due. As long as a log is due, the next round follows at once; otherwise the cleaner
+sleeps for ``log.cleaner.backoff.ms``. Bytes read and written stay below
+``log.cleaner.io.max.bytes.per.second``. A log that fails is skipped for some time, so
+that other logs are compacted (in Kafka it is uncleanable until a restart).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from broker.protocol.topic_partition import TopicPartition
 _TRY_AGAIN_MS: Final = 300_000
 _LOGS_PER_STEP: Final = 32
 _NS_PER_S: Final = 1_000_000_000
-# Memory of a key and its offset in the map: as measured, 120 bytes and more.
+# Memory of a key and its offset in the map; measured: at least 120 bytes.
 _ENTRY_BYTES: Final = 150
-# Saved-up credit is spent within this time.
+# Largest credit of the throttle, as time.
 _BURST_NS: Final = 300_000_000
 
 
@@ -41,15 +41,15 @@ class CleanerConfig(NamedTuple):
 
     @property
     def keys_max(self) -> int:
-        """Return how many keys one round may remember."""
+        """Return the largest number of keys in the map of one round."""
         share = self.dedupe_buffer_size / max(self.threads, 1)
         return max(int(share * self.io_buffer_load_factor / _ENTRY_BYTES), 1)
 
 
 class LogCleaner:
-    """The cleaner of one broker; ``config`` is asked anew each time, being dynamic.
+    """The cleaner of one broker; ``config`` is read at each use, as it is dynamic.
 
-    ``up_to`` gives the offset (the last stable one) below which records may go.
+    ``up_to`` returns the last stable offset, below which records may be removed.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class LogCleaner:
         self._up_to = up_to
         self._failed = failed
         self._busy: set[TopicPartition] = set()
-        # From when and for how long a log is left alone.
+        # Start and duration for which a log is skipped.
         self._left_alone: dict[Log, tuple[int, int]] = {}
-        # The time from which the throttle lets more bytes pass.
+        # The time from which the throttle admits more bytes.
         self._paid_up_to_ns = 0
         self.cleaned_bytes = 0
 
     def round(self) -> Steps[bool]:
-        """Compact the log that needs it most; return whether there was one."""
+        """Compact the dirtiest log that is due; return whether there was one."""
         key = yield from self._filthiest()
         log = self._manager.logs.get(key) if key else None
         if key is None or log is None:
@@ -98,7 +98,7 @@ class LogCleaner:
             self._leave_alone(log, error)
         else:
             if log.cleaner_offset == before:
-                # Else a truncation at each step would be a round without end.
+                # Otherwise repeated truncations would make rounds follow endlessly.
                 self._left_alone[log] = now_ms, self._config().backoff_ms
 
     def _leave_alone(self, log: Log, error: Exception) -> None:
@@ -106,7 +106,7 @@ class LogCleaner:
         self._failed(log.directory, error)
 
     def _filthiest(self) -> Steps[TopicPartition | None]:
-        """Return the key of the log that is due and has most to be cleaned."""
+        """Return the key of the dirtiest log that is due."""
         best: TopicPartition | None = None
         most = -1.0
         now_ms = self._manager.now_ms()
@@ -126,7 +126,7 @@ class LogCleaner:
 
     def _ratio(self, key: TopicPartition, log: Log, now_ms: int) -> float:
         """Return the share of dirty bytes of a log that is due, else -1."""
-        # A log that moves has to stay as clean as its copy.
+        # A log that is moving must not become cleaner than its copy.
         left_alone = (
             key in self._busy or log in self._left_alone or key in self._manager.futures
         )

@@ -1,11 +1,11 @@
 """The logs of a broker's ``log.dirs``: found, opened, checkpointed, closed.
 
-Kafka's ``LogManager``. A directory holds one sub-directory ``topic-partition`` per log,
-the checkpoints of all of them, and, after an orderly stop, a marker that spares the
-next start the recovery. The marker goes before anything else is touched. No other
-broker has the directories meanwhile (`broker.disk.directory_locks`).
+Kafka's ``LogManager``. A directory contains a sub-directory ``topic-partition`` per
+log, the checkpoints of all logs and, after an orderly stop, a marker that makes
+recovery unnecessary. At a start the marker is removed before any other change. Locks
+keep other brokers from using the directories (`broker.disk.directory_locks`).
 
-Their periodic work is in rounds.py and log_cleaner.py.
+The periodic work on logs is in rounds.py and log_cleaner.py.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from broker.log.upkeep.takeover import mark, mark_path, marked
 from broker.protocol.errors import KafkaError, UncleanStop
 from broker.protocol.topic_partition import TopicPartition
 
-# Makes calls, in threads if it likes, and returns when all have returned.
+# Makes calls, possibly in threads, and returns when all have returned.
 RunAll: TypeAlias = Callable[[Sequence[BlockingCall]], None]
 _HERE: Final = CallsHere().run_all
 _OFFSET_OF: Final[Mapping[str, Callable[[Log], int]]] = {
@@ -65,9 +65,9 @@ _CLEAN: Final = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogManager:
-    """Every log of this broker, by (topic, partition).
+    """All logs of this broker, by (topic, partition).
 
-    What touches the disk raises ``OSError``, or `KafkaError` where a log does.
+    Methods that access the disk raise ``OSError``, or `KafkaError` if a log raises it.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class LogManager:
         flush_times: FlushTimes | None = None,
     ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
-        # The partitions of each topic, and how many logs a directory has.
+        # The partitions of each topic, and the number of logs in each directory.
         self._indexes: dict[str, set[int]] = {}
         self._in_directory: Counter[str] = Counter()
-        # High watermarks as they were written last, of the logs found at the start.
+        # Checkpointed high watermarks of the logs found at the start.
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.log_dirs = log_dirs
         self.storage = storage
@@ -93,30 +93,29 @@ class LogManager:
         self.now_ms = now_ms
         self._flush_times = flush_times
         self._report = report
-        # Called with a topic that has no log here any more.
+        # Called with a topic whose last log here is removed.
         self._on_gone = on_gone
-        # Copies that are to take the place of logs, in other directories.
+        # Copies that will replace logs in other directories.
         self.futures: dict[TopicPartition, Log] = {}
-        # Logs whose place is taken, which are still to be removed.
+        # Replaced logs, which are still to be removed.
         self.left: dict[TopicPartition, Log] = {}
-        # Directories that partitions without a log are to be created in.
+        # Requested directories of partitions that have no log yet.
         self.preferred: dict[TopicPartition, str] = {}
         # Paths to be removed: files of segments, directories of partitions.
         self.doomed = PendingRemovals()
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self._deletions = 0
         self._files = OffsetFiles(storage)
-        # By directory, the partitions without a log there that a checkpoint may still
-        # describe.
+        # By directory, the partitions without a log that checkpoints may still contain.
         self._gone: dict[str, set[TopicPartition]] = {}
 
     # ---- start and stop ----
 
     def open(self, run_all: RunAll = _HERE) -> None:
-        """Open all logs in the directories, which exist, by ``run_all``.
+        """Open all logs in the existing directories, by ``run_all``.
 
-        A directory that cannot be read is offline from then on. Raises `ConfigError`
-        if two have the same partition.
+        A directory that cannot be read is taken offline. Raises `ConfigError` if two
+        directories have the same partition.
         """
         openings = []
         for directory in self.log_dirs.online:
@@ -150,18 +149,18 @@ class LogManager:
             known = self._files.known(opening.directory)
             self._gone[opening.directory] = known - opening.kept()
         self._check_futures()
-        # On a full disk the logs of these names wait for a round.
+        # After an error, for example a full disk, a later round repeats this.
         with suppress(OSError):
             run(self.forgetting_gone())
 
     def _settle_exchanges(self, opening: Opening, openings: Sequence[Opening]) -> None:
-        """Decide which of two logs is the partition's, where one is marked."""
+        """Decide which log is the partition's if a marked log is found."""
         for key in opening.marked:
             path = opening.paths[key]
             if any(key in each.paths for each in openings if each is not opening):
                 self._doom(key, path)
             elif marked(self.storage, path) in self.log_dirs.offline:
-                # The other one may be there, so that this one must not be used.
+                # The other log may be in the offline directory, so this one is not used.
                 opening.unknown.add(key)
             else:
                 self.storage.remove(mark_path(path))
@@ -169,9 +168,9 @@ class LogManager:
             del opening.paths[key]
 
     def _sort_futures(self, opening: Opening, openings: Sequence[Opening]) -> None:
-        """Keep one copy of each log that is elsewhere.
+        """Keep one copy of each log that is in another directory.
 
-        A copy without its log is set aside, unless that may be in an offline directory.
+        A copy without a log is set aside, unless the log may be in an offline directory.
         """
         elsewhere = [each for each in openings if each is not opening]
         for key, paths in opening.found_futures.items():
@@ -187,7 +186,7 @@ class LogManager:
                     self.storage.rename(path, kept_as)
 
     def _check_futures(self) -> None:
-        """Drop copies of logs that could not be opened, or of another topic's."""
+        """Drop copies of logs that were not opened or that belong to another topic."""
         for key, future in tuple(self.futures.items()):
             with self._or_offline(future.home):
                 topic_id = read_topic_id(self.storage, future.directory)
@@ -210,11 +209,11 @@ class LogManager:
         high_watermark: HighWatermark,
         run_all: RunAll,
     ) -> None:
-        """Settle and close every log, and leave the marker of an orderly stop.
+        """Settle and close every log, and write the marker of an orderly stop.
 
-        ``run_all`` runs calls, in threads if it likes: each touches a log of its own. A
-        directory that fails, or one of whose logs does, gets no marker; `UncleanStop`
-        is raised once all others are closed. One that is offline counts as failed.
+        ``run_all`` may use threads: each call accesses another log. A directory gets no
+        marker if it or one of its logs fails; `UncleanStop` is raised after all other
+        directories are closed. An offline directory counts as failed.
         """
         failed: dict[str, Exception] = {
             directory: OSError(f"{directory} is offline: {reason}")
@@ -248,7 +247,7 @@ class LogManager:
             raise UncleanStop("; ".join(map(str, failed.values())))
 
     def _sync_homes(self) -> dict[str, Exception]:
-        """Sync once what each log would sync again; return what failed."""
+        """Sync each directory once, instead of once per log; return the failures."""
         failed: dict[str, Exception] = {}
         for directory in self.log_dirs.online:
             try:
@@ -260,18 +259,18 @@ class LogManager:
                 log.durability.home_synced()
         return failed
 
-    # ---- logs come and go ----
+    # ---- creation and removal of logs ----
 
     def open_log(
         self, key: TopicPartition, topic_id: UUID | None, *, is_new: bool = True
     ) -> Log:
-        """Return the log of a partition, a new one if there is none.
+        """Return the log of a partition; create it if there is none.
 
-        A new one goes to the directory that was asked for, or to that with the fewest
-        logs. Unless ``is_new``, the log may be in an offline directory:
-        KAFKA_STORAGE_ERROR is then raised, as in Kafka, and where no directory is
-        online. ``OSError`` is raised while a checkpoint may describe an earlier log of
-        this name: see `forgetting_gone`.
+        A new log is created in the requested directory, or in the directory with the
+        fewest logs. Raises KAFKA_STORAGE_ERROR if no directory is online or, unless
+        ``is_new``, if the log may be in an offline directory, as in Kafka. Raises
+        ``OSError`` while a checkpoint may contain an earlier log of this name: see
+        `forgetting_gone`.
         """
         log = self.logs.get(key)
         if log is None:
@@ -310,16 +309,16 @@ class LogManager:
         return key not in self.logs and bool(self.log_dirs.offline)
 
     def topic_id(self, key: TopicPartition) -> UUID | None:
-        """Return the topic id that the partition's log was created under."""
+        """Return the topic id with which the partition's log was created."""
         return self._topic_ids.get(key)
 
     def delete_log(self, key: TopicPartition) -> None:
         """Close the log of a partition, if there is one, and drop its files.
 
-        All further work on it is refused. The directory is renamed, as in Kafka, so
-        that a crash leaves the log or none; a round removes it after
-        ``file.delete.delay.ms``. If it cannot be renamed the log stays, closed, and the
-        next call tries again. Raises ``OSError``.
+        All further operations on the log are refused. The directory is renamed, as in
+        Kafka, so that after a crash there is either the whole log or none. A round
+        removes the directory after ``file.delete.delay.ms``. If the renaming fails, the
+        log stays closed, and the next call tries again. Raises ``OSError``.
         """
         log = self.logs.get(key)
         if log is None:
@@ -333,7 +332,7 @@ class LogManager:
         self._topic_ids.pop(key, None)
 
     def _doom(self, key: TopicPartition, path: str, delay_ms: int = 0) -> None:
-        """Rename a log's directory, which is only to be removed; raise ``OSError``."""
+        """Rename a log's directory for removal; raise ``OSError``."""
         home, doomed = dirname(path), path
         with self._reporting(home):
             while self.storage.is_directory(doomed):
@@ -344,16 +343,16 @@ class LogManager:
         self.doomed.add(doomed, self.now_ms(), delay_ms)
 
     def syncing_names(self) -> Steps[None]:
-        """Make durable which logs there are; raise OSError."""
+        """Make creations and removals of logs durable; raise OSError."""
         for directory in tuple(self.log_dirs.online):
             with self._reporting(directory):
                 yield partial(self.storage.sync_directory, directory)
         yield from self.forgetting_gone()
 
     def forgetting_gone(self) -> Steps[None]:
-        """Take deleted logs out of the checkpoints; raise OSError.
+        """Remove deleted logs from the checkpoints; raise OSError.
 
-        Until then no log gets one of these names.
+        Until then no log is created under these names.
         """
         for directory in tuple(self.log_dirs.online):
             gone = frozenset(self._gone.get(directory, ()))
@@ -364,13 +363,13 @@ class LogManager:
                 still -= gone
 
     def close_directory(self, directory: str) -> list[TopicPartition]:
-        """Close the logs of a directory that is offline; return whose they are."""
+        """Close the logs of an offline directory; return their partitions."""
         reason = f"{directory} is offline: {self.log_dirs.offline[directory]}"
         lost = [key for key, log in self.logs.items() if log.home == directory]
         for key in lost:
             self._take(key).close(reason)
         for key, future in tuple(self.futures.items()):
-            # Without its log a copy waits for the next start.
+            # A copy without its log is not used until the next start.
             if future.home == directory or key not in self.logs:
                 self._take_future(key).close(reason)
         for key, log in tuple(self.left.items()):
@@ -379,9 +378,9 @@ class LogManager:
         return lost
 
     def set_aside(self, key: TopicPartition) -> str:
-        """Rename the log of a partition so that it is no log of ours; return to what.
+        """Rename the log of a partition as a stray; return the new path.
 
-        Nothing of it is removed. Raises OSError.
+        No data is removed. Raises OSError.
         """
         self.remove_future(key)
         log = self._take(key)
@@ -395,7 +394,7 @@ class LogManager:
         return kept_as
 
     def configure(self, topic: str) -> Steps[None]:
-        """Give the logs of a topic its settings anew, those of the moment."""
+        """Apply the present settings of a topic to its logs."""
         for number, index in enumerate(tuple(self._indexes.get(topic, ())), 1):
             key = TopicPartition(topic, index)
             for log in (self.logs.get(key), self.futures.get(key)):
@@ -416,7 +415,7 @@ class LogManager:
     def checkpoint(self, high_watermark: HighWatermark) -> Steps[None]:
         """Write recovery points, log starts, high watermarks and cleaner offsets.
 
-        A directory that cannot is passed over; its error is raised at the end.
+        If a directory fails, the others are written first; then its error is raised.
         """
         refused: OSError | None = None
         view = self._files.view()
@@ -433,10 +432,10 @@ class LogManager:
         yield from self.forgetting_gone()
 
     def keeping_starts(self, keys: Iterable[TopicPartition]) -> dict[str, BlockingCall]:
-        """Return the calls, by directory, that write where these logs start.
+        """Return the calls, by directory, that checkpoint the start of these logs.
 
-        So that no kill brings back what lies before. An OSError of theirs is to be
-        reported. Cost: a small file and its fsync.
+        After a kill, records before the start then stay deleted. The caller reports an
+        OSError of a call. Cost: a small file and its fsync.
         """
         logs = {key: self.logs[key] for key in keys}
         add, name = self._files.add, checkpoints.LOG_START_OFFSETS
@@ -446,8 +445,8 @@ class LogManager:
     def lowering(self, ends: Mapping[TopicPartition, int]) -> Steps[None]:
         """Lower recovery points and cleaner offsets before logs are truncated to ends.
 
-        On disk too: otherwise a start after a kill would trust batches written after
-        the truncation, or take them for compacted. Raises OSError.
+        They are also lowered on disk. Otherwise, after a kill, batches written after
+        the truncation would be trusted, or treated as compacted. Raises OSError.
         """
         lowered: dict[TopicPartition, Log] = {}
         uncleaned: dict[TopicPartition, Log] = {}
@@ -462,7 +461,7 @@ class LogManager:
                 # Kafka: `LogCleanerManager.maybeTruncateCheckpoint`.
                 log.cleaner_offset = floor
                 uncleaned[key] = log
-            # Ends a compaction under way, too.
+            # Also ends a compaction in progress.
             log.durability.lower(floor)
         yield from self._keeping(lowered, checkpoints.RECOVERY_POINTS)
         yield from self._keeping(uncleaned, checkpoints.CLEANER_OFFSETS)
@@ -473,13 +472,13 @@ class LogManager:
             with self._reporting(home):
                 yield partial(self._files.add, home, name, look)
 
-    # ---- logs that move to another directory ----
+    # ---- moves to another directory ----
 
     def begin_future(self, key: TopicPartition, home: str, number: UUID) -> None:
-        """Create the copy that is to take the place of a partition's log.
+        """Create the copy that will replace a partition's log.
 
-        Raises ``OSError`` or, while any directory is offline, KAFKA_STORAGE_ERROR, as
-        in Kafka: there may be another copy in it.
+        Raises ``OSError``. Raises KAFKA_STORAGE_ERROR while any directory is offline,
+        as in Kafka, because it may contain another copy.
         """
         log = self.logs[key]
         if self.log_dirs.offline:
@@ -493,12 +492,12 @@ class LogManager:
                     path = write_topic_id(self.storage, future.directory, topic_id)
                 future.durability.add(path)
         except OSError:
-            # Its remains must not begin a move at the next start.
+            # An incomplete copy must not start a move at the next start.
             self.doomed.add(join(home, name), self.now_ms())
             raise
         self._add_future(key, future)
         self.preferred.pop(key, None)
-        # A compaction under way would make the log cleaner than its copy.
+        # End a compaction in progress, which would make the log cleaner than its copy.
         log.durability.lower(log.recovery_point)
 
     def remove_future(self, key: TopicPartition) -> None:
@@ -514,19 +513,19 @@ class LogManager:
             remove_if_there(self.storage, mark_path(log.directory))
 
     def emptying_future(self, key: TopicPartition) -> Steps[None]:
-        """Empty a copy, which begins again where its log does; raise ``OSError``."""
+        """Empty a copy and restart it at its log's start; raise ``OSError``."""
         log, future = self.logs[key], self.futures[key]
         future.durability.lower(0)
         yield from self._keeping({key: future}, checkpoints.RECOVERY_POINTS)
         truncate_fully(future, log.log_start_offset, self.now_ms(), Producers())
 
     def noting_exchange(self, key: TopicPartition) -> Steps[None]:
-        """Write down that a copy takes the place of its log, and its offsets.
+        """Record durably that a copy replaces its log, and the copy's offsets.
 
         Raises ``OSError``.
         """
         log, future = self.logs[key], self.futures[key]
-        # Otherwise the offsets might be forgotten again.
+        # A later `forgetting_gone` could otherwise remove these offsets.
         yield from self.forgetting_gone()
         for name in _OFFSET_OF:
             yield from self._keeping({key: future}, name)
@@ -534,7 +533,7 @@ class LogManager:
             yield partial(mark, self.storage, log.directory, future.home)
 
     def exchange(self, key: TopicPartition) -> None:
-        """Put a copy of the same content in the place of its log; raise ``OSError``.
+        """Replace a log by a copy of the same content; raise ``OSError``.
 
         The log is closed, and `leaving` removes it.
         """
@@ -557,7 +556,7 @@ class LogManager:
         self.left[key] = log
 
     def leaving(self, key: TopicPartition) -> Steps[None]:
-        """Remove the log whose place is taken, once that is durable.
+        """Remove a replaced log, once its replacement is durable.
 
         Raises ``OSError``.
         """
@@ -575,7 +574,7 @@ class LogManager:
         del self.left[key]
 
     def _others(self) -> list[tuple[TopicPartition, Log]]:
-        """Return the logs that are no partition's, or not any more."""
+        """Return the copies and the replaced logs."""
         return [*self.futures.items(), *self.left.items()]
 
     def _add_future(self, key: TopicPartition, future: Log) -> None:
@@ -591,9 +590,9 @@ class LogManager:
     # ---- removal ----
 
     def remove(self, path: str) -> Steps[None]:
-        """Remove a path that is `doomed`; raise OSError.
+        """Remove a path of `doomed`; raise OSError.
 
-        Paths in an offline directory wait for the next start.
+        Paths in an offline directory are removed after the next start.
         """
         for home in self.log_dirs.online:
             if path.startswith(f"{home}/"):

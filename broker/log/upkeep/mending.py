@@ -1,14 +1,14 @@
-"""Return to service without a restart: a log whose flush found the disk full.
+"""Mending: return to service without a restart of a log whose flush met a full disk.
 
-After a failed ``fsync`` Linux marks the pages clean: the next one reports success
-though nothing was written (Rebello et al., "Can Applications Recover from fsync
-Failures?", USENIX ATC 2020). Another sync therefore proves nothing. Most of the log can
-still be read: every batch that is not known to be durable is checked, written once more
-in place, and synced. If a batch has changed, or the disk is still full, the log stays
-out of service.
+After a failed ``fsync`` Linux marks the pages clean, and the next ``fsync`` reports
+success although nothing was written (Rebello et al., "Can Applications Recover from
+fsync Failures?", USENIX ATC 2020). Repeating the sync is therefore not enough. The data
+can still be read: every batch that may not be durable is checked, rewritten in place,
+and synced. If a batch has changed, or the disk is still full, the log stays out of
+service.
 
-Mending is done only after a shortage of space: after an error of the device, a later
-write cannot be trusted, and a restart has to recover. Kafka takes the whole directory
+Mending is done only after a full disk. After an error of the device, later writes
+cannot be trusted, and a restart has to recover the log. Kafka takes the whole directory
 offline in both cases.
 """
 
@@ -31,11 +31,11 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @in_steps
 def mend(log: Log) -> Steps[bool]:
-    """Return a log to service if a full disk ended it; return whether it did.
+    """Return a log to service after a full disk; return whether it was mended.
 
-    Raises KAFKA_STORAGE_ERROR if that fails. Reads and writes the undurable part: the
-    active segment, and those that ended since the last flush. A log that is truncated
-    meanwhile stays out of service until the next attempt.
+    Raises KAFKA_STORAGE_ERROR if mending fails. Reads and writes the undurable part:
+    the active segment, and segments that ended since the last flush. A log that is
+    truncated meanwhile stays out of service until the next attempt.
     """
     durability = log.durability
     if not durability.mendable:
@@ -50,13 +50,13 @@ def mend(log: Log) -> Steps[bool]:
         raise work.damage
     work.take_over_indexes()
     durability.take_up()
-    # It leaves service again if this fails.
+    # If this flush fails, the log is out of service again.
     yield from flush_in_steps(log, due_syncs(log))
     return True
 
 
 class _Mending:
-    """Segments that are written once more, and indexes made of them anew.
+    """Segments that are rewritten, and their rebuilt indexes.
 
     Readers use the former indexes meanwhile.
     """
@@ -70,7 +70,7 @@ class _Mending:
         self._indexed: list[Segment] = []
 
     def run(self) -> None:
-        """Check all of them, then write them; raise OSError. For a thread."""
+        """Check all segments, then rewrite them; raise OSError. Runs in a thread."""
         try:
             for segment in self._segments:
                 _check(segment)
@@ -93,13 +93,13 @@ class _Mending:
             segment.take_over_indexes(again)
 
     def tear(self) -> None:
-        """Note that bytes may have been written behind the ends of segments."""
+        """Record that bytes may have been written after the ends of segments."""
         for segment in self._segments:
             segment.tear()
 
 
 def _check(segment: Segment) -> None:
-    """Raise CORRUPT_MESSAGE unless every batch can still be read as it was written."""
+    """Raise CORRUPT_MESSAGE unless every batch can still be read unchanged."""
     end = 0
     for position, header, _ in checked(segment):
         end = position + header.size
@@ -111,12 +111,12 @@ def _check(segment: Segment) -> None:
 
 
 def _write_again(segment: Segment) -> None:
-    """Write the bytes of a segment where they stand."""
+    """Rewrite the bytes of a segment in place."""
     position, end = 0, segment.size
     while position < end:
         data = segment.file.read(position, min(_CHUNK_BYTES, end - position))
         if not data:
-            # It was cut meanwhile.
+            # The segment was truncated meanwhile.
             return
         segment.file.write(position, (data,), len(data))
         position += len(data)

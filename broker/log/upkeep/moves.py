@@ -1,22 +1,23 @@
 """Moves of replicas between log directories: Kafka's ``ReplicaAlterLogDirsManager``.
 
-A future log in the other directory copies the partition's log, a piece at a time. Once
-it has all of it, it takes its place (takeover.py). Kafka treats the copy as a follower
-of the log, by a thread that fetches; here it is upkeep. A piece is read in a thread and
+A future log in the other directory copies the partition's log, one piece at a time. A
+complete copy replaces the log (takeover.py). In Kafka the copy is a follower of the
+log, with a fetching thread; here copying is upkeep. A piece is read in a thread and
 appended in short steps. A task moves one partition at a time, the first by name, as a
-thread of Kafka's does, so that each is over as early as can be.
+thread of Kafka does, so that each move is as short as possible.
 
-The copy follows the log in all that may happen to it meanwhile: a start that moves up,
-a truncation (then it begins again), new records. The cleaner leaves such a log alone,
-so that below its cleaner offset the copy is as clean as the log.
+The copy follows all changes of the log meanwhile: new records, an advanced start, or a
+truncation, after which copying restarts. The cleaner skips a moving log, so that below
+its cleaner offset the copy is as clean as the log.
 
-The exchange is one step, in which the small rest of the log is copied. It must not undo
-what is durable: the copy is flushed in a thread before, and the exchange waits until
-that covers the recovery point of the log. Where a topic is flushed at every append,
-that may never be; after some attempts the step flushes the rest itself.
+The exchange is one step, which copies the small remaining part of the log. Durable data
+must stay durable. The copy is therefore flushed in a thread before, and the exchange
+waits until that flush covers the recovery point of the log. If a topic is flushed at
+every append, the flush may never catch up; after some attempts the exchange flushes the
+copy itself.
 
-Only this file works on a future log, so that none of its calls runs when its directory
-is renamed.
+Only this module works on a future log, so that none of its calls is in progress when
+its directory is renamed.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _PIECE_BYTES: Final = 1 << 18
 _STEP_BYTES: Final = 1 << 16
 _STEP_BATCHES: Final = 64
 _TRY_AGAIN_NS: Final = 60_000_000_000
-# Flushes in a thread before the exchange flushes the rest.
+# Number of flushes in a thread before the exchange flushes the copy itself.
 _ATTEMPTS: Final = 3
 
 
@@ -65,7 +66,7 @@ class Throttle(Protocol):
 
 @dataclass(slots=True)
 class _Prepared:
-    """The state that is durable for an exchange, and the number of attempts."""
+    """The durable state for an exchange, and the number of attempts."""
 
     future: Log
     log_start_offset: int
@@ -75,8 +76,8 @@ class _Prepared:
 class Moves:
     """The moves of one broker, whose future logs are ``manager.futures``.
 
-    ``replaced`` is called with a log that has taken the place of a partition's.
-    ``pause_ns`` is the wait of a move that the throttle holds back.
+    ``replaced`` is called with a log that has replaced a partition's former log.
+    ``pause_ns`` returns the wait of a throttled move.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Moves:
         self._now_ns = now_ns
         self._pause_ns = pause_ns
         self._busy: set[TopicPartition] = set()
-        # The time before which a move rests.
+        # The time until which a move is paused.
         self._resting: dict[TopicPartition, int] = {}
         self._prepared: dict[TopicPartition, _Prepared] = {}
 
@@ -106,7 +107,7 @@ class Moves:
         return bool(self._manager.futures or self._manager.left)
 
     def round(self) -> Steps[bool]:
-        """Do the next part of a move; return whether there was one to be done."""
+        """Do the next part of a move; return whether there was a move to continue."""
         key = self._next()
         if key is None:
             return False
@@ -116,7 +117,7 @@ class Moves:
         except Exception as error:
             self._resting[key] = self._now_ns() + _TRY_AGAIN_NS
             future = self._manager.futures.get(key) or self._manager.left.get(key)
-            # Otherwise it was cancelled or deleted meanwhile, which is no fault.
+            # Otherwise the move was cancelled or deleted meanwhile, which is no error.
             if future is not None and not (
                 isinstance(error, LogUnavailable) and future.closed is not None
             ):
@@ -151,7 +152,7 @@ class Moves:
         )
 
     def _copy(self, key: TopicPartition, log: Log, future: Log) -> Steps[None]:
-        """Copy the next piece, or prepare the exchange, or make it."""
+        """Copy the next piece, or prepare or make the exchange."""
         if future.durability.out_of_service is not None:
             yield from mend(future)
             future.durability.check_in_service()
@@ -182,7 +183,7 @@ class Moves:
     def _prepare(
         self, key: TopicPartition, log: Log, future: Log, before: _Prepared | None
     ) -> Steps[None]:
-        """Make durable what has to be so before the exchange."""
+        """Make the copy and its offsets durable, as required before the exchange."""
         yield from _flushing(future)
         _follow_start(log, future)
         start = future.log_start_offset
@@ -194,7 +195,7 @@ class Moves:
     def _exchange(
         self, key: TopicPartition, log: Log, future: Log, prepared: _Prepared
     ) -> bool:
-        """Copy the rest and exchange the logs, in one step; return whether it did."""
+        """Copy the rest and exchange the logs in one step; return whether it succeeded."""
         end = log.log_end_offset
         while (rest := read(log, future.log_end_offset, _STEP_BYTES, end)) is not None:
             data = rest.read()
@@ -230,12 +231,12 @@ class _Piece:
         self.data = b""
 
     def read(self) -> None:
-        """Read it; raise ``OSError``."""
+        """Read the part; raise ``OSError``."""
         self.data = self._found.read()
 
 
 def _is_small_rest(log: Log, future: Log) -> bool:
-    """Return whether the bytes that a copy lacks fit into a step."""
+    """Return whether the missing bytes of a copy fit into one step."""
     segments, end = log.segments, future.log_end_offset
     rest_bytes = 0
     for number in reversed(range(len(segments))):
@@ -250,9 +251,10 @@ def _is_small_rest(log: Log, future: Log) -> bool:
 
 
 def _diverge(log: Log, future: Log) -> bool:
-    """Return whether a copy is no part of the log: it was truncated, or begins later.
+    """Return whether a copy is no part of its log.
 
-    Offset and epoch identify a record (KIP-101).
+    The log may have been truncated, or may begin after the copy's end. Offset and epoch
+    identify a record (KIP-101).
     """
     start, end = future.log_start_offset, future.log_end_offset
     if start == end or future.epochs.latest < 0:
@@ -264,20 +266,20 @@ def _diverge(log: Log, future: Log) -> bool:
 
 
 def _follow_start(log: Log, future: Log) -> None:
-    """Move a copy's start to the log's, as far as the copy goes."""
+    """Advance a copy's start to the log's start, unless it is beyond the copy."""
     if future.log_start_offset < log.log_start_offset <= future.log_end_offset:
         delete_records_before(future, log.log_start_offset)
 
 
 def _appending(future: Log, data: bytes, now_ms: int) -> Steps[None]:
-    """Append whole batches, some at a time."""
+    """Append complete batches, some per step."""
     for part in _parts(memoryview(data)):
         _append(future, part, now_ms)
         yield None
 
 
 def _append(future: Log, records: Buffer, now_ms: int) -> None:
-    """Append batches of which the first is whole; raise CORRUPT_MESSAGE if none is."""
+    """Append batches; raise CORRUPT_MESSAGE if the first is incomplete."""
     if future.log_start_offset == future.log_end_offset:
         # The log may start within a batch, which is copied as a whole.
         first = parse_header(records).base_offset
@@ -290,9 +292,9 @@ def _append(future: Log, records: Buffer, now_ms: int) -> None:
 
 
 def _parts(data: memoryview) -> Iterator[memoryview]:
-    """Yield parts of whole batches, each the work of one step."""
+    """Yield parts of complete batches, each the work of one step."""
     start = position = batches = 0
-    # Without a whole batch it is all one part, which `_append` refuses.
+    # Data without a complete batch is one part, which `_append` rejects.
     while len(data) - position >= HEADER_SIZE:
         end = position + parse_header(data, position).size
         if end > len(data):
@@ -306,6 +308,6 @@ def _parts(data: memoryview) -> Iterator[memoryview]:
 
 
 def _flushing(future: Log) -> Steps[None]:
-    """Make a copy durable, and the snapshots of its producers."""
+    """Make a copy and the snapshots of its producers durable."""
     yield from flushing.snapshot_in_steps(future)
     yield from flushing.flush_in_steps(future, flushing.due_syncs(future))

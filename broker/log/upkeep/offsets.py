@@ -1,8 +1,8 @@
 """Content of the checkpoint files, gathered a few logs at a time.
 
-Each number is true of its log when it is read; other work goes on between two logs. A
-log that is appended to meanwhile is recovered from an offset that was durable, and one
-that was deleted meanwhile is left out.
+Each number is valid when it is read; other work continues between two logs. A log that
+grows meanwhile is recovered from an offset that was durable. A log that is deleted
+meanwhile is omitted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.log.log import Log
 from broker.log.steps import Steps
 from broker.protocol.topic_partition import TopicPartition
 
-# The high watermark of a partition; None: it is not to be written.
+# The high watermark of a partition; None if it must not be written.
 HighWatermark = Callable[[TopicPartition], int | None]
 # The content of one directory's checkpoints, by file name.
 Files = dict[str, dict[TopicPartition, int]]
@@ -35,7 +35,7 @@ def gather(
     """
     found: dict[str, Files] = {}
     for number, (key, log) in enumerate(list(logs.items()), 1):
-        # A log that has moved meanwhile counts until that is durable.
+        # A log that has moved meanwhile is included until the move is durable.
         if logs.get(key) is log or log.successor is not None:
             _note(found, key, log, high_watermark(key))
         if not number % LOGS_PER_STEP:
@@ -67,7 +67,7 @@ def _note(
         files[checkpoints.LOG_START_OFFSETS][key] = log.log_start_offset
     if high_watermark is not None:
         files[checkpoints.HIGH_WATERMARKS][key] = high_watermark
-    # A log that was once compacted keeps its gaps when the topic no longer compacts.
+    # A compacted log keeps its gaps also after its topic is no longer compacted.
     if log.config.compacts or log.cleaner_offset > 0:
         files[checkpoints.CLEANER_OFFSETS][key] = log.cleaner_offset
 
@@ -75,7 +75,7 @@ def _note(
 def looks_by_home(
     logs: Mapping[TopicPartition, Log], offset_of: Callable[[Log], int]
 ) -> dict[str, Callable[[], dict[TopicPartition, int]]]:
-    """Return, by directory, how to look up an offset of its logs at any later time."""
+    """Return, by directory, functions that read an offset of its logs when called."""
     by_home: dict[str, dict[TopicPartition, Log]] = {}
     for key, log in logs.items():
         by_home.setdefault(log.home, {})[key] = log
@@ -87,5 +87,5 @@ def looks_by_home(
 def _look(
     logs: Mapping[TopicPartition, Log], offset_of: Callable[[Log], int]
 ) -> dict[TopicPartition, int]:
-    """Return the offsets, but for logs whose name may be another's by now."""
+    """Return the offsets of open logs; a closed log's name may have been reused."""
     return {key: offset_of(log) for key, log in logs.items() if log.closed is None}

@@ -1,7 +1,7 @@
-"""The logs that a log directory holds at a start: found, then opened, one call each.
+"""The logs of a log directory at a start: found, then opened, with one call each.
 
-The calls touch nothing but their own logs, so that threads can make them in parallel;
-errors are raised where all of them are taken over.
+Each call accesses only its own log, so threads can make the calls in parallel. Errors
+are raised when the results are collected.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class Opening:
-    """One directory, looked through; raises ``OSError``.
+    """The logs found in one directory; raises ``OSError``.
 
-    The marker of an orderly stop is gone from then on. ``high_watermarks`` are as they
-    were written last.
+    The constructor removes the marker of an orderly stop. ``high_watermarks`` are those
+    of the checkpoint.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Opening:
         self._start_offsets = read(checkpoints.LOG_START_OFFSETS)
         self._cleaner_offsets = read(checkpoints.CLEANER_OFFSETS)
         self.high_watermarks = read(checkpoints.HIGH_WATERMARKS)
-        # The directory of each partition, and those that are marked (takeover.py).
+        # The directory of each partition, and marked partitions (takeover.py).
         self.paths: dict[TopicPartition, str] = {}
         self.marked: list[TopicPartition] = []
-        # Those of which another directory may have the log that counts.
+        # Partitions whose valid log may be in another, offline directory.
         self.unknown: set[TopicPartition] = set()
-        # Directories of copies that were found, and the one of each that is opened.
+        # Directories of copies that were found, and for each the one to open.
         self.found_futures: dict[TopicPartition, list[str]] = {}
         self.futures: dict[TopicPartition, str] = {}
         self._logs: dict[TopicPartition, Log] = {}
@@ -127,7 +127,7 @@ class Opening:
             self._logs[key] = log
 
     def opened(self) -> dict[TopicPartition, Log]:
-        """Return the logs in the order of their names; raise the error of a call."""
+        """Return the logs in order of their names; raise the error of a failed call."""
         if self._failed is not None:
             raise self._failed
         return {key: self._logs[key] for key in self.paths}
@@ -137,11 +137,11 @@ class Opening:
         return {key: self._logs[key] for key in self.futures}
 
     def kept(self) -> set[TopicPartition]:
-        """Return the partitions of which this directory has a log, opened or not."""
+        """Return the partitions with a log in this directory, opened or not."""
         return {*self.paths, *self.unknown, *self.futures}
 
     def cut_short(self) -> dict[TopicPartition, Log]:
-        """Return the logs that end before their recovery points on disk."""
+        """Return the logs that end before their checkpointed recovery points."""
         return {
             key: log
             for key, log in self._logs.items()
@@ -162,7 +162,7 @@ def _check_only_one(
     key: TopicPartition, path: str, known: Mapping[TopicPartition, str]
 ) -> None:
     if key in known:
-        # The right one is unknown.
+        # It is unknown which log is valid.
         raise ConfigError(
             "log.dirs",
             f"{known[key]}, {path}",

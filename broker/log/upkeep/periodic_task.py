@@ -1,7 +1,7 @@
-"""Periodic work as an object: the caller runs its next short step when it has time.
+"""Periodic work as an object: the caller runs its next short step when it is idle.
 
-A step runs on the caller's thread and is short. A blocking call goes to `Calls`, which
-may use other threads; until it has returned the task has no next step.
+A step runs on the caller's thread and is short. A blocking call is passed to `Calls`,
+which may use other threads. Until the call has returned, the task has no next step.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class Calls(Protocol):
     """Runner of blocking calls."""
 
     def start(self, call: BlockingCall, done: Done) -> None:
-        """Make a call, sooner or later; then call ``done`` on the caller's thread."""
+        """Make a call, possibly later; then call ``done`` on the caller's thread."""
 
     def run_all(
         self, calls: Sequence[BlockingCall], threads: int | None = None
     ) -> None:
-        """Make calls that do not disturb each other, and return when all have returned.
+        """Make independent calls, and return when all have returned.
 
-        By so many ``threads``, or as many as there are for all else. For start and
-        stop: it works on a closed object, too.
+        Use ``threads`` threads, or by default as many as for other calls. For start and
+        stop of the broker; it also works after `close`.
         """
 
     def close(self) -> None:
-        """Return when no call of `start` is running; none begins afterwards."""
+        """Wait until no call of `start` is running; start no further calls."""
 
 
 class CallsHere:
-    """Makes calls on the caller's thread: for storage in memory, which never waits."""
+    """Calls on the caller's thread, for storage in memory, which never waits."""
 
     def start(self, call: BlockingCall, done: Done) -> None:
         """Make a call at once."""
@@ -56,7 +56,7 @@ class CallsHere:
             call()
 
     def close(self) -> None:
-        """Do nothing: none is running."""
+        """Do nothing: no call is running."""
 
 
 class PeriodicTask:
@@ -89,12 +89,12 @@ class PeriodicTask:
         self._error: Exception | None = None
 
     def next_ns(self) -> int | None:
-        """Return when `step` has something to do; None while a call is away."""
+        """Return when the next step is due; None while a call is in progress."""
         return None if self._call_is_away else self._due_ns
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no round is under way."""
+        """Return whether no round is in progress."""
         return self._round is None
 
     def step(self, now_ns: int) -> None:
@@ -119,7 +119,7 @@ class PeriodicTask:
                 self._call_is_away = True
                 try:
                     self._calls.start(call, self._call_done)
-                except Exception as fault:  # no thread can be started, perhaps
+                except Exception as fault:  # for example, no thread can be started
                     self._call_done(fault)
 
     def _end(self, now_ns: int) -> None:

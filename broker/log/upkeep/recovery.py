@@ -1,19 +1,21 @@
-"""Opening a log: its files, made sound. Kafka's ``LogLoader``.
+"""Opening and recovery of a log. Kafka's ``LogLoader``.
 
-After an orderly stop the indexes are trusted and little is read. After any other, every
-segment from the recovery point on is read: batches are kept up to the first that is
-torn or fails its CRC, the rest of the log is cut off, and indexes are built anew. The
-rest is also cut off behind a segment that ends before the next one begins, unless
-compaction may have made the gap: a loss of power may take whole batches, which leaves
-nothing torn. Kafka keeps the part behind such a gap. A log that was compacted here has
-a permanent marker, independent of its topic's policy; so has a log with a gap that was
-accepted once. A follower leaves no gap between two segments (`Log`), and a gap wider
-than a segment's 31 bits of offsets cannot be a lost end. Below the recovery point
-everything was synced, indexes too. An index that is missing or not sane there is
-rebuilt; if a batch there cannot be read, all are checked.
+After an orderly stop the indexes are trusted and little is read. Otherwise every
+segment from the recovery point on is read. Batches are kept up to the first that is
+torn or fails its CRC, the rest of the log is cut off, and indexes are rebuilt.
 
-Interrupted work is finished or undone: a compaction that had committed (``.swap``) is
-finished, one that had not (``.cleaned``) is dropped, as in Kafka.
+The rest is also cut off after a segment that ends before the next one begins, because a
+power loss may remove complete batches, which leaves no torn batch. Kafka keeps the part
+after such a gap. Gaps are accepted if compaction may have made them: a log that was
+compacted here has a permanent marker, independent of its topic's policy, and so has a
+log with a gap that was accepted once. A follower leaves no gap between two segments
+(`Log`), and a gap wider than a segment's 31 bits of offsets cannot be a lost end.
+
+Below the recovery point all data and indexes were synced. A missing or invalid index
+there is rebuilt; if a batch there cannot be read, all batches are checked.
+
+Interrupted compactions are finished if committed (``.swap``) and dropped otherwise
+(``.cleaned``), as in Kafka.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _UNDONE: Final = (".cleaned", ".deleted", ".tmp", ".index.swap", ".timeindex.swa
 
 
 class Loss(NamedTuple):
-    """Bytes of a segment's file that recovery cut off, and why."""
+    """Bytes of a segment's file that recovery cut off, and the reason."""
 
     path: str
     size: int
@@ -60,7 +62,7 @@ Report = Callable[[Loss], None]
 
 
 class _Noted(NamedTuple):
-    """The entries of a marker and the checkpoints about a log."""
+    """The state of a log according to the marker and the checkpoints."""
 
     clean: bool
     recovery_point: int
@@ -84,10 +86,10 @@ def open_log(
 ) -> Log:
     """Open or create the log of a directory called ``topic-partition``.
 
-    ``clean``: the last stop was orderly, so indexes are trusted. Otherwise everything
-    from ``recovery_point`` on is read and checked. Below ``cleaner_offset`` it has been
-    compacted. ``doomed`` takes dropped files, ``report`` receives every cut of bytes,
-    ``on_failure`` later errors of its device. Raises ``OSError``.
+    ``clean``: the last stop was orderly, so indexes are trusted. Otherwise all data
+    from ``recovery_point`` on is read and checked. The log is compacted below
+    ``cleaner_offset``. ``doomed`` collects dropped files, ``report`` receives each
+    loss of bytes, ``on_failure`` later errors of the device. Raises ``OSError``.
     """
     storage = ClosableStorage(storage, on_failure)
     storage.make_directory(directory)
@@ -105,7 +107,7 @@ def open_log(
     try:
         return opened(changed=changed, look_at_all=False)
     except KafkaError:
-        # A trusted segment differs from its batches as written: check all of them.
+        # A trusted segment is damaged: check all segments.
         return opened(changed=True, look_at_all=True)
 
 
@@ -140,7 +142,7 @@ def _open(
     )
     log_end_offset = opening.end_offset(noted.log_start_offset)
     if opening.has_dropped:
-        # Otherwise a loss of power puts them behind later batches.
+        # Otherwise, after a power loss, dropped segments could follow later batches.
         storage.sync_directory(directory)
     if not segments:
         changed = True
@@ -174,7 +176,7 @@ def _open(
         now_ms=now_ms,
     )
     if noted.cleaner_offset <= log_end_offset:
-        # Beyond the end it is of a log that was cut since: nothing here is clean.
+        # An offset beyond the end predates a truncation: no part counts as clean.
         log.cleaner_offset = noted.cleaner_offset
     log.has_gaps = has_gaps
     if opening.found_gaps:
@@ -185,7 +187,7 @@ def _open(
 
 
 class _Opening:
-    """Goes through the segments of a log, oldest first, and repairs what needs it."""
+    """Check of the segments of a log, oldest first, with repairs."""
 
     def __init__(
         self,
@@ -209,17 +211,17 @@ class _Opening:
         self._noted = noted
         self.repaired: list[Segment] = []
         self.has_dropped = False
-        # Segments were kept behind one that ends before they begin.
+        # Segments after a gap were kept.
         self.found_gaps = False
-        # Those that were read from end to end, and whether one holds a marker.
+        # Segments that were read completely, and whether one contains a marker.
         self._read: set[int] = set()
         self._has_markers = False
 
     def run(self) -> int:
         """Return the log's end.
 
-        Drops the segments behind a torn one, except where all was on disk already:
-        there a damaged segment loses what follows the damage, and no other does.
+        Drops the segments after a torn segment. Below the recovery point, a damaged
+        segment loses only its own batches after the damage.
         """
         segments = self._segments
         self._forget_epochs()
@@ -231,7 +233,7 @@ class _Opening:
                 segment.release_indexes()
                 continue
             next_offset = resume(segment) if unseen else None
-            # The log's file is enough until it is read.
+            # Until the segment is read, only its log file stays open.
             segment.release_indexes()
             if next_offset is None:
                 limit = LONG_MAX if is_last else segments[number + 1].base_offset
@@ -249,9 +251,9 @@ class _Opening:
         return log_end_offset
 
     def _forget_epochs(self) -> None:
-        """Drop the epochs of batches that are read: they are assigned anew.
+        """Drop the epochs of batches that are read, which assign them again.
 
-        The log may have been truncated, and written again, since the file was.
+        The log may have been truncated and rewritten since the file was written.
         """
         if self._look_at_all:
             self._epochs.truncate_from_end(0)
@@ -264,7 +266,7 @@ class _Opening:
             self._epochs.truncate_from_end(end_offset)
 
     def _goes_on(self, number: int, kept: Recovered) -> bool:
-        """Drop segments that cannot follow one; return whether any follows."""
+        """Drop segments that cannot follow this one; return whether to continue."""
         segments = self._segments
         if self._believed(number) or number == len(segments) - 1:
             return True
@@ -283,7 +285,7 @@ class _Opening:
         return True
 
     def _believed(self, number: int) -> bool:
-        """Return whether all of a segment had reached the disk."""
+        """Return whether a segment was completely durable."""
         if self._noted.clean:
             return True
         following = number + 1
@@ -293,10 +295,10 @@ class _Opening:
         )
 
     def _take_indexes(self, number: int) -> bool:
-        """Take over the indexes of a segment that is believed, if they are sane.
+        """Load the indexes of a durable segment, if they are valid.
 
-        Where the segment ended at the recovery point, perhaps after the last flush,
-        only its batches are known to be durable: the indexes are compared with them.
+        If the segment ends at the recovery point, only its batches are known to be
+        durable. Its indexes are therefore compared with them.
         """
         segment = self._segments[number]
         ends_at = self._segments[number + 1].base_offset
@@ -305,10 +307,10 @@ class _Opening:
         return resume(segment) is not None
 
     def take_aborted(self, names: Collection[str]) -> int:
-        """Take over the lists of aborted transactions of the segments believed.
+        """Load the lists of aborted transactions of the durable segments.
 
-        Those of other segments are removed. Returns the offset from which on lists have
-        to be made anew.
+        The lists of other segments are removed. Returns the offset from which on lists
+        have to be rebuilt.
         """
         anew = {base for base in self._read if self._has_markers}
         for segment in self._segments:
@@ -329,13 +331,13 @@ class _Opening:
         end_offset = self.run()
         if end_offset >= log_start_offset:
             return end_offset
-        # The disk lost the part below the checkpoint's start: no batch is readable.
+        # The part up to the checkpointed start is lost: no readable batch remains.
         why = f"the log ends at {end_offset}, before its start, {log_start_offset}"
         self.drop_after(-1, why)
         return log_start_offset
 
     def drop_after(self, number: int, why: str) -> None:
-        """Remove the segments after that number, the newest first."""
+        """Remove the segments after this number, newest first."""
         while len(self._segments) > number + 1:
             dropped = self._segments.pop()
             if dropped.size:
@@ -355,7 +357,7 @@ def _base_offsets(storage: Storage, directory: str) -> list[int]:
 def _finish_interrupted_work(
     storage: Storage, directory: str, config: LogConfig, now_ms: int
 ) -> bool:
-    """Remove or complete interrupted work; return whether names changed."""
+    """Undo or finish interrupted compactions; return whether names changed."""
     names = storage.names(directory)
     changed = False
     for name in names:
@@ -378,11 +380,12 @@ def _finish_interrupted_work(
 def _finish_swap(
     storage: Storage, directory: str, base_offset: int, config: LogConfig, now_ms: int
 ) -> None:
-    """Put a compacted segment in the place of its sources.
+    """Replace the sources of a compacted segment by that segment.
 
-    Its last offset bounds the sources; a source whose records all went is kept, and
-    compacted again later. Raises `MalformedCheckpoint` for a damaged one: its sources
-    may be the only copy of its records.
+    The last offset of the segment bounds its sources. A source beyond that offset, all
+    of whose records were removed, stays and is compacted again later. Raises
+    `MalformedCheckpoint` if the segment is damaged: its sources may be the only copy of
+    its records.
     """
     swap = Segment(
         storage,
@@ -402,7 +405,7 @@ def _finish_swap(
         if base_offset < base <= end:
             for kind in (".log", ".index", ".timeindex", ".txnindex"):
                 remove_if_there(storage, join(directory, file_name(base, kind)))
-    # Without these the segment is read, and its aborted transactions are found again.
+    # Without indexes the segment is read, and its aborted transactions are listed again.
     for kind in (".index", ".timeindex", TRANSACTION_INDEX):
         remove_if_there(storage, join(directory, file_name(base_offset, kind)))
     storage.rename(

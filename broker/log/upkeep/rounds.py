@@ -1,8 +1,8 @@
-"""Periodic work on all logs of a broker: Kafka's tasks of ``LogManager``.
+"""Periodic work on all logs of a broker: the tasks of Kafka's ``LogManager``.
 
-Each is a generator of steps over the logs; where a device may take its time, it yields
-a call for another thread. A log that fails loses only its own turn: ``failed`` is
-called with it, and the next round tries it again.
+Each task is a generator of steps over the logs. To wait for a device, it yields a call
+for another thread. If a log fails, ``failed`` is called, the other logs are processed,
+and the next round tries the log again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from broker.log.upkeep.mending import mend
 from broker.log.upkeep.offsets import HighWatermark
 from broker.protocol.topic_partition import TopicPartition
 
-# Receives a path and its error; the round goes on.
+# Receives a path and its error; the round continues.
 Failed = Callable[[str, Exception], None]
 
-# Logs that are looked at in one step where there is nothing to do for them.
+# Logs checked in one step if they need no work.
 _LOGS_PER_STEP: Final = 32
 _TRY_AGAIN_MS: Final = 60_000
 
@@ -30,9 +30,9 @@ _TRY_AGAIN_MS: Final = 60_000
 def retention(
     manager: LogManager, up_to: Callable[[TopicPartition], int], failed: Failed
 ) -> Steps[None]:
-    """Apply retention to every log, and forget producers that have expired.
+    """Apply retention to every log, and remove expired producers.
 
-    ``up_to`` gives the offset (the high watermark) below which records may go.
+    ``up_to`` returns the high watermark, below which records may be removed.
     """
 
     def trim(key: TopicPartition, log: Log) -> Steps[None]:
@@ -45,7 +45,7 @@ def retention(
 
 
 def removal(manager: LogManager, failed: Failed) -> Steps[None]:
-    """Remove due paths; those that cannot be removed are tried again later."""
+    """Remove due paths; retry paths that cannot be removed later."""
     while (path := manager.doomed.take(manager.now_ms())) is not None:
         try:
             yield from manager.remove(path)
@@ -55,7 +55,7 @@ def removal(manager: LogManager, failed: Failed) -> Steps[None]:
 
 
 def flush(manager: LogManager, failed: Failed) -> Steps[None]:
-    """Flush the logs that ``flush.ms`` (or ``.messages``) wants on disk."""
+    """Flush the logs for which ``flush.ms`` or ``flush.messages`` requires it."""
     now_ms = manager.now_ms()
 
     def flush_one(_: TopicPartition, log: Log) -> Steps[None]:
@@ -74,8 +74,8 @@ def checkpoint(
 ) -> Steps[None]:
     """Mend logs, flush ended segments, then write all checkpoints.
 
-    Segments that ended some time ago are flushed so that recovery points move without a
-    requested flush. ``mended`` is called with each log that is in service again.
+    Segments that ended some time ago are flushed so that recovery points advance also
+    without configured flushes. ``mended`` is called with each log returned to service.
     """
     now_ms = manager.now_ms()
 
@@ -98,14 +98,14 @@ def _each(
     failed: Failed,
     work: Callable[[TopicPartition, Log], Steps[None]],
 ) -> Steps[None]:
-    """Do a piece of work on every log."""
+    """Apply an operation to every log."""
     for number, (key, log) in enumerate(list(manager.logs.items()), 1):
         if log.closed is not None:
             continue
         try:
             yield from work(key, log)
         except LogUnavailable as reason:
-            # Otherwise it was deleted meanwhile, which is no fault.
+            # Otherwise the log was deleted meanwhile, which is no error.
             if log.closed is None:
                 failed(log.directory, reason)
         except Exception as error:

@@ -1,10 +1,10 @@
-"""Putting a compacted segment in the place of those it was made from, crash-safe.
+"""Crash-safe replacement of segments by their compacted copy.
 
 Kafka's ``LocalLog.replaceSegments``. The copy is written and synced as ``.cleaned``;
-its renaming to ``.swap`` commits. What follows (the old files get out of the way, the
-copy gets its final name, its indexes theirs) recovery would finish after a crash. Until
-the commit an error leaves the log untouched, after it the log leaves service, as after
-a failed flush. Syncs are blocking calls, renames one step.
+its renaming to ``.swap`` commits. The later renamings (of the old files, the copy and
+its indexes) are finished by recovery after a crash. An error before the commit leaves
+the log unchanged; an error afterwards takes it out of service, as after a failed flush.
+Syncs are blocking calls; all renamings are one step.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from broker.protocol.records.batch import BatchHeader
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
-# An empty file in the directory of a log that was compacted; Kafka passes over it.
+# An empty file in the directory of a compacted log; Kafka ignores it.
 GAPS_MARKER: Final = "doorkeeper-gaps"
 
 
 class Swap:
-    """A copy in the making of neighbouring segments, none of them active.
+    """A compacted copy, being written, of neighbouring inactive segments.
 
-    What touches the disk raises ``OSError``.
+    Methods that access the disk raise ``OSError``.
     """
 
     def __init__(self, log: Log, group: Sequence[Segment], now_ms: int) -> None:
@@ -90,15 +90,15 @@ class Swap:
         return segments.index_of(self._base_offset)
 
     def _finish(self) -> None:
-        """Give the copy its name; the replaced segments are renamed, newest first.
+        """Rename the replaced segments, newest first, then the copy to its final name.
 
-        No sync stands between the names: a journalling file system keeps their order.
+        No sync is needed between renamings: a journalling file system keeps their order.
         """
         log, copy = self._log, self._copy
         for old in reversed(self._group):
             old.doom(log.doomed)
         self._rename(".log", SWAP, "")
-        # First of the indexes: one that lacks another is built again, this with it.
+        # Renamed first: if another index is missing, recovery rebuilds all of them.
         if copy.aborted.is_on_file:
             self._rename(TRANSACTION_INDEX, CLEANED, "")
         copy.aborted.path = copy.path(TRANSACTION_INDEX)
@@ -118,10 +118,7 @@ class Swap:
         )
 
     def abandon_unless_committed(self) -> None:
-        """Remove the copy, if it did not come to anything.
-
-        Of a closed log everything goes or stays as it is.
-        """
+        """Remove the copy if it was not committed, unless the log is closed."""
         if self._done or self._log.closed is not None:
             return
         for kind in (".log", ".index", ".timeindex", TRANSACTION_INDEX):
@@ -132,8 +129,8 @@ class Swap:
 def mark_gaps(log: Log) -> None:
     """Mark the directory: from now on offsets may be missing between segments.
 
-    Without the mark recovery takes such a gap for a lost end. A kill leaves it; the
-    next sync of the directory makes it durable. Raises ``OSError``.
+    Without the mark, recovery treats such a gap as lost batches. The mark survives a
+    kill; the next sync of the directory makes it durable. Raises ``OSError``.
     """
     if not log.has_gaps:
         log.storage.open(join(log.directory, GAPS_MARKER), create=True)

@@ -1,16 +1,18 @@
-"""The log of a partition gives way to its copy in another directory, crash-safe.
+"""Crash-safe replacement of a partition's log by its copy in another directory.
 
-Two directories may be of two disks, so no rename is atomic over both, and either may be
-missing at the next start. A mark decides, written durably into the old log beforehand:
-the directory of the log that is to take its place. Then the future log gets its final
-name, which is made durable, and only then is the old log renamed for removal. A start
-that finds a marked log looks for the other one:
+The directories may be on two disks, so no rename is atomic over both, and either may be
+missing at the next start. First a mark is written durably into the old log: the
+directory of its replacement. Then the future log gets its final name, which is made
+durable. Only then is the old log renamed for removal. A start that finds a marked log
+searches for the other log:
 
-- It has its final name: it may hold more, so the marked log is removed.
-- It has not: the marked log is the partition's. The mark goes, and the copy goes on.
-- Its directory is offline: which one counts is unknown. The partition is offline, too.
+- The other log has its final name: it may have more records, so the marked log is
+  removed.
+- It has not: the marked log is the partition's. The mark is removed, and copying goes
+  on.
+- Its directory is offline: it is unknown which log is valid. The partition is offline.
 
-Kafka has no mark, and does not start where both logs have the final name.
+Kafka has no mark, and does not start if both logs have the final name.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ MARK: Final = "doorkeeper-moved-to"
 
 
 def mark(storage: Storage, directory: str, home: str) -> None:
-    """Note in a log's directory, durably, that a log in ``home`` takes its place.
+    """Record in a log's directory, durably, that a log in ``home`` replaces it.
 
-    Raises ``OSError``. For a thread: writes and syncs.
+    Raises ``OSError``. Writes and syncs, so it runs in a thread.
     """
     write_atomically(storage, directory, MARK, home.encode())
 
 
 def marked(storage: Storage, directory: str) -> str | None:
-    """Return where the log is that takes the place of one, if that is noted."""
+    """Return the directory of a log's replacement, if the log is marked."""
     try:
         return read_whole(storage, join(directory, MARK)).decode(errors="replace")
     except FileNotFoundError:
