@@ -1,12 +1,13 @@
-"""Takes the connections of one listener and distributes them over its processors.
+"""Acceptance of one listener's connections, and distribution over its processors.
 
 Follows Kafka's ``SocketServer.Acceptor``. A connection waits for a slot if
-``max.connections`` is reached, and one from an address with too many is closed at once.
-One from an address that opens them too fast is closed after a delay, unread: a client
-that connects again when it is closed is so slowed down. Very many of these are not
-kept, since each is an open file.
-The next processor that has room gets it; if none has, the acceptor blocks on the last.
-On a listener with TLS the handshake comes before.
+``max.connections`` is reached. A connection from an address with too many connections
+is closed at once. A connection from an address above its creation rate is closed after
+a delay, unread, which slows down clients that reconnect at once. The number of delayed
+connections is bounded, since each is an open file.
+
+The next processor with room gets the connection; if none has room, the acceptor blocks
+on the last. On a listener with TLS the handshake is made before.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DELAYED_MAX: Final = 1000
 
 
 class Acceptor:
-    """One listener's task; ``connection_ids`` are the broker's."""
+    """The accepting task of one listener; all listeners share ``connection_ids``."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class Acceptor:
                 raise
 
     async def _take(self, connection: Connection, host: str) -> None:
-        """Count a connection in and deal it."""
+        """Count a connection in the quotas and pass it to a processor."""
         await self._quotas.wait_for_slot(self.listener)
         try:
             self._quotas.open(self.listener, host)
@@ -103,7 +104,7 @@ class Acceptor:
             else:
                 self.handshakes.begin(connection, host)
         except BaseException:
-            # Counted, and never dealt.
+            # The connection was counted, but reached no processor.
             self._quotas.close(self.listener, host)
             raise
 

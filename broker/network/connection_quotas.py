@@ -1,14 +1,16 @@
-"""Limits on the number and rate of connections: in all, per listener, per address.
+"""Limits on the number and rate of connections: in total, per listener, per address.
 
 Follows Kafka's ``ConnectionQuotas`` (KIP-402 for ``max.connections``, KIP-612 for
-``max.connection.creation.rate`` and ``connection_creation_rate``). An address with too
-many is refused; one that opens them too fast is refused after a delay, and such
-connections count in no rate. A listener with too many waits: its acceptor takes no
-further connection until one is closed, or until the rate has fallen. The listener
-between brokers is protected and never waits for the others. While it keeps the broker
-over its bound, processors of the other listeners close their least
-recently used connections, as they do when the bound is lowered. (The control plane's
-listener is not protected in Kafka, hence not here.)
+``max.connection.creation.rate`` and ``connection_creation_rate``). A connection from an
+address with too many connections is refused. A connection from an address above its
+rate is refused after a delay, and not counted in the rates of listener and broker. The
+acceptor of a listener above its limits takes no further connection until one is closed,
+or until the rate has fallen.
+
+The inter-broker listener is protected and never waits for the others. While it keeps
+the broker above its bound, processors of the other listeners close their least recently
+used connections, as they do when the bound is lowered. (The control plane's listener is
+not protected, as in Kafka.)
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class TooManyConnections(Exception):
-    """An address has as many connections as it may have."""
+    """Raised if an address has reached its bound on connections."""
 
 
 class AddressThrottled(Exception):
-    """An address opens connections too fast: this one is closed after a delay."""
+    """Raised if an address is above its rate; close the connection after a delay."""
 
     def __init__(self, address: str, delay_ms: int) -> None:
         super().__init__(f"{address} opens connections too fast")
@@ -45,10 +47,10 @@ class AddressThrottled(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """The bounds; ``per_address_overrides`` is by numeric address.
+    """The bounds; keys of ``per_address_overrides`` are numeric addresses.
 
-    ``protected`` is the name of the listener between brokers, where there are others.
-    Rates are new connections per second.
+    ``protected`` is the name of the inter-broker listener, if there are others. Rates
+    are new connections per second.
     """
 
     total: int = UNLIMITED
@@ -61,7 +63,7 @@ class ConnectionLimits:
 
 
 class ConnectionQuotas:
-    """Counts connections, and makes acceptors wait for a slot."""
+    """Counts and rates of connections; acceptors wait here for a slot."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class ConnectionQuotas:
         self._rate = WindowedRate(self._windows)
         self._rates: dict[str, WindowedRate] = {}
         self._address_rates = address_rates or AddressRates()
-        # Throttle times by listener, of its own rate and of addresses.
+        # Throttle times by listener, for its own rate and for rates of addresses.
         self._waits: dict[str, WindowedAverage] = {}
         self._address_waits: dict[str, WindowedAverage] = {}
         self._blocked_ns: Counter[str] = Counter()
@@ -89,17 +91,17 @@ class ConnectionQuotas:
 
     @property
     def total(self) -> int:
-        """Count the connections of the broker."""
+        """Return the number of connections of the broker."""
         return self._total
 
     def configure(self, limits: ConnectionLimits) -> None:
-        """Put other bounds into force; only ``total`` is kept to at once."""
+        """Apply other bounds; connections are closed only to meet ``total``."""
         self._limits = limits
         self._slots.unpark_all()
         self._tell_excess()
 
     def on_excess(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever there are more connections than ``total``."""
+        """Call ``listener`` whenever the number of connections exceeds ``total``."""
         self._on_excess.append(listener)
 
     def _tell_excess(self) -> None:
@@ -108,7 +110,7 @@ class ConnectionQuotas:
                 listener()
 
     async def wait_for_slot(self, listener: str) -> None:
-        """Wait until the listener may have one more connection, which has come."""
+        """Wait until the listener may have one more connection."""
         await trio.lowlevel.checkpoint()
         throttle_ms = self._throttle_ms(listener)
         if not throttle_ms and self._slot_available(listener):
@@ -124,17 +126,17 @@ class ConnectionQuotas:
             self._blocked_ns[listener] += self._now_ns() - since_ns
 
     def blocked_ns(self, listener: str, now_ns: int) -> int:
-        """Return how long the listener's acceptor has waited for slots so far."""
+        """Return the time for which the listener's acceptor has waited for slots."""
         since_ns = self._blocked_since_ns.get(listener, now_ns)
         return self._blocked_ns[listener] + now_ns - since_ns
 
     def rate_per_s(self, listener: str | None, now_ns: int) -> float:
-        """Return how fast connections come to a listener, or (None) to all."""
+        """Return the rate of new connections of a listener (None: of all)."""
         rate = self._rate if listener is None else self._rate_of(listener)
         return rate.per_s(now_ns // _NS_PER_MS)
 
     def throttle_ms(self, listener: str, now_ns: int) -> tuple[float, float]:
-        """Return the mean of a listener's throttle times, and of its addresses'."""
+        """Return the mean throttle times of a listener and of its addresses."""
         now_ms = now_ns // _NS_PER_MS
         waits, address_waits = (
             each[listener].mean(now_ms) if listener in each else None
@@ -143,10 +145,10 @@ class ConnectionQuotas:
         return waits or 0.0, address_waits or 0.0
 
     def open(self, listener: str, address: str) -> None:
-        """Count a connection in.
+        """Count a new connection, unless it is refused.
 
-        :raises AddressThrottled: if its address opens them too fast.
-        :raises TooManyConnections: if its address has too many. Neither is counted.
+        :raises AddressThrottled: if its address is above its rate.
+        :raises TooManyConnections: if its address has too many connections.
         """
         limits, now_ms = self._limits, self._now_ns() // _NS_PER_MS
         delay_ms = self._address_rates.record(address, now_ms)
@@ -165,7 +167,7 @@ class ConnectionQuotas:
         self._tell_excess()
 
     def close(self, listener: str, address: str) -> None:
-        """Count a connection out."""
+        """Remove a connection from the counts."""
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -179,11 +181,11 @@ class ConnectionQuotas:
         return self._total > self._limits.total and not self._protects(listener)
 
     def check(self) -> None:
-        """Assert that the counts agree."""
+        """Assert that the counts are consistent."""
         assert self._total == sum(self._by_listener.values()) >= 0
 
     def _throttle_ms(self, listener: str) -> int:
-        """Count a connection into the rates, and return its wait."""
+        """Add a connection to the rates, and return its throttle time."""
         limits, now_ms = self._limits, self._now_ns() // _NS_PER_MS
         bounds = [
             (self._rate_of(listener), limits.rate_per_listener.get(listener, UNLIMITED))

@@ -1,4 +1,4 @@
-"""Real sockets: one epoll object per processor, and Trio waits for the epoll object.
+"""Real sockets: one epoll object per processor, on which Trio waits.
 
 An epoll descriptor is itself readable when one of its members is ready. One call of
 Trio (``wait_readable``) therefore covers all the connections of a processor, and a
@@ -6,8 +6,8 @@ single wake-up serves every connection that has become ready in the meantime; ea
 request needs one ``recv`` and one ``send``. With a task per connection, Trio would
 schedule a task for every request.
 
-``wakeup`` writes to an eventfd that is registered edge-triggered: it is never read
-back, because each write is an event of its own. (Kafka's selector writes to a pipe.)
+``wakeup`` writes to an eventfd that is registered edge-triggered. The eventfd is never
+read, because each write is a separate event. (Kafka's selector writes to a pipe.)
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from broker.network.transport import READY_MAX, Bytes, Connection
 from broker.protocol.buffer import FileRegion
 
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
-# send(2); Python's socket module does not name it.
+# See send(2); missing in Python's socket module.
 _MSG_MORE = 0x8000
-# Errors of accept(2) about a failed connection: the next may be whole.
+# Errors of accept(2) about a failed connection; the next accept may succeed.
 _LOST = frozenset(
     {
         errno.ECONNABORTED,
@@ -45,9 +45,9 @@ _LOST = frozenset(
         errno.ETIMEDOUT,
     }
 )
-# Errors of the listening socket itself: it will never accept again.
+# Errors of the listening socket itself, which cannot accept any more.
 _OURS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL, errno.ENOTSOCK})
-# After all else (descriptors or memory are short) connections wait in the backlog.
+# Pause after other errors (lack of descriptors or memory); the backlog holds connections.
 _PAUSE_S = 0.1
 
 
@@ -73,7 +73,7 @@ class EpollSelector:
         """Return ready sockets, and possibly the eventfd; others stay ready."""
         ready = self._epoll.poll(0, READY_MAX)
         if self._woken and self._waiting:
-            # The caller is not the waiting task, which must still be woken.
+            # The caller is not the waiting task, which must still wake up.
             os.eventfd_write(self._wake_fd, 1)
         return ready
 
@@ -90,7 +90,7 @@ class EpollSelector:
             self._waiting = self._woken = False
 
     def wakeup(self) -> None:
-        """End the present ``wait``, or else the next one."""
+        """End the present ``wait``, or the next one if there is none."""
         if self._waiting and not self._woken:
             os.eventfd_write(self._wake_fd, 1)
         self._woken = True
@@ -120,7 +120,7 @@ class EpollSelector:
 class SocketOptions:
     """Settings of listening and accepted sockets, under Kafka's names.
 
-    A buffer size of -1 leaves the system's default.
+    A buffer size of -1 keeps the system's default.
     """
 
     send_buffer_bytes: int = 102_400
@@ -159,12 +159,12 @@ class TcpListener:
         self._socket.close()
 
     def _broken(self, error: OSError) -> OSError:
-        """Return an error with the address of its listener."""
+        """Return the error with the address of the listener."""
         where = f"the listener at {self.host}:{self.port}"
         return OSError(error.errno, f"{where} cannot accept: {error.strerror}")
 
     def _configure(self, accepted: socket.socket) -> bool:
-        """Set a connection up; False if it is lost already, and closed."""
+        """Configure a connection; close it and return False if it is broken already."""
         send_buffer_bytes = self._options.send_buffer_bytes
         try:
             accepted.setblocking(False)
@@ -181,7 +181,7 @@ class TcpListener:
 
 
 class TcpNetwork:
-    """Listens on TCP; makes epoll selectors."""
+    """Factory of TCP listeners and epoll selectors."""
 
     def __init__(self, options: SocketOptions | None = None) -> None:
         self._options = options or SocketOptions()
@@ -198,7 +198,7 @@ class TcpNetwork:
                 only_six = int(bool(host))
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_six)
             if options.receive_buffer_bytes >= 0:
-                # Before listen(2), so that the window of accepted sockets follows.
+                # Set before listen(2), so that accepted sockets inherit the window.
                 listening.setsockopt(
                     socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes
                 )

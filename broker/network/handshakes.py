@@ -1,18 +1,18 @@
-"""Handshakes of TLS: connections between their acceptance and a processor.
+"""TLS handshakes: connections between their acceptance and a processor.
 
-A connection is *half-open* until its handshake is over; only then a processor gets it.
-Clients that nobody knows yet can therefore take little:
+A connection is *half-open* until its handshake is finished; only then is it passed to a
+processor. The resources of unauthenticated clients are bounded:
 
 - number: one more than ``doorkeeper.tls.handshakes.max`` closes the oldest. An honest
   client needs a few round trips only;
-- time: ``doorkeeper.tls.handshake.timeout.ms``, whatever bytes arrive;
-- bytes and steps: both are bounded, and a step begins with a whole record, so that
-  single bytes cost no step;
+- time: ``doorkeeper.tls.handshake.timeout.ms``, independent of received bytes;
+- bytes and steps: both are bounded, and a step begins with a complete record, so that
+  single bytes cause no step;
 - CPU: steps are computed in threads, at most ``doorkeeper.tls.handshake.threads`` at a
-  time, first come first served, next to the event loop.
+  time, in FIFO order, outside of the event loop.
 
-One task waits for the selector, and one task per half-open connection lives for the
-time of its handshake.
+One task waits for the selector, and one task per half-open connection makes its
+handshake.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from broker.observation.supervisor import Supervisor
 
 logger = getLogger(__name__)
 
-# Chains of certificates are the largest part.
+# Certificate chains are the largest part.
 _BYTES_MAX: Final = 131_072
 _STEPS_MAX: Final = 64
 _READ_BYTES: Final = 16_384
 _HEADER_BYTES: Final = 5
-# TLS' bound on a record of ciphertext, TLSv1.2's being the larger.
+# Largest record of ciphertext, under TLSv1.2.
 _RECORD_MAX: Final = 16_384 + 2_048
 _HANDSHAKE_RECORD: Final = 22
-# Lines about failed handshakes, per listener.
+# Shortest time between two log lines about failed handshakes, per listener.
 _LINE_EVERY_S: Final = 1.0
 
-# Makes a call that takes milliseconds, in a thread or here.
+# Makes a call that takes milliseconds, in a thread or on this thread.
 Compute: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 async def compute_here(call: Callable[[], None]) -> None:
-    """Make a call on this thread: in virtual time."""
+    """Make a call on this thread, for virtual time."""
     call()
 
 
@@ -66,18 +66,18 @@ class HandshakeLimits:
 
 
 class HandshakeFailed(Exception):
-    """A peer does not speak TLS as it should."""
+    """Raised if a peer violates the TLS protocol or a bound on handshakes."""
 
 
 class Deal(Protocol):
-    """Hands a connection to a processor."""
+    """Passes a connection to a processor."""
 
     async def __call__(self, connection: Connection, host: str) -> None:
         """Wait until a processor has taken it."""
 
 
 class _HalfOpen:
-    """A connection during its handshake, and what it has received of a record."""
+    """A connection during its handshake, with the received part of a record."""
 
     def __init__(self, connection: TlsConnection, host: str) -> None:
         self.connection = connection
@@ -90,10 +90,10 @@ class _HalfOpen:
         self._steps = 0
 
     def receive(self) -> bool:
-        """Read; return whether a whole record has been handed to OpenSSL.
+        """Read; return whether a complete record has been passed to OpenSSL.
 
-        :raises HandshakeFailed: if the bytes are no records of TLS, or too many.
-        :raises PeerClosed: if the peer has sent nothing, as one that probes the port.
+        :raises HandshakeFailed: if the bytes are not TLS records, or too many.
+        :raises PeerClosed: if the peer has sent nothing, as a port probe does.
         """
         while True:
             whole = self._whole_records()
@@ -118,11 +118,11 @@ class _HalfOpen:
                 raise HandshakeFailed("too many bytes")
 
     def finish(self) -> None:
-        """Hand on the bytes that have arrived behind the handshake."""
+        """Pass on the bytes that have arrived after the handshake."""
         self.connection.feed(bytes(self._received))
 
     def _whole_records(self) -> int:
-        """Return the number of bytes in whole records."""
+        """Return the number of bytes in complete records."""
         received, at = self._received, 0
         if received and received[0] != _HANDSHAKE_RECORD and not self._steps:
             raise HandshakeFailed("plaintext bytes at a listener with TLS")
@@ -139,8 +139,8 @@ class _HalfOpen:
 class Handshakes:
     """The half-open connections of one listener.
 
-    ``deal`` gets each connection that is established. Every other one is closed, and
-    counted out of the quotas.
+    ``deal`` receives each established connection. All others are closed and removed
+    from the quotas.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Handshakes:
         self._limits = limits
         self._quotas = quotas
         self._supervisor = supervisor
-        # By fileno, the oldest first.
+        # By fileno, oldest first.
         self._half_open: dict[int, _HalfOpen] = {}
         self._nursery: trio.Nursery | None = None
         self._next_line_s = 0.0
@@ -181,7 +181,7 @@ class Handshakes:
             self._selector.close()
 
     def begin(self, raw: Connection, host: str) -> None:
-        """Begin the handshake of an accepted connection, which has been counted in."""
+        """Begin the handshake of an accepted connection, counted in the quotas."""
         assert self._nursery is not None, "handshakes do not run"
         if len(self._half_open) >= self._limits.half_open_max:
             oldest = next(iter(self._half_open.values()))
@@ -203,7 +203,7 @@ class Handshakes:
             await self._selector.wait()
 
     async def _open(self, half: _HalfOpen) -> None:
-        """Make one handshake, and hand the connection on; or close it."""
+        """Make one handshake; pass the connection on, or close it."""
         connection, dealt = half.connection, False
         try:
             with half.scope:
@@ -212,7 +212,7 @@ class Handshakes:
                     connection.principal = self._tls.principal(connection)
                     self._forget(half)
                     half.finish()
-                    # Computing is no checkpoint, and processors may have ended since.
+                    # Computing is no checkpoint, and processors may have ended meanwhile.
                     await trio.lowlevel.checkpoint_if_cancelled()
                     await self._deal(connection, half.host)
                     dealt = True
@@ -220,7 +220,7 @@ class Handshakes:
                     pass
                 except (HandshakeFailed, NoPrincipal, OSError, ValueError) as fault:
                     self._failed(half, _reason(fault))
-                except Exception as fault:  # whatever it is, it is this connection's
+                except Exception as fault:  # ends this connection only
                     self._supervisor.note("handshakes", fault)
             if half.is_evicted:
                 self._failed(half, "too many handshakes at once")
@@ -257,14 +257,14 @@ class Handshakes:
         return True
 
     def _forget(self, half: _HalfOpen) -> None:
-        """Watch the connection no more."""
+        """Stop watching the connection."""
         fileno = half.connection.fileno()
         if self._half_open.get(fileno) is half:
             del self._half_open[fileno]
             self._selector.unregister(half.connection.raw)
 
     def _failed(self, half: _HalfOpen, why: str) -> None:
-        """Log a failure; a flood of them has one line a second."""
+        """Log a failure, at most one per second."""
         now_s = trio.current_time()
         if now_s < self._next_line_s:
             self._unlogged += 1
@@ -282,7 +282,7 @@ class Handshakes:
 
 
 def _reason(fault: Exception) -> str:
-    """Return OpenSSL's reason, or the sentence of another fault."""
+    """Return OpenSSL's reason, or the message of another exception."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return f"certificate: {fault.verify_message}"
     if isinstance(fault, ssl.SSLError):

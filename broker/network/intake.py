@@ -1,11 +1,11 @@
-"""From a frame to a request: header, version check, class, and declared API.
+"""Conversion of a frame into a request: header, version check, class, declared API.
 
-The processor does this as soon as a frame is whole, before it asks for room in the
-queue, like Kafka's ``Processor.processCompletedReceives``. It looks at the header and
-at single fields in fixed places; the body is decoded by the handler, whose plane pays
-for it. The role of the request is checked against the connection here, so a denied
-request is never decoded. A connection that is not authenticated yet, or whose session
-is over, is closed here unless the request belongs to authentication.
+The processor converts each complete frame before it offers the request to the queue,
+like Kafka's ``Processor.processCompletedReceives``. Only the header and single fields
+at fixed places are read; the body is decoded by the handler, and charged to its flow.
+The role of the request is checked against the connection here, so a denied request is
+never decoded. If the connection is not authenticated, or its session has expired, any
+request other than for authentication closes it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ Done: TypeAlias = Callable[[Task, Any], None]
 Deadline: TypeAlias = Callable[[RequestHeader, bytes, int], int | None]
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
-# The header of a token that comes without one, after SaslHandshake version 0.
+# The header of a token without a header, after SaslHandshake version 0.
 _BARE_TOKEN: Final = RequestHeader(int(ApiKey.SASL_AUTHENTICATE), 0, 0, "", 0)
 
 
 class Intake:
-    """Makes requests, numbered in the order in which they were received.
+    """Factory of requests, numbered in the order in which they were received.
 
-    ``apis`` are those that are served. A request for none of their versions closes its
-    connection, as in Kafka, but for ApiVersions, whose handler answers a version too
-    high with the versions that there are (KIP-511). ``deadline`` finds a request's own
-    time limit; without it requests have none. ``numbers`` are shared with all other
-    tasks of the same planes.
+    ``apis`` are the served APIs. A request with an unsupported version closes its
+    connection, as in Kafka, except for ApiVersions, whose handler responds to a version
+    that is too high with the supported versions (KIP-511). ``deadline`` returns a
+    request's own time limit; without it requests have none. ``numbers`` are shared with
+    all other tasks of the same planes.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Intake:
     ) -> None:
         self._serve_request = serve_request
         self._classify = classifier.classify
-        # First and last version, and the first that knows of exceeded quotas.
+        # First and last version, and the first with an error for exceeded quotas.
         self._versions = {
             key: (*api.versions, api.quota_exceeded_since) for key, api in apis.items()
         }
@@ -64,10 +64,10 @@ class Intake:
     def request(
         self, frame: bytes, peer: Peer, received_ns: int, done: Done
     ) -> Request:
-        """Return the request that ``frame`` holds.
+        """Return the request in ``frame``.
 
-        :raises MalformedFrame: if the header does not parse, or names an API or a
-            version of it that is not served, or not before authentication.
+        :raises MalformedFrame: if the header does not parse, or if the API or version
+            is not served, or not admitted before authentication.
         """
         authenticator = peer.authenticator
         if authenticator is None:
@@ -86,7 +86,7 @@ class Intake:
         request_class, level, flow, cost_ns, is_denied = self._classify(
             header, frame, peer
         )
-        # By position: keywords would cost each call of a class a dictionary.
+        # Positional arguments: keywords would cost a dictionary per call of a class.
         task = Task(
             next(self._numbers), request_class, level, flow, len(frame), cost_ns
         )

@@ -1,4 +1,4 @@
-"""One connection of a processor: reading, muting, writing (Kafka: ``KafkaChannel``)."""
+"""A connection of a processor: reading, muting, writing (Kafka: ``KafkaChannel``)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
 
 
 class KafkaChannel:
-    """A connection with its mute state; handlers know it as ``Request.peer``.
+    """A connection with its mute state; ``Request.peer`` for handlers.
 
-    ``request`` is the one that is in the broker, if any; ``send`` the rest of its
-    response; ``active_ns`` the time when bytes last moved. ``reading_ns`` is the CPU
-    used so far for the request that is being read. ``principal`` is the peer's, once it
-    is authenticated; ``authenticator`` None means that it need not be.
+    ``request`` is the request in the broker, if any; ``send`` the rest of its response;
+    ``active_ns`` the time of the last transferred bytes. ``reading_ns`` is the CPU used
+    so far for the request that is being read. ``principal`` is the peer's, once it is
+    authenticated; without an ``authenticator`` no authentication is needed.
     """
 
     __slots__ = (
@@ -88,42 +88,42 @@ class KafkaChannel:
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether the peer has finished sending."""
+        """True if the peer has finished sending."""
         return self.receive.peer_finished
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
-        """Take the peer for ``principal``, and requests of every size from it."""
+        """Set the peer's principal, and lift the frame bound of authentication."""
         self.principal = principal
         self.receive.frame_bytes_max = self._frame_bytes_max
 
     def release(self, count: int) -> None:
-        """Give back memory that a request was read into."""
+        """Release memory of a request that was read."""
         if self._pool is not None:
             self._pool.release(count)
 
     def mute(self) -> None:
-        """Read no further: a request has come in, and goes to its plane."""
+        """Stop reading, because a request was received."""
         assert self.mute_state is _NOT_MUTED, self
-        # Muted, and REQUEST_RECEIVED at once.
+        # MUTED and the event REQUEST_RECEIVED in one step.
         self.mute_state = _PENDING
 
     def handle(self, event: MuteEvent) -> None:
-        """Take one step between the mute states."""
+        """Change the mute state by an event."""
         state = TRANSITIONS.get((self.mute_state, event))
         assert state is not None, f"{event.name} while {self.mute_state.name}"
         self.mute_state = state
 
     def response_sent(self) -> bool:
-        """Note that a response has been written; say whether to read on."""
+        """Record that a response has been written; return whether to read on."""
         if self.mute_state is _PENDING:
-            # Both steps at once, as nearly always.
+            # The usual case, both transitions in one step.
             self.mute_state = _NOT_MUTED
             return True
         self.handle(MuteEvent.RESPONSE_SENT)
         return self.maybe_unmute()
 
     def maybe_unmute(self) -> bool:
-        """Read on, unless a response or a throttle is still pending."""
+        """Unmute, unless a response or a throttle is pending; return whether unmuted."""
         if self.mute_state is not _MUTED:
             return False
         self.mute_state = _NOT_MUTED
@@ -132,7 +132,7 @@ class KafkaChannel:
     def start_send(
         self, selector: Selector, pieces: Sequence[Piece], sent_bytes: int
     ) -> None:
-        """Keep a response, of which ``sent_bytes`` have been taken, for writing."""
+        """Keep a response for writing; the socket has taken ``sent_bytes`` already."""
         assert self.send is None, self
         self.send = Send(self.connection, selector, pieces)
         self.send.skip(sent_bytes)

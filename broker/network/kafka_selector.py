@@ -1,13 +1,13 @@
-"""The channels of one processor: frames read, responses written and losses of one poll.
+"""The channels of one processor: reads, writes and disconnections per poll.
 
 Follows Kafka's ``org.apache.kafka.common.network.Selector``. ``completed_sends`` and
-``disconnected`` are filled by ``poll`` and ``send``, and emptied by the processor. It
-reads at most one frame of a channel per poll, and mutes the channel then.
+``disconnected`` are filled by ``poll`` and ``send``, and emptied by the processor. A
+poll reads at most one frame of a channel, and then mutes the channel.
 
-Two things differ. A response is written as soon as it is handed over, not in the poll
-that follows. And because readiness is edge-triggered (`broker.network.transport`), a
-muted channel keeps a mark that there is something to read, and is polled again when it
-is unmuted.
+There are two differences from Kafka. A response is written as soon as it is passed in,
+not in the next poll. And because readiness is edge-triggered
+(`broker.network.transport`), a muted channel remembers that it is readable, and is read
+again when it is unmuted.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ logger = getLogger(__name__)
 _NOT_MUTED = MuteState.NOT_MUTED
 _LOST = BROKEN | PEER_FINISHED
 
-# Bills CPU that was used for a request outside of its turns.
+# Bills CPU used for a request outside of its turns.
 Debit: TypeAlias = Callable[[Task, int], None]
-# A frame, where it came from, and when it was whole.
+# A frame with its channel and the time of its completion.
 Received: TypeAlias = tuple[KafkaChannel, bytes, int]
 
 
 class KafkaSelector:
-    """Reads frames from, and writes responses to, the channels of one processor."""
+    """Reader and writer of the channels of one processor."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class KafkaSelector:
         supervisor: Supervisor,
     ) -> None:
         self._selector = selector
-        # Ends when there is something to do, or when ``wakeup`` is called, which ends
-        # the present one, or else the next.
+        # Waits until there is work, or until ``wakeup`` is called; a ``wakeup`` without
+        # a waiting task ends the next wait.
         self.wait = selector.wait
         self.wakeup = selector.wakeup
         self._pool = pool
@@ -71,10 +71,9 @@ class KafkaSelector:
         self._supervisor = supervisor
         self._by_fileno: dict[int, KafkaChannel] = {}
         self._by_id: dict[int, KafkaChannel] = {}
-        # The channel of a connection id, unless it has been closed.
+        # Returns the channel of a connection id, None if it has been closed.
         self.channel: Callable[[int], KafkaChannel | None] = self._by_id.get
-        # Channels that may be read, or written, without a further event. Dicts keep the
-        # order.
+        # Channels to read, or to write, without a further event, in order.
         self.to_read: dict[KafkaChannel, None] = {}
         self.to_write: dict[KafkaChannel, None] = {}
         self._short_of_memory: dict[KafkaChannel, None] = {}
@@ -89,7 +88,7 @@ class KafkaSelector:
 
     @property
     def has_work(self) -> bool:
-        """Return whether ``poll`` has something to do without waiting."""
+        """Return whether ``poll`` has work without waiting."""
         return bool(self.to_read or self.to_write)
 
     @property
@@ -98,7 +97,7 @@ class KafkaSelector:
         return any(channel.send is not None for channel in self._by_id.values())
 
     def register(self, channel: KafkaChannel) -> None:
-        """Take over a new connection."""
+        """Add a new connection."""
         self._selector.register(channel.connection)
         self._by_fileno[channel.connection.fileno()] = channel
         self._by_id[channel.connection_id] = channel
@@ -106,10 +105,10 @@ class KafkaSelector:
     # ---- reading ----------------------------------------------------------------
 
     def poll(self) -> list[Received]:
-        """Read and write the ready channels; return the frames, with the time of each.
+        """Read and write the ready channels; return the frames with their times.
 
-        Reading is billed to the request that is read, once it is whole, and writing to
-        the one that is answered.
+        Reading is billed to the request being read, once it is complete, and writing to
+        the request of the response.
         """
         completed: list[Received] = []
         self._ledger.begin_ns()
@@ -130,7 +129,7 @@ class KafkaSelector:
         return completed
 
     def _go_on(self, completed: list[Received]) -> None:
-        """Read and write where there was more to do when the last turn ended."""
+        """Continue the reads and writes that the last poll left unfinished."""
         writing, self.to_write = self.to_write, {}
         for channel in writing:
             if channel.send is not None:
@@ -140,18 +139,18 @@ class KafkaSelector:
             self._read(channel, completed)
 
     def stop_reading(self) -> None:
-        """Begin to read no further request."""
+        """Read no further requests."""
         self._reading = False
         self.to_read.clear()
 
     def read_on(self, channel: KafkaChannel) -> None:
-        """Read a channel again that is muted no more."""
+        """Schedule a read of an unmuted channel, if it is readable."""
         receive = channel.receive
         if (receive.readable or receive.buffered) and self._reading:
             self.to_read[channel] = None
 
     def _read(self, channel: KafkaChannel, completed: list[Received]) -> None:
-        """Read the channel until a frame is whole or nothing more is there."""
+        """Read the channel until a frame is complete or no more bytes are available."""
         if not self._reading:
             return
         receive = channel.receive
@@ -172,15 +171,14 @@ class KafkaSelector:
             self.close(channel)
             return
         except MemoryError:
-            # The announced memory is taken at once: the sum may exceed the available
-            # memory.
+            # The announced size is allocated at once and may exceed the free memory.
             logger.warning(
                 "there is no memory for a request; its connection is closed",
                 extra=fields(peer=channel.host, listener=channel.listener),
             )
             self.close(channel)
             return
-        except Exception as fault:  # whatever it is, it is this connection's alone
+        except Exception as fault:  # ends this connection only
             self.close(channel)
             self._supervisor.note("processor", fault)
             return
@@ -195,18 +193,18 @@ class KafkaSelector:
             self.to_read[channel] = None
 
     def _memory_available(self) -> None:
-        """Read on where only memory was missing."""
+        """Resume reading the channels that waited for memory."""
         if self._short_of_memory:
             self.to_read.update(self._short_of_memory)
             self._short_of_memory.clear()
             self._selector.wakeup()
 
     def _lost(self, channel: KafkaChannel, events: int) -> bool:
-        """Close a channel that no response can reach; return whether it was one.
+        """Close a channel that no response can reach; return whether it was closed.
 
         A peer that has only finished sending may still read, so its requests are
-        served, and the channel is closed when nothing is left to read. The broker does
-        not wait for it: a client that has closed its socket looks the same.
+        served, and the channel is closed when all bytes are read. A parked request is
+        ended, since a client that has closed its socket cannot be distinguished.
         """
         request = channel.request
         if events & BROKEN or (request is not None and request.end_wait is not None):
@@ -218,7 +216,7 @@ class KafkaSelector:
     # ---- writing ----------------------------------------------------------------
 
     def send(self, channel: KafkaChannel, pieces: Sequence[Piece]) -> bool:
-        """Write a response; True if all of it has been taken at once.
+        """Write a response; return True if the socket has taken all of it at once.
 
         Otherwise the channel will be in ``completed_sends``, or in ``disconnected``.
         """
@@ -238,7 +236,7 @@ class KafkaSelector:
         return self._write(channel)
 
     def _write_on(self, channel: KafkaChannel) -> None:
-        """Write more of a response that was begun earlier."""
+        """Continue to write a response."""
         request = channel.request
         assert request is not None, channel
         if self._write(channel):
@@ -248,7 +246,7 @@ class KafkaSelector:
         self._ledger.until_ns = now_ns
 
     def _write(self, channel: KafkaChannel) -> bool:
-        """Write more of the channel's response; True if that was the rest of it."""
+        """Continue to write the channel's response; return True if it is complete."""
         send = channel.send
         assert send is not None, channel
         try:
@@ -256,7 +254,7 @@ class KafkaSelector:
         except OSError:
             self.close(channel)
             return False
-        except Exception as fault:  # whatever it is, it is this connection's alone
+        except Exception as fault:  # ends this connection only
             self.close(channel)
             self._supervisor.note("processor", fault)
             return False
@@ -271,7 +269,7 @@ class KafkaSelector:
     # ---- the end of a channel -----------------------------------------------------
 
     def close(self, channel: KafkaChannel) -> None:
-        """Close the connection and forget the channel, at once."""
+        """Close the connection and remove the channel."""
         if self._by_id.pop(channel.connection_id, None) is None:
             return
         del self._by_fileno[channel.connection.fileno()]
@@ -289,7 +287,7 @@ class KafkaSelector:
         self._selector.close()
 
     def close_idle(self, since_ns: int) -> int:
-        """Close some that have been idle since then; return how many."""
+        """Close some channels that have been idle since then; return their number."""
         idle = (each for each in self._by_id.values() if each.active_ns <= since_ns)
         return self._close_some(idle)
 
@@ -300,7 +298,7 @@ class KafkaSelector:
         return len(some)
 
     def close_unauthenticated(self, since_ns: int) -> int:
-        """Close some opened by then that have not authenticated; return how many."""
+        """Close some unauthenticated channels opened by then; return their number."""
         late = (
             each
             for each in self._by_id.values()
@@ -317,7 +315,7 @@ class KafkaSelector:
         )
 
     def check(self) -> None:
-        """Assert that all tables list the same channels."""
+        """Assert that all tables contain the same channels."""
         assert set(self._by_id.values()) == set(self._by_fileno.values())
         open_channels = set(self._by_id.values())
         for waiting in (self.to_read, self.to_write, self._short_of_memory):

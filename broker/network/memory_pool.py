@@ -1,10 +1,10 @@
 """The bound on memory for requests: ``queued.max.request.bytes``.
 
-Follows Kafka's ``SimpleMemoryPool`` in its lenient form: a request may begin to be read
+Follows Kafka's ``SimpleMemoryPool`` in its lenient form: reading of a request may begin
 while any memory is left, so the bound is exceeded by at most one request (in Kafka by
-one per processor, which are threads there). Once nothing is left, processors begin to
-read no request until one has been answered, or decoded. Only a Produce keeps its frame
-until it is answered, so a request that waits minutes for records or members does not
+one per processor thread). When no memory is left, processors begin to read no further
+request until a request has been answered or decoded. Only a Produce keeps its frame
+until its response, so a request that waits minutes for records or members does not
 block reading (Kafka: ``ApiKeys.requiresDelayedAllocation``).
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 
 class MemoryPool:
-    """A count of bytes that requests hold from their reading on."""
+    """Count of the bytes of requests, from the start of their reading."""
 
     def __init__(self, size_bytes: int) -> None:
         assert size_bytes > 0, size_bytes
@@ -24,12 +24,12 @@ class MemoryPool:
 
     @property
     def used_bytes(self) -> int:
-        """Return how much requests hold; more than the size for the last one read."""
+        """Return the bytes in use; the last request read may exceed the pool's size."""
         return self.size_bytes - self.available_bytes
 
     @property
     def exhausted(self) -> bool:
-        """Return whether no further request may begin to be read."""
+        """Return whether reading of further requests must not begin."""
         return self.available_bytes <= 0
 
     def on_available(self, listener: Callable[[], None]) -> None:
@@ -37,11 +37,11 @@ class MemoryPool:
         self._listeners.append(listener)
 
     def take(self, size_bytes: int) -> None:
-        """Count a request in."""
+        """Add the bytes of a request."""
         self.available_bytes -= size_bytes
 
     def release(self, size_bytes: int) -> None:
-        """Count a request out."""
+        """Subtract the bytes of a request."""
         was_exhausted = self.exhausted
         self.available_bytes += size_bytes
         assert self.available_bytes <= self.size_bytes, self.available_bytes

@@ -1,4 +1,4 @@
-"""Reading of a connection: the mute states of Kafka's ``KafkaChannel``."""
+"""Mute states of a connection, as in Kafka's ``KafkaChannel``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class MuteState(IntEnum):
-    """Why a connection is not read (``KafkaChannel.ChannelMuteState``)."""
+    """Reasons not to read a connection (``KafkaChannel.ChannelMuteState``)."""
 
     NOT_MUTED = 0
     MUTED = 1
@@ -17,7 +17,7 @@ class MuteState(IntEnum):
     MUTED_AND_THROTTLED = 3
     MUTED_AND_THROTTLED_AND_RESPONSE_PENDING = 4
 
-    # An enum's own hash is a Python function, and every request takes it twice.
+    # The hash of an enum is a Python function, and every request would call it twice.
     __hash__ = int.__hash__
 
 

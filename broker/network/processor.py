@@ -1,9 +1,10 @@
-"""One network processor: a Trio task that reads requests and writes responses.
+"""A network processor: a Trio task that reads requests and writes responses.
 
-Follows Kafka's ``SocketServer.Processor``: it owns the connections that its acceptor
-deals to it, multiplexes them over one selector, and goes round the same loop: new
-connections, new responses, poll, completed receives, completed sends, disconnected,
-excess connections. Like Kafka's it blocks as a whole where its request channel blocks.
+Follows Kafka's ``SocketServer.Processor``. A processor owns the connections passed to
+it by its acceptor, multiplexes them over one selector, and runs the same loop as in
+Kafka: new connections, new responses, poll, completed receives, completed sends,
+disconnected, excess connections. As in Kafka, it blocks as a whole if its request
+channel blocks.
 
 A processor never runs a handler and no scheduler runs a processor.
 """
@@ -41,10 +42,10 @@ from planes import Task
 from planes.clock import NowNs
 from planes.cpu_ledger import CpuLedger
 
-# Makes the authenticator of a new connection.
+# Creates the authenticator of a new connection.
 Authenticate: TypeAlias = Callable[[], SaslAuthenticator]
 
-# Kafka's bound on connections that an acceptor has dealt and the processor not taken.
+# Kafka's bound on new connections that a processor has not taken over yet.
 NEW_CONNECTIONS_MAX: Final = 20
 
 
@@ -52,10 +53,10 @@ NEW_CONNECTIONS_MAX: Final = 20
 class ProcessorContext:
     """The shared objects of all processors of a broker.
 
-    ``finished`` are called with each request whose response has been sent, or can no
-    longer be. ``idle_ns_max`` None means that idle connections are kept.
-    ``authentication_ns_max`` bounds the time until a peer is authenticated. ``debit``
-    bills work for a request outside of its turns, ``ledger`` work for none.
+    ``finished`` are called with each request whose response has been sent or cannot be
+    sent. ``idle_ns_max`` None means that idle connections are kept.
+    ``authentication_ns_max`` is the largest time until a peer is authenticated.
+    ``debit`` bills work for a request outside of its turns, ``ledger`` other work.
     ``supervisor`` counts faults.
     """
 
@@ -75,8 +76,8 @@ class ProcessorContext:
 class Processor:
     """Connections of one listener, served by one task.
 
-    ``entitlement`` is what each of them may claim. ``authenticate`` None means that
-    they need no authentication by SASL.
+    ``entitlement`` contains the roles that they may claim. ``authenticate`` None means
+    that they need no authentication by SASL.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Processor:
         self._new: deque[tuple[Connection, int, str]] = deque()
         self._room = trio.lowlevel.ParkingLot()
         self._responses: deque[tuple[Request, Response]] = deque()
-        # Frames that were read and not passed on yet, and the task that found no room.
+        # Frames that were read but not passed on yet, and the refused task.
         self._completed: deque[Received] = deque()
         self._refused: Task | None = None
         self._idle_check_due = False
@@ -128,12 +129,12 @@ class Processor:
 
     @property
     def connections(self) -> int:
-        """Count the open connections."""
+        """Return the number of open connections."""
         return len(self._selector)
 
     @property
     def response_queue_size(self) -> int:
-        """Count the responses that wait to be written (``ResponseQueueSize``)."""
+        """Return the number of responses to be written (``ResponseQueueSize``)."""
         return len(self._responses)
 
     @property
@@ -142,15 +143,15 @@ class Processor:
         return bool(self._responses) or self._selector.sending
 
     def idle_ns(self, now_ns: int) -> int:
-        """Return how long this processor has waited for its sockets so far."""
+        """Return the time for which this processor has waited for its sockets."""
         if self._waiting_since_ns is None:
             return self._idle_ns
         return self._idle_ns + now_ns - self._waiting_since_ns
 
-    # ---- what others call -----------------------------------------------------------
+    # ---- interface ------------------------------------------------------------------
 
     def offer(self, connection: Connection, connection_id: int, host: str) -> bool:
-        """Take a new connection; False if twenty are waiting to be looked at."""
+        """Queue a new connection; False if the queue of new connections is full."""
         if len(self._new) >= NEW_CONNECTIONS_MAX:
             return False
         self._new.append((connection, connection_id, host))
@@ -158,27 +159,27 @@ class Processor:
         return True
 
     async def put(self, connection: Connection, connection_id: int, host: str) -> None:
-        """Take a new connection, waiting while twenty are waiting."""
+        """Queue a new connection; wait while the queue is full."""
         while not self.offer(connection, connection_id, host):
             await self._room.park()
 
     def respond(self, task: Task, response: Response) -> None:
         """Put a response into the response queue.
 
-        A processor that waits for its sockets would wake up and write it at once, as
-        Kafka's does on a CPU of its own. So it is written here and now, which spares
-        the response the wait for this task's turn. A processor that is blocked on a
-        full request queue writes nothing: then the response does wait.
+        A processor that waits for its sockets would wake up and write the response at
+        once, as in Kafka, where it has its own thread. The response is therefore
+        written in this call, without a wait for the processor's Trio task. While the
+        processor is blocked on a full request queue, the response waits.
         """
         request: Request = task.subject  # type: ignore[assignment]  # it made all so
-        # Without this reference the two are no cycle, which would cost a collection.
+        # Remove the reference, so that task and request form no cycle.
         task.subject = None
         selector = self._selector
         if self._waiting_since_ns is None or self._responses:
             self._responses.append((request, response))
         else:
             task.response_dequeued_ns = task.remote_done_ns
-            # The caller is the dispatcher, which no fault of a connection may end.
+            # The caller is the dispatcher, which a fault of a connection must not end.
             try:
                 self._respond(request, response)
                 if selector.disconnected:
@@ -190,13 +191,13 @@ class Processor:
         selector.wakeup()
 
     def poll(self) -> None:
-        """Look at the sockets now, unless this task is doing so or is blocked.
+        """Poll the sockets now, unless the processor's task is running or blocked.
 
-        The dispatcher asks for it where its planes have run empty under load.
+        The dispatcher calls this when its planes run empty under load.
         """
         if self._waiting_since_ns is None or self._closed:
             return
-        # The caller is the dispatcher, which no fault of a connection may end.
+        # The caller is the dispatcher, which a fault of a connection must not end.
         try:
             self._poll()
         except Exception as fault:
@@ -221,7 +222,7 @@ class Processor:
             selector.wakeup()
 
     def stop_reading(self) -> None:
-        """Begin to read no further request; responses are still written."""
+        """Read no further requests; responses are still written."""
         self._selector.stop_reading()
 
     def expire_idle(self) -> None:
@@ -243,7 +244,7 @@ class Processor:
                 self._close()
 
     async def _serve(self) -> None:
-        """Go round; after a fault begin a round anew, with the same connections."""
+        """Run rounds; after a fault start a new round, with the same connections."""
         self._waiting_since_ns = None
         while True:
             if self._refused is None:
@@ -260,7 +261,7 @@ class Processor:
                 self._waiting_since_ns = None
 
     def _round(self) -> None:
-        """Do all that there is to do now, or as far as there is room for requests."""
+        """Do all pending work, or stop when the request queue is full."""
         if self._new:
             with self._context.ledger.of("accepting"):
                 self._configure_new_connections()
@@ -271,7 +272,7 @@ class Processor:
             self._end_round()
 
     async def _wait_for_room(self) -> None:
-        """Wait until the request queue has taken this round's refused request."""
+        """Wait until the request queue has taken the refused request."""
         while self._refused is not None:
             await self._request_channel.send_request(self._refused)
             self._refused = None
@@ -280,7 +281,7 @@ class Processor:
         self._end_round()
 
     def _end_round(self) -> None:
-        """Do what does not wait for room in the request queue, but for its turn."""
+        """Do the last part of a round, after all frames were passed on."""
         if self._selector.completed_sends:
             self._process_completed_sends()
         if self._idle_check_due:
@@ -291,7 +292,7 @@ class Processor:
             self._process_disconnected()
 
     def _configure_new_connections(self) -> None:
-        """Take over the connections that the acceptor has dealt."""
+        """Take over the connections passed by the acceptor."""
         context = self._context
         while self._new:
             connection, connection_id, host = self._new.popleft()
@@ -317,7 +318,7 @@ class Processor:
                 self._supervisor.note("processor", fault)
 
     def _process_new_responses(self) -> None:
-        """Begin to write the responses that handlers have left here."""
+        """Begin to write the queued responses."""
         ledger = self._context.ledger
         ledger.begin_ns()
         while self._responses:
@@ -334,7 +335,7 @@ class Processor:
         if channel is None:
             self._finish(request)
             return
-        # A tuple of pieces is what nearly all are.
+        # Nearly all responses are a tuple of pieces.
         if type(response) is not tuple and isinstance(
             response, (Throttled, CloseConnection, FinalResponse)
         ):
@@ -350,9 +351,9 @@ class Processor:
             self._sent(channel, request)
 
     def _process_completed_receives(self) -> bool:
-        """Pass what has been read on to the plane; False if it has no room for it.
+        """Pass the received requests to the plane; return False if its queue is full.
 
-        What this costs is billed to the requests.
+        The CPU used here is billed to the requests.
         """
         context, respond, completed = self._context, self.respond, self._completed
         ledger, offer = context.ledger, self._request_channel.offer
@@ -361,7 +362,7 @@ class Processor:
             channel, frame, received_ns = completed.popleft()
             try:
                 request = context.intake.request(frame, channel, received_ns, respond)
-            except Exception as fault:  # whatever it is, it is this connection's alone
+            except Exception as fault:  # ends this connection only
                 if context.pool is not None:
                     context.pool.release(len(frame))
                 self._selector.close(channel)
@@ -374,7 +375,7 @@ class Processor:
             if not offer(task):
                 self._refused = task
                 return False
-            # The time of admission, unless it was put next to the queue.
+            # The time of admission; -1 if the request waits next to the queue.
             ended_ns = task.enqueued_ns
             if ended_ns > until_ns:
                 task.prior_ns += ended_ns - until_ns
@@ -395,13 +396,13 @@ class Processor:
         channel.active_ns = request.task.response_sent_ns
         if channel.closes_after_send:
             self._selector.close(channel)
-            self._selector.wakeup()  # to count it out
+            self._selector.wakeup()  # to process the disconnection
             return
         if channel.response_sent():
             self._selector.read_on(channel)
 
     def _finish(self, request: Request) -> None:
-        """Stamp and hand on a request that needs nothing more."""
+        """Stamp a finished request and pass it to the observers."""
         request.task.response_sent_ns = self._now_ns()
         if self._pool is not None:
             self._pool.release(len(request.frame))
@@ -411,12 +412,12 @@ class Processor:
         except Exception as fault:  # a recording's disk may be full
             self._supervisor.note("observers of requests", fault)
 
-    # ---- connections that end -------------------------------------------------------
+    # ---- ends of connections --------------------------------------------------------
 
     def _process_disconnected(self) -> None:
-        """Count closed connections out, and end what waits for their sake.
+        """Remove closed connections from the quotas, and end their parked requests.
 
-        Responses of handlers that do not wait will be dropped.
+        The responses of running handlers will be dropped.
         """
         disconnected, self._selector.disconnected = self._selector.disconnected, []
         for channel in disconnected:
@@ -431,7 +432,7 @@ class Processor:
                 request.abandon()
 
     def _close_idle(self) -> None:
-        """Close what has been idle for ``connections.max.idle.ms``."""
+        """Close connections that have been idle for ``connections.max.idle.ms``."""
         self._idle_check_due = False
         assert self._context.idle_ns_max is not None
         since_ns = self._now_ns() - self._context.idle_ns_max
@@ -441,14 +442,14 @@ class Processor:
             self.expire_idle()
 
     def _close_excess_connection(self) -> None:
-        """Make room for a protected listener, one connection at a time."""
+        """Close one connection in favour of a protected listener."""
         channel = self._selector.least_recently_active()
         if channel is not None:
             self._selector.close(channel)
             self._selector.wakeup()  # there may be more
 
     def _close(self) -> None:
-        """Close every connection, also those not looked at yet."""
+        """Close every connection, including those not taken over yet."""
         self._closed = True
         for connection, _, host in self._new:
             connection.close()
@@ -458,13 +459,13 @@ class Processor:
         self._process_disconnected()
 
     def close_unauthenticated(self, since_ns: int) -> bool:
-        """Close some opened before then that have not authenticated, if any are left.
+        """Close some unauthenticated connections opened by then.
 
         Returns whether there may be more.
         """
         closed = self._selector.close_unauthenticated(since_ns)
         if closed:
-            self._selector.wakeup()  # to count them out
+            self._selector.wakeup()  # to process the disconnections
         return closed == READY_MAX
 
     # ---- failed authentication ------------------------------------------------------
@@ -472,7 +473,7 @@ class Processor:
     def _respond_last(
         self, channel: KafkaChannel, request: Request, response: FinalResponse
     ) -> None:
-        """Keep the channel muted for a time, then answer and close it."""
+        """Keep the channel muted for a time, then send the response and close it."""
         assert self._nursery is not None
         self._nursery.start_soon(
             self._end, channel.connection_id, request, response, name="last response"
@@ -495,7 +496,7 @@ class Processor:
     # ---- throttling (KIP-219) -------------------------------------------------------
 
     def _throttle(self, channel: KafkaChannel, throttle_ns: int) -> None:
-        """Keep the channel muted for a time, though its response is sent at once."""
+        """Keep the channel muted for a time, although its response is sent at once."""
         channel.handle(MuteEvent.THROTTLE_STARTED)
         assert self._nursery is not None
         self._nursery.start_soon(

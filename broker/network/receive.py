@@ -1,13 +1,13 @@
-"""Frames from bytes: the part of a connection that reads (Kafka: ``NetworkReceive``).
+"""Frames from bytes: the reading part of a connection (Kafka: ``NetworkReceive``).
 
-A frame is a 4-byte size and that many bytes. Most frames come whole with one ``recv``
-and are cut out of what it returned. A larger one is received straight into the object
-that becomes the frame: its body is never copied, and no byte beyond it is read.
+A frame is a 4-byte size and that many bytes. Most frames arrive completely with one
+``recv`` and are slices of its result. A larger frame is received directly into the
+object that becomes the frame: its body is never copied, and no byte beyond it is read.
 
-Bytes that one ``recv`` returns beyond the first frame (a client that pipelines) wait
-here, at most `READ_SIZE` of them; Kafka reads exactly one frame and leaves the rest to
-the kernel. No scheduler sees the difference, since either way those requests are not
-yet received.
+Bytes of one ``recv`` beyond the first frame (from a client that pipelines) are kept
+here, at most `READ_SIZE`; Kafka reads exactly one frame and leaves the rest in the
+kernel. Schedulers see no difference, since those requests are not yet received in both
+cases.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from broker.network.memory_pool import MemoryPool
 from broker.network.transport import Connection
 from broker.protocol.errors import MalformedFrame
 
-# Below glibc's threshold for mmap: no system call for every buffer of this size.
+# Below glibc's threshold for mmap, so that buffers of this size need no system call.
 READ_SIZE: Final = 65_536
-# A peer that sends as fast as we read must let others have their turn.
+# Largest number of bytes read from a peer at once, so that other peers are served.
 _TURN_BYTES: Final = 1 << 20
 _SIZE = struct.Struct(">i")
 
 
-# The first two bytes of a record with a handshake of TLS.
+# The first two bytes of a TLS handshake record.
 _TLS_START: Final = 0x1603
 
 
@@ -36,15 +36,15 @@ class PeerClosed(Exception):
 
 
 class TlsBytes(MalformedFrame):
-    """The peer begins a handshake of TLS, and the listener has none."""
+    """Raised if the peer begins a TLS handshake at a listener without TLS."""
 
 
 class Receive:
-    """The frames that come in on one connection.
+    """The incoming frames of one connection.
 
     ``readable`` is false once a ``recv`` would block; the selector's events set it.
-    ``buffered`` says that another frame may lie behind the last one. Without either,
-    ``next_frame`` has nothing to return before a new event. ``frame_bytes_max`` bounds
+    ``buffered``: another frame may follow the last one in the buffer. If both are
+    false, ``next_frame`` returns None until a new event. ``frame_bytes_max`` bounds
     the frames that begin from now on.
     """
 
@@ -78,16 +78,16 @@ class Receive:
 
     @property
     def inside_frame(self) -> bool:
-        """Return whether part of a frame's body has come in, and memory is taken."""
+        """Return whether a frame's body is being received, with memory allocated."""
         return self._body is not None
 
     def next_frame(self) -> bytes | None:
-        """Return the next whole frame without its size, or None if it is not here yet.
+        """Return the next complete frame without its size; None if it is incomplete.
 
-        :raises MalformedFrame: if the size is negative or above the bound. :raises
-        PeerClosed: if the peer finished, whether or not inside a frame. :raises
-        OSError: if the connection is broken. :raises MemoryError: if there is no room
-        for the announced frame.
+        :raises MalformedFrame: if the size is negative or above the bound.
+        :raises PeerClosed: if the peer has finished sending, also inside a frame.
+        :raises OSError: if the connection is broken.
+        :raises MemoryError: if there is no memory for the announced frame.
         """
         if self._body is not None:
             return self._receive_body(self._body)
@@ -116,19 +116,19 @@ class Receive:
             buffer, at = (buffer[at:] + chunk if here else chunk), 0
 
     def abandon(self) -> None:
-        """Give back the memory of a frame that will never be whole."""
+        """Release the memory of an incomplete frame."""
         if self._body is not None and self._pool is not None:
             self._pool.release(self._body_size)
         self._body = None
 
     def _keep(self, buffer: bytes, at: int) -> None:
-        """Keep what lies behind ``at``, which is not a whole frame."""
+        """Keep the bytes from ``at`` on, which are not a complete frame."""
         if at == len(buffer):
             buffer, at = b"", 0
         self._buffer, self._at, self.buffered = buffer, at, False
 
     def _recv(self) -> bytes:
-        """Read once; nothing, if that would block."""
+        """Read once; return no bytes if that would block."""
         try:
             chunk = self._connection.recv(READ_SIZE)
         except BlockingIOError:
@@ -142,8 +142,8 @@ class Receive:
         return chunk
 
     def _start_body(self, size: int, buffer: bytes, at: int) -> bytes | None:
-        """Set up a buffer of exactly ``size`` bytes, begun with the bytes received."""
-        # May raise: counted only once there is something to give back.
+        """Allocate a buffer of ``size`` bytes, starting with the bytes received."""
+        # The allocation may raise, so the pool counts it only afterwards.
         self._body = BytesIO(bytes(size))
         if self._pool is not None:
             self._pool.take(size)
@@ -154,10 +154,10 @@ class Receive:
         return self._receive_body(self._body)
 
     def _receive_body(self, body: BytesIO) -> bytes | None:
-        """Receive into the body; return it when it is whole.
+        """Receive into the body; return it when it is complete.
 
-        ``BytesIO`` because it hands out both a writable view and, at the end and
-        without a copy, the very ``bytes`` object that it wrote to.
+        ``BytesIO`` provides a writable view and, at the end, the ``bytes`` object
+        without a copy.
         """
         turn_end = self._filled + _TURN_BYTES
         with body.getbuffer() as whole:
@@ -183,7 +183,7 @@ class Receive:
 
 
 def _malformed(size: int, bound: int) -> MalformedFrame:
-    """Return the fault of a frame that is too large, or is no frame."""
+    """Return the error for a frame of invalid size."""
     if size >> 16 == _TLS_START:
         return TlsBytes("a handshake of TLS")
     return MalformedFrame(f"{size} bytes, expected 0 to {bound}")

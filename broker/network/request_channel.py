@@ -1,18 +1,18 @@
-"""The way from the processors into a plane's request queue, and its full state.
+"""The channel from processors to a plane's request queue, and its behaviour when full.
 
 Follows Kafka's ``RequestChannel``, whose ``sendRequest`` blocks the processor on a full
-queue. That is half of the problem of KIP-291: a processor that blocks on one
-connection's PRODUCE reads no other connection either, so a control request is not even
-seen. The *reader* decides:
+queue. This is half of the problem of KIP-291: a processor that blocks on one
+connection's PRODUCE reads no other connection, so a control request is not even read.
+The *reader* is configurable:
 
 `BlindRequestChannel`
-    is Kafka's: the processor waits in ``send_request``, with all of its connections.
+    follows Kafka: the processor waits in ``send_request``, with all its connections.
 
 `ClassAwareRequestChannel`
-    never blocks a processor. A refused request waits beside the queue, the most urgent
-    class first, and its connection stays muted; so one request per connection waits at
-    most, and other connections are still read. Whether an urgent request may exceed the
-    queue's bound is the plane's admission, a setting of its own.
+    never blocks a processor. A refused request waits next to the queue, the most urgent
+    class first, and its connection stays muted. At most one request per connection
+    waits, and other connections are still read. The plane's admission, a separate
+    setting, decides whether an urgent request may exceed the queue's bound.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ class RequestChannel(Protocol):
 
     @property
     def offer(self) -> Offer:
-        """Takes a task; False if the processor has to wait in ``send_request``."""
+        """Function that takes a task; False: wait in ``send_request``."""
 
     async def send_request(self, task: Task) -> None:
         """Wait until the request is taken."""
 
     @property
     def refused(self) -> int:
-        """Count the requests that were received but found no room."""
+        """Return the number of received requests that wait for room."""
 
 
 class BlindRequestChannel:
-    """A full queue blocks the processor that found it full."""
+    """Channel whose full queue blocks the processor."""
 
     def __init__(self, plane: PlaneCore, dispatcher: Dispatcher) -> None:
         self.plane = plane
         self._dispatcher = dispatcher
         self._blocked = 0
-        # Takes a request if there is room. Every request comes this way.
+        # Bound here to save a call per request.
         self.offer: Offer = partial(dispatcher.offer, plane)
 
     async def send_request(self, task: Task) -> None:
@@ -65,17 +65,17 @@ class BlindRequestChannel:
 
     @property
     def refused(self) -> int:
-        """Count the processors that are blocked."""
+        """Return the number of blocked processors."""
         return self._blocked
 
 
 class ClassAwareRequestChannel:
-    """A full queue blocks no processor: refused requests wait next to it, by class."""
+    """Channel whose refused requests wait next to the queue, by class."""
 
     def __init__(self, plane: PlaneCore, dispatcher: Dispatcher) -> None:
         self.plane = plane
         self._dispatcher = dispatcher
-        # (level, number, task): a heap, the most urgent first.
+        # Heap of (level, number, task), the most urgent first.
         self._refused: list[tuple[int, int, Task]] = []
         dispatcher.on_room(plane, self._offer_again)
 
@@ -86,7 +86,7 @@ class ClassAwareRequestChannel:
         return True
 
     async def send_request(self, task: Task) -> None:
-        """Never needed, because ``offer`` never refuses."""
+        """Never called, because ``offer`` never refuses."""
         raise AssertionError("a class-aware reader does not block")
 
     @property
@@ -95,10 +95,10 @@ class ClassAwareRequestChannel:
         return len(self._refused)
 
     def _offer_again(self) -> None:
-        """Fill the room that there is now, the most urgent class first.
+        """Fill the free room, the most urgent class first.
 
-        The first that is refused ends it: behind it admission could only let in a
-        favoured class of a lesser level, and that one waits its turn.
+        The first refusal ends the loop. After it, admission could only admit a favoured
+        class of a lesser level, which waits for its turn.
         """
         while self._refused:
             _, _, task = self._refused[0]

@@ -1,6 +1,6 @@
-"""A response on its way out (Kafka: ``NetworkSend``), in pieces of memory and of files.
+"""A response being sent (Kafka: ``NetworkSend``), in pieces of memory and of files.
 
-Pieces of memory go out together with one ``sendmsg``, pieces of files with
+Adjacent pieces of memory are sent with one ``sendmsg``, pieces of files with
 ``sendfile``. The rest waits, without a copy, until the connection is writable again.
 """
 
@@ -12,14 +12,14 @@ from typing import Final
 from broker.network.transport import PIECES_MAX, Bytes, Connection, Selector
 from broker.protocol.buffer import FileRegion, Piece
 
-# A peer that takes all we send must let others have their turn: after so many bytes,
-# and after so many calls, for an answer may be in thousands of small pieces.
+# Largest number of bytes and of calls at once for one peer, so that others are served. A
+# response may consist of thousands of small pieces.
 _TURN_BYTES: Final = 1 << 20
 _TURN_CALLS: Final = 256
 
 
 class FileShrunk(OSError):
-    """A file has become shorter than the region of it that was promised."""
+    """Raised if a file has become shorter than its announced region."""
 
 
 class Send:
@@ -38,13 +38,13 @@ class Send:
 
     @property
     def done(self) -> bool:
-        """Return whether all has been taken."""
+        """Return whether the socket has taken all pieces."""
         return self._first == len(self._pieces)
 
     def write(self) -> bool:
-        """Send as much as the peer takes; return whether it might take more at once.
+        """Send as much as the socket takes; return whether it might take more at once.
 
-        :raises OSError: if the connection is broken, or the file.
+        :raises OSError: if the connection is broken or the file cannot be read.
         """
         turn_bytes, turn_calls = _TURN_BYTES, _TURN_CALLS
         pieces = self._pieces
@@ -62,7 +62,7 @@ class Send:
         return True
 
     def skip(self, sent_bytes: int) -> None:
-        """Note that this much of the present piece, or all of it, has been taken."""
+        """Record that the socket has taken ``sent_bytes`` more bytes."""
         self._skip += sent_bytes
         while not self.done:
             size = _size(self._pieces[self._first])
@@ -72,11 +72,11 @@ class Send:
             self._first += 1
 
     def _send_memory(self) -> int:
-        """Send the run of memory pieces that comes next."""
+        """Send the next run of memory pieces."""
         run: list[Bytes] = []
         end = min(self._first + PIECES_MAX, len(self._pieces))
-        # By index, and no further than one call takes: a slice of the rest, for each
-        # run of an answer in many pieces, would copy the answer's list as often.
+        # By index, up to the limit of one call. A slice of the remaining pieces would
+        # copy the list for each run.
         for at in range(self._first, end):
             piece = self._pieces[at]
             if not isinstance(piece, (bytes, memoryview)):
@@ -90,7 +90,7 @@ class Send:
         return count
 
     def _send_file(self, region: FileRegion, turn_bytes: int) -> int:
-        """Send some of the file region that comes next."""
+        """Send some of the next file region."""
         left = region.size - self._skip
         size = left if left < turn_bytes else turn_bytes
         count = 0
@@ -98,8 +98,7 @@ class Send:
             count = self._selector.send_file(self._connection, region, self._skip, size)
             if count == 0:
                 raise FileShrunk(f"{left} bytes of a file region are gone")
-        # As `skip` does it, for the piece that is at hand: most calls of a long fetch
-        # end here.
+        # `skip`, inlined for this piece, because most calls of a long fetch end here.
         if count == left:
             self._first += 1
             self._skip = 0

@@ -48,7 +48,7 @@ def socket_options(config: BrokerConfig) -> SocketOptions:
 def connection_limits(
     config: BrokerConfig, addresses: Callable[[str], Iterable[str]]
 ) -> ConnectionLimits:
-    """Return the bounds on connections; ``addresses`` are those of a host."""
+    """Return the bounds on connections; ``addresses`` resolves a host name."""
     names = [listener.name for listener in config.listeners]
     protected = config.inter_broker_listener_name
     overrides = config[MAX_CONNECTIONS_PER_IP_OVERRIDES]
@@ -68,7 +68,7 @@ def connection_limits(
 
 
 def handshake_limits(config: BrokerConfig, compute: Compute) -> HandshakeLimits:
-    """Return the bounds of handshakes; ``compute`` makes their steps."""
+    """Return the bounds of handshakes; ``compute`` runs their steps."""
     return HandshakeLimits(
         half_open_max=config[DOORKEEPER_TLS_HANDSHAKES_MAX],
         timeout_s=config[DOORKEEPER_TLS_HANDSHAKE_TIMEOUT_MS] / 1000,
@@ -78,13 +78,13 @@ def handshake_limits(config: BrokerConfig, compute: Compute) -> HandshakeLimits:
 
 
 def memory_pool(config: BrokerConfig) -> MemoryPool | None:
-    """Return the pool that ``queued.max.request.bytes`` asks for, if it asks."""
+    """Return the pool of ``queued.max.request.bytes``; None if there is no bound."""
     size_bytes = config[QUEUED_MAX_REQUEST_BYTES]
     return MemoryPool(size_bytes) if size_bytes > 0 else None
 
 
 def idle_ns_max(config: BrokerConfig) -> int | None:
-    """Return ``connections.max.idle.ms`` in nanoseconds; None means for ever."""
+    """Return ``connections.max.idle.ms`` in nanoseconds; None means no limit."""
     idle_ms = config[CONNECTIONS_MAX_IDLE_MS]
     return idle_ms * 1_000_000 if idle_ms >= 0 else None
 
@@ -102,12 +102,12 @@ def classifier(
 
 
 def deadline(config: BrokerConfig) -> Deadline | None:
-    """Return what finds a request's own time limit, if anybody asks for it."""
+    """Return the function for a request's own time limit, if the limits are used."""
     return deadline_ns if config[DOORKEEPER_ADMISSION] == "deadline" else None
 
 
 def _own_bounds(config: BrokerConfig, key: Key[int]) -> dict[str, int]:
-    """Return the bounds that listeners have of their own."""
+    """Return the bounds by listener."""
     return {
         listener.name: config.on_listener(listener.name, key)
         for listener in config.listeners

@@ -1,11 +1,10 @@
-"""Every listener of a broker, with its acceptor and its processors.
+"""All listeners of a broker, with their acceptors and processors.
 
-Follows Kafka's ``SocketServer``. Per listener there are one acceptor and a number of
-processors (``num.network.threads``; one for the control plane), and every processor has
-a selector and a response queue of its own. Listeners of one plane share its request
-channel. Which listener leads to which plane is the composition root's to say
-(`broker.requests.topology`), and so are the roles that its connections may claim
-(`broker.requests.entitlement`).
+Follows Kafka's ``SocketServer``. A listener has one acceptor and a number of processors
+(``num.network.threads``; one for the control plane). Every processor has its own
+selector and response queue. Listeners of one plane share its request channel. The
+composition root assigns a plane to each listener (`broker.requests.topology`), and the
+roles that its connections may claim (`broker.requests.entitlement`).
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _IDLE_CHECK_NS_MIN = 100_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A listener to open: where, how many processors, and the plane they feed.
+    """A listener to open: its address, its number of processors, and their plane.
 
-    ``entitlement`` is what its connections may claim. ``authenticate`` makes the
-    authenticator of each; None: they need not authenticate by SASL. ``tls`` None means
+    ``entitlement`` contains the roles that its connections may claim. ``authenticate``
+    creates the authenticator of each connection (None: no SASL). ``tls`` None means
     plaintext.
     """
 
@@ -52,9 +51,9 @@ class Endpoint:
 
 
 class SocketServer:
-    """Opens the endpoints when made, and serves them while it runs.
+    """Server of all endpoints; the constructor opens them, `run` serves them.
 
-    They begin to accept in their order.
+    The endpoints begin to accept in their order.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class SocketServer:
 
     @property
     def ports(self) -> dict[str, int]:
-        """Return the port of each listener, also where the configuration said 0."""
+        """Return the port of each listener, also if 0 was configured."""
         return {
             acceptor.listener: acceptor.listening.port for acceptor in self.acceptors
         }
@@ -137,18 +136,18 @@ class SocketServer:
                     first, *others = self.acceptors
                     accepting.start_soon(first.run)
                     for acceptor in others:
-                        # The one before looks at its queue before this one is there.
+                        # Let the previous acceptor read its backlog first.
                         await trio.lowlevel.checkpoint()
                         accepting.start_soon(acceptor.run)
 
     def stop_accepting(self) -> None:
-        """Take no connection any more, and read no request; what runs is answered."""
+        """Accept no connections and read no requests; running requests are answered."""
         self._accepting.cancel()
         for processor in self.processors:
             processor.stop_reading()
 
     async def _watch_idle(self, idle_ns_max: int) -> None:
-        """Close idle connections, a tenth of the limit or 0.1 s late at most."""
+        """Close idle connections, at most a tenth of the limit or 0.1 s late."""
         period_ns = max(idle_ns_max // _IDLE_CHECKS_PER_LIMIT, _IDLE_CHECK_NS_MIN)
         while True:
             await trio.sleep(period_ns / 1e9)
@@ -156,7 +155,7 @@ class SocketServer:
                 processor.expire_idle()
 
     async def _watch_unauthenticated(self) -> None:
-        """Close connections that do not authenticate, a tenth of the time late."""
+        """Close unauthenticated connections, at most a tenth of the limit late."""
         limit_ns = self._context.authentication_ns_max
         period_ns = max(limit_ns // _IDLE_CHECKS_PER_LIMIT, _IDLE_CHECK_NS_MIN)
         while True:

@@ -1,19 +1,18 @@
-"""TLS beneath the network layer: a connection that encrypts, and its selector.
+"""TLS below the network layer: an encrypting connection and its selector.
 
 `TlsConnection` is a `Connection` over another one. OpenSSL works on two buffers in
-memory, so that no call of it touches a socket, and the same code runs in virtual time.
-`TlsSelector` is a `Selector` over another one. Listeners without TLS have neither, and
-pay nothing.
+memory, so none of its calls accesses a socket, and the same code runs in virtual time.
+`TlsSelector` is a `Selector` over another one. Listeners without TLS use neither, at no
+cost.
 
 Two properties of sockets that the layers above rely on are kept:
 
-- ``recv`` returns less than asked for only where nothing more is there. A record of TLS
-  has at most 16 KiB, so that ``recv`` goes on until it has enough or the socket is
-  empty.
+- ``recv`` returns less than requested only if no more bytes are available. A TLS record
+  has at most 16 KiB, so ``recv`` continues until it has enough or the socket is empty.
 - ``send`` reports bytes as taken when the socket has taken their ciphertext. Until then
-  the caller offers the same bytes again, as ``SSL_write`` demands, and they are
-  *sealed*: encrypted once, and not looked at again. A response is therefore finished
-  when it has left, and nothing has to be written behind it.
+  the caller offers the same bytes again, as ``SSL_write`` requires. They are *sealed*:
+  encrypted once, and not read again. A response is therefore finished when its
+  ciphertext was sent, and no bytes remain to be flushed.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from broker.network.transport import READABLE, Bytes, Connection, Selector
 from broker.protocol.buffer import FileRegion
 from broker.protocol.principal import ANONYMOUS, KafkaPrincipal
 
-# Bytes that are read, or encrypted, in one step.
+# Bytes that are read or encrypted in one step.
 _STEP_BYTES: Final = 65_536
-# A peer that sends so much without any content, or reads nothing of so many replies of
-# TLS itself, is cut off.
+# A peer that sends this many bytes without content, or leaves this many bytes of TLS
+# replies unread, is disconnected.
 _WITHOUT_CONTENT_MAX: Final = 1 << 20
 _UNREAD_MAX: Final = 1 << 18
 
@@ -41,7 +40,7 @@ _UNREAD_MAX: Final = 1 << 18
 class TlsConnection:
     """The broker's end of a connection with TLS.
 
-    ``principal`` is the peer's, by its certificate, once the handshake is over.
+    ``principal`` is that of the peer's certificate, once the handshake is finished.
     """
 
     def __init__(self, raw: Connection, context: ssl.SSLContext) -> None:
@@ -50,13 +49,13 @@ class TlsConnection:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        # Ciphertext that the socket has not taken, and the bytes of content in it that
-        # have not been reported as taken.
+        # Ciphertext that the socket has not taken, and the number of its content bytes
+        # that have not been reported as taken.
         self._unsent: Bytes = b""
         self._sealed = 0
         self._without_content = 0
         self.is_established = False
-        # Called if the end has been received behind content that has been returned.
+        # Called if the end of the stream was received together with returned content.
         self.on_end: Callable[[], None] = _nobody
 
     def __repr__(self) -> str:
@@ -65,24 +64,24 @@ class TlsConnection:
     # ---- handshake ------------------------------------------------------------------
 
     def feed(self, records: Bytes) -> None:
-        """Take received bytes, of which the handshake is the first part."""
+        """Add received bytes, beginning with those of the handshake."""
         self._incoming.write(records)
 
     def advance(self) -> None:
         """Compute the next step of the handshake; may take milliseconds.
 
-        :raises ssl.SSLError: if it fails; an alert for the peer is then to be flushed.
+        :raises ssl.SSLError: if it fails; the caller then flushes an alert for the peer.
         """
         with suppress(ssl.SSLWantReadError):
             self._tls.do_handshake()
             self.is_established = True
 
     def certificate(self) -> bytes | None:
-        """Return the peer's certificate in DER, which has been verified."""
+        """Return the peer's verified certificate in DER."""
         return self._tls.getpeercert(binary_form=True)
 
     def flush(self) -> None:
-        """Send the ciphertext that is there; raise BlockingIOError if some remains."""
+        """Send the pending ciphertext; raise BlockingIOError if some remains."""
         if self._outgoing.pending:
             more = self._outgoing.read()
             self._unsent = b"".join((self._unsent, more)) if self._unsent else more
@@ -95,13 +94,13 @@ class TlsConnection:
 
     @property
     def has_received(self) -> bool:
-        """Return whether bytes have been received and not read, outside the socket."""
+        """Return whether received bytes are buffered here and not read yet."""
         return bool(self._incoming.pending or self._tls.pending())
 
-    # ---- a connection, as `Connection` describes it ---------------------------------
+    # ---- the interface of `Connection` ----------------------------------------------
 
     def fileno(self) -> int:
-        """Return the number of the connection beneath."""
+        """Return the number of the underlying connection."""
         return self.raw.fileno()
 
     def recv(self, size: int, /) -> bytes:
@@ -143,9 +142,9 @@ class TlsConnection:
         return filled
 
     def send(self, data: Bytes, /) -> int:
-        """Take some of ``data``; after BlockingIOError the same data is to be offered.
+        """Take some of ``data``; after BlockingIOError offer the same data again.
 
-        Nothing is taken before its ciphertext has been.
+        Bytes count as taken when the socket has taken their ciphertext.
         """
         if not self._sealed and data:
             self._sealed = self._tls.write(memoryview(data)[:_STEP_BYTES])
@@ -157,13 +156,13 @@ class TlsConnection:
         return self._sealed > 0
 
     def send_sealed(self) -> int:
-        """Send what is sealed, and return its number of bytes."""
+        """Send the sealed bytes, and return their number."""
         self.flush()
         count, self._sealed = self._sealed, 0
         return count
 
     def close(self) -> None:
-        """Close the connection, with a ``close_notify`` if the socket takes it."""
+        """Close the connection, with a ``close_notify`` if the socket is writable."""
         if self.is_established:
             with suppress(OSError):
                 self._tls.unwrap()
@@ -172,7 +171,7 @@ class TlsConnection:
         self.raw.close()
 
     def _read(self, wanted: int) -> bytes:
-        """Decrypt some content; none at the end."""
+        """Decrypt some content; return no bytes at the end."""
         try:
             return self._tls.read(wanted)
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
@@ -181,15 +180,15 @@ class TlsConnection:
     def _read_into(self, buffer: memoryview) -> int:
         """Decrypt some content into a buffer; return its size, 0 at the end."""
         try:
-            # Given a buffer, it returns a number.
+            # With a buffer, `read` returns a number.
             return cast(int, self._tls.read(len(buffer), cast(bytearray, buffer)))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return 0
 
     def _fetch(self, has_some: bool) -> bool:
-        """Receive ciphertext; return whether there is any, or the end.
+        """Receive ciphertext; return whether bytes or the end of the stream arrived.
 
-        :raises BlockingIOError: if there is none and no content has been returned.
+        :raises BlockingIOError: if neither arrived and no content was decrypted before.
         """
         if self._outgoing.pending:
             self._reply()
@@ -209,12 +208,12 @@ class TlsConnection:
         return True
 
     def _end(self, has_some: bool) -> None:
-        """Announce the end behind content: the socket may have no event for it."""
+        """Report the end after content, for which the socket may have no event."""
         if has_some:
             self.on_end()
 
     def _reply(self) -> None:
-        """Send what TLS itself answers, such as a change of keys."""
+        """Send replies of the TLS protocol itself, such as a key update."""
         try:
             self.flush()
         except BlockingIOError:
@@ -232,8 +231,8 @@ class TlsSelector:
         self.wait = beneath.wait
         self.wakeup = beneath.wakeup
         self.close = beneath.close
-        # Connections for which no event will come: their first bytes came with the
-        # handshake, or their end with content.
+        # Connections that are ready without an event of the socket: their first bytes
+        # arrived with the handshake, or their end with content.
         self._early: list[int] = []
 
     def register(self, connection: Connection) -> None:
@@ -286,7 +285,7 @@ class TlsSelector:
 
 
 def _joined(pieces: Sequence[Bytes]) -> Bytes:
-    """Return the first pieces as one, as many as one step takes."""
+    """Return the first pieces joined, up to the size of one step."""
     if len(pieces) == 1 or len(pieces[0]) >= _STEP_BYTES:
         return pieces[0]
     size = count = 0

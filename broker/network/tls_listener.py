@@ -1,7 +1,7 @@
 """TLS of one listener: the context of new connections, and principals by certificate.
 
-Altered configs, or files written anew, make another context; connections that exist
-keep theirs. A store that cannot be loaded any more leaves the last context in force.
+Altered configs or rewritten files create a new context; existing connections keep
+theirs. If a store cannot be loaded any more, the last context stays in use.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ logger = getLogger(__name__)
 
 
 class NoPrincipal(Exception):
-    """A certificate has been verified, and no mapping rule applies to its name."""
+    """Raised if no mapping rule applies to the name of a verified certificate."""
 
 
 class TlsListener:
-    """The settings in force; raises `ConfigError`."""
+    """The TLS settings in use; the constructor raises `ConfigError`."""
 
     def __init__(self, listener: Listener, config: BrokerConfig) -> None:
         self._listener = listener
-        # Otherwise SASL determines it.
+        # Otherwise SASL determines the principal.
         self._names_clients = listener.security_protocol == "SSL"
         self._settings = listener_tls(config, listener.name)
         self._stamps = self._settings.stamps
@@ -41,11 +41,11 @@ class TlsListener:
         self._mapping = PrincipalMapping(rules)
 
     def begin(self, raw: Connection) -> TlsConnection:
-        """Return a connection over ``raw`` whose handshake is to be made."""
+        """Return a connection over ``raw``, before its handshake."""
         return TlsConnection(raw, self._context)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Put altered stores into force, and those whose files have changed."""
+        """Load stores whose configs or files have changed."""
         settings = listener_tls(config, self._listener.name)
         stamps = settings.stamps
         if settings == self._settings and stamps == self._stamps:

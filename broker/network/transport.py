@@ -1,14 +1,14 @@
 """The network layer's interface to an operating system: four small protocols.
 
-`Connection` is the part of a non-blocking ``socket.socket`` that is used, so that a
-real socket needs no wrapper on the hot path;
-``simulation.virtual_time.memory_network`` has another one, of bounded buffers in
-memory, for virtual time. `Selector` reports connections that have become readable or
-writable, `ListeningSocket` takes connections, and `Network` makes both.
+`Connection` is a subset of a non-blocking ``socket.socket``, so a real socket needs no
+wrapper on the hot path. ``simulation.virtual_time.memory_network`` implements it with
+bounded buffers in memory, for virtual time. `Selector` reports connections that have
+become readable or writable, `ListeningSocket` accepts connections, and `Network`
+creates both.
 
 Readiness is *edge-triggered*: an event is reported once, and the channel remembers it
-until an operation says that it would block. A connection is therefore registered once
-in its life: muting it, and waiting until it is writable again, cost no system call.
+until an operation would block. A connection is therefore registered only once. Muting a
+connection, or waiting until it is writable again, costs no system call.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Final, Protocol, TypeAlias
 
 from broker.protocol.buffer import FileRegion
 
-# The bits of epoll(7), which the in-memory selector uses too.
+# The bits of epoll(7), which the in-memory selector also uses.
 READABLE: Final = 0x001
 WRITABLE: Final = 0x004
 BROKEN: Final = 0x008 | 0x010
 PEER_FINISHED: Final = 0x2000
 
 Bytes: TypeAlias = "bytes | memoryview"
-# Linux' IOV_MAX: what one sendmsg(2) takes.
+# Linux' IOV_MAX, the largest number of pieces of one sendmsg(2).
 PIECES_MAX: Final = 1024
-# Connections that are served, or closed, in one round of a processor.
+# Largest number of connections served or closed in one round of a processor.
 READY_MAX: Final = 256
 
 
@@ -40,7 +40,7 @@ class Connection(Protocol):
     """
 
     def fileno(self) -> int:
-        """Return a number that no other open connection of its network has."""
+        """Return a number that is unique among the open connections of its network."""
 
     def recv(self, size: int, /) -> bytes:
         """Return some of the received bytes."""
@@ -49,7 +49,7 @@ class Connection(Protocol):
         """Put some of the received bytes into ``buffer``; return their number."""
 
     def send(self, data: Bytes, /) -> int:
-        """Take some of ``data``; return how many bytes."""
+        """Take some of ``data``; return the number of bytes."""
 
     def close(self) -> None:
         """Close the connection; bytes already taken are still delivered."""
@@ -62,35 +62,34 @@ class Selector(Protocol):
         """Report on the connection from now on, beginning with its present state."""
 
     def unregister(self, connection: Connection) -> None:
-        """Report no more; to be called before the connection is closed."""
+        """Stop reporting on the connection; called before the connection is closed."""
 
     def poll(self) -> Sequence[tuple[int, int]]:
         """Return ``(fileno, event bits)`` of ready connections, without waiting.
 
-        They are at most `READY_MAX`; others stay ready.
-        A task in ``wait`` need not be woken for these any more, but for a ``wakeup``.
+        At most `READY_MAX` are returned; others stay ready. These connections no longer
+        wake a task in ``wait``, but a ``wakeup`` does.
         """
 
     async def wait(self) -> None:
-        """Wait until ``poll`` has something to report or ``wakeup`` is called."""
+        """Wait until a connection is ready or ``wakeup`` is called."""
 
     def wakeup(self) -> None:
-        """End the present ``wait``, or else the next one, at once."""
+        """End the present ``wait`` at once, or the next one if there is none."""
 
     def send_many(
         self, connection: Connection, pieces: Sequence[Bytes], more: bool
     ) -> int:
         """Send some of several pieces at once, as ``Connection.send`` does.
 
-        They are at most `PIECES_MAX`.
-
-        ``more`` says that something follows at once, so a short packet can wait.
+        There are at most `PIECES_MAX` pieces. ``more``: further bytes follow at once, so
+        a short packet can wait.
         """
 
     def send_file(
         self, connection: Connection, region: FileRegion, skip: int, size: int
     ) -> int:
-        """Send some of ``size`` bytes of a file from ``skip`` behind its position.
+        """Send some of ``size`` bytes of a file, from ``skip`` bytes after its position.
 
         Returns 0 if the file has become shorter than its region.
         """
@@ -100,7 +99,7 @@ class Selector(Protocol):
 
 
 class ListeningSocket(Protocol):
-    """A bound address that takes connections."""
+    """A bound address that accepts connections."""
 
     host: str
     port: int
