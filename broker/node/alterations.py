@@ -1,8 +1,8 @@
-"""Alterations of a broker's configuration since it was written (KIP-226).
+"""Dynamic alterations of a broker's configuration (KIP-226).
 
-The coordinator stores them. A value for one broker wins over the value for all, and
-either over the file. Unknown keys and keys without effect are logged when they are
-first seen.
+The coordinator stores them. A value for one broker takes precedence over the value for
+all brokers, and both over the file. Unknown keys and keys without effect are logged
+once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Altered = Mapping[str, Mapping[str, str]]
 
 
 class Alterations:
-    """The configuration of one broker, as written and as it is in force."""
+    """The configuration of one broker: its file, and the configuration in effect."""
 
     def __init__(
         self, written: BrokerConfig, admin: AdminManager, hosts: Hosts
@@ -35,20 +35,20 @@ class Alterations:
         self._logged: frozenset[str] = frozenset()
 
     def load(self) -> BrokerConfig:
-        """Return the configuration in force at a start; raises `ConfigError`."""
+        """Return the configuration in effect at a start; raise `ConfigError`."""
         self._hosts.learn_now(self._written)
         config = self.in_force()
         try:
             self._hosts.learn_now(config)
         except ConfigError as error:
-            # It was known when it was altered; a name server must not stop the start.
+            # The host was resolved when the key was altered; the start must not fail now.
             logger.error(
                 "a bound on connections is not in force", extra=fields(fault=error)
             )
         return config
 
     def in_force(self) -> BrokerConfig:
-        """Return the configuration in force; log its keys that have no effect."""
+        """Return the configuration in effect; log its keys without effect."""
         config = self.under(self._admin.configs[ConfigKind.BROKER])
         ignored = {
             "unknown keys are ignored": config.unknown,
@@ -62,13 +62,13 @@ class Alterations:
         return config
 
     def under(self, altered: Altered) -> BrokerConfig:
-        """Return what would be in force; raises `ConfigError`."""
+        """Return the configuration with these alterations; raise `ConfigError`."""
         own = altered.get(str(self._written.node_id), {})
         changes = {**altered.get("", {}), **own}
         return self._written.updated(changes) if changes else self._written
 
     def written_as(self, key: str) -> list[Synonym]:
-        """Return the values set for a key and their sources, the strongest first."""
+        """Return the values of a key and their sources, in order of precedence."""
         altered = self._admin.configs[ConfigKind.BROKER]
         own = altered.get(str(self._written.node_id), {})
         return [

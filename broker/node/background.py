@@ -1,14 +1,14 @@
-"""Work that no request asked for, each kind contained: a failed piece is tried again.
+"""Background duties, isolated from each other: a failed piece of work is retried.
 
-Timers of requests and groups, upkeep of logs: a fault in one must neither end the
-process nor stop the other duties, and must not be retried in a loop that takes all the
-CPU. A duty that failed is therefore logged and rests for a second. A duty with many
-objects ensures itself that one object's fault does not come first for ever.
+Duties are timers of requests and groups, and upkeep of logs. A fault in one duty must
+not end the process, stop the other duties, or be retried in a busy loop. A failed duty
+is therefore logged and paused for a second. A duty with many objects itself ensures
+that the fault of one object does not block the others.
 
-A duty that may take long is a `PlaneDuty`: its pieces are tasks of a plane, so that the
-configured policy rules them as it rules requests.
+A duty that may take long is a `PlaneDuty`: its pieces are tasks of a plane, scheduled
+like requests by the configured policy.
 
-Pure: clocks are handed in, and the driver calls `Duty.run`.
+Pure module: clocks are passed in, and the driver calls `Duty.run`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RETRY_NS: Final = 1_000_000_000
 
 @dataclass(slots=True)
 class Duty:
-    """One duty: the time of its next piece, and the function that does it."""
+    """A duty: the time of its next piece, and the function that does the piece."""
 
     name: str
     next_ns: Callable[[], int | None]
@@ -39,15 +39,15 @@ class Duty:
     _resting_until_ns: int = 0
 
     def due_ns(self) -> int | None:
-        """Return when `run` has something to do; None: not before something happens."""
+        """Return when the next `run` is due; None: only after an event."""
         try:
             at_ns = self.next_ns()
-        except Exception:  # `run` meets it again, and counts it
+        except Exception:  # `run` raises it again, and counts it
             at_ns = self._resting_until_ns
         return None if at_ns is None else max(at_ns, self._resting_until_ns)
 
     def run(self, now_ns: int) -> None:
-        """Do a piece if one is due; whatever it raises is logged and counted."""
+        """Do a piece if one is due; log and count its exceptions."""
         if now_ns < self._resting_until_ns:
             return
         try:
@@ -60,11 +60,11 @@ class Duty:
             self.failed(error, now_ns)
 
     def rest(self, until_ns: int) -> None:
-        """Make nothing due before a time."""
+        """Pause the duty until a time."""
         self._resting_until_ns = max(self._resting_until_ns, until_ns)
 
     def failed(self, error: Exception, now_ns: int) -> None:
-        """Note that a piece failed, and rest."""
+        """Record a failed piece, and pause the duty."""
         self.failures += 1
         self.rest(now_ns + RETRY_NS)
         logger.error(
@@ -75,10 +75,10 @@ class Duty:
 
 
 class PlaneDuty:
-    """A duty whose pieces are tasks of a plane: `run` only submits one.
+    """A duty whose pieces are tasks of a plane; `run` only submits a piece.
 
-    A piece is one ``step`` of bounded work. While it waits or is in service, nothing is
-    due. The next piece is submitted at its end, unless it is to wait until later: then
+    A piece is one ``step`` of bounded work. While it waits or is in service, no other
+    piece is due. The next piece is submitted at its end, unless it is due later; then
     ``moved`` is called.
     """
 
@@ -103,16 +103,16 @@ class PlaneDuty:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the duty."""
         return self._duty.name
 
     @property
     def failures(self) -> int:
-        """The number of pieces that have failed."""
+        """The number of failed pieces."""
         return self._duty.failures
 
     def due_ns(self) -> int | None:
-        """Return when `run` has something to do; None: not before something happens."""
+        """Return when the next `run` is due; None: only after an event."""
         return None if self._is_submitted else self._duty.due_ns()
 
     def run(self, now_ns: int) -> None:
@@ -132,7 +132,7 @@ class PlaneDuty:
     def _work(self) -> None:
         try:
             self._step()
-        except Exception as error:  # whatever it is, it costs this piece alone
+        except Exception as error:  # ends this piece only
             if breaks_a_plane(error):
                 raise
             self._duty.failed(error, self._now_ns())
@@ -150,7 +150,7 @@ class PlaneDuty:
 
 
 def duty_metrics(duties: Iterable[Duty | PlaneDuty]) -> Iterator[Metric]:
-    """Iterate over how often each duty has failed."""
+    """Iterate over the numbers of failures of each duty."""
     for duty in duties:
         yield Metric(
             name="doorkeeper_background_failures",

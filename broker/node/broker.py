@@ -1,8 +1,8 @@
 """A broker without its sockets: configuration, logs, replicas, groups, coordination.
 
-It opens from bottom to top: the owner of the directories, the coordinator's state,
-their logs, then leadership of everything, then the groups. Handlers act on it;
-coordinator, disk, network and time are handed in.
+A broker opens from bottom to top: the owner of the directories, the coordinator's
+state, the logs, the leaderships, then the groups. Handlers call its methods.
+Coordinator, disk, network and time are passed in.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ from planes.slices import preempt
 
 
 class Broker:
-    """The state of one broker. It can be served once `open` has returned.
+    """The state of one broker; requests can be served once `open` has returned.
 
     ``now_ns`` is the clock of deadlines, ``now_ms`` the wall clock of records.
     """
@@ -125,7 +125,7 @@ class Broker:
         self.alterations = Alterations(config, coordinator.admin, self.hosts)
         self.cluster_id: str | None = None
         self._threads = threads or CallsHere()
-        # Called with the configuration whenever it has changed.
+        # Called with the configuration after each change.
         self.config_listeners: list[Callable[[BrokerConfig], None]] = []
         self._static_config = config
         self.storage = storage
@@ -151,7 +151,7 @@ class Broker:
     # ---- start and stop ---------------------------------------------------------
 
     def in_force(self, config: BrokerConfig) -> BrokerConfig:
-        """Return ``config``, this broker's own, with its later alterations.
+        """Return this broker's ``config`` with its dynamic alterations.
 
         Raises `ConfigError`.
         """
@@ -168,8 +168,8 @@ class Broker:
     ) -> None:
         """Open the logs, lead this broker's partitions, and load the groups.
 
-        Clients receive ``listeners``; ``timer_moved`` is called when `next_expiry_ns`,
-        or the time of upkeep, has come nearer; ``submit`` runs work as tasks of a
+        Clients receive ``listeners``. ``timer_moved`` is called when `next_expiry_ns`
+        or the time of upkeep has become earlier. ``submit`` runs work as tasks of a
         plane. Raises `ConfigError`.
         """
         with operators_fault(self._static_config):
@@ -259,7 +259,7 @@ class Broker:
 
     def _start_transactions(self, timer_moved: Callable[[], None]) -> None:
         config, node_id = self.config, self._static_config.node_id
-        # Requests that wait to add partitions to a transaction once more.
+        # Requests that wait to retry adding partitions to a transaction.
         self.addition_purgatory = Purgatory("AddPartitionsToTxn", timer_moved)
         self.calls = BrokerCalls(
             f"broker-{node_id}-transactions",
@@ -339,9 +339,9 @@ class Broker:
     def close(self) -> None:
         """Flush and close all logs, so that the next start need not recover them.
 
-        Raises `UncleanStop` if a disk refuses.
+        Raises `UncleanStop` if a disk fails.
         """
-        # Its writes must not come after the present ones.
+        # Writes of threads must not follow the writes below.
         self._threads.close()
         self.deletions.forget_now()
         try:
@@ -351,7 +351,7 @@ class Broker:
 
     def _set_aside(self, strays: Mapping[TopicPartition, str]) -> None:
         set_aside(self.logs, strays)
-        # Some topics were not known when the logs were opened.
+        # Topics adopted meanwhile were unknown when the logs were opened.
         self._settings.forget()
         for topic in self.logs.topics():
             run(self.logs.configure(topic))
@@ -359,14 +359,14 @@ class Broker:
     # ---- time -------------------------------------------------------------------
 
     def next_expiry_ns(self) -> int | None:
-        """Return when `expire` has something to do."""
+        """Return when the next call of `expire` is due."""
         if self.log_dirs.has_failed:
             return self.now_ns()
         due_ns = (duty.due_ns() for duty in self.duties)
         return min((at_ns for at_ns in due_ns if at_ns is not None), default=None)
 
     def expire(self, now_ns: int) -> None:
-        """Complete what has waited long enough.
+        """Run the duties that are due.
 
         Raises `LogDirsLost` when the last log directory has failed.
         """
@@ -413,7 +413,7 @@ class Broker:
     # ---- configs ----------------------------------------------------------------
 
     def topic_configs(self, configs: Mapping[str, str]) -> list[DescribedConfig]:
-        """Return all configs of a topic that overrides ``configs``."""
+        """Return all configs of a topic with the overrides ``configs``."""
         return describe_topic_configs(configs, self.config, self.alterations.written_as)
 
     def _group_configs(self, group_id: str) -> Mapping[str, str] | None:
@@ -421,13 +421,13 @@ class Broker:
         return self.coordinator.admin.configs[ConfigKind.RESOURCE].get(path)
 
     async def topic_changed(self, name: str) -> None:
-        """Take the topic's configs into effect."""
+        """Apply the topic's changed configs."""
         self._settings.forget(name)
         for _ in self.logs.configure(name):
             await preempt()
 
     async def broker_configs_changed(self) -> None:
-        """Take the dynamic broker configs into effect."""
+        """Apply the changed dynamic broker configs."""
         self.config = self.alterations.in_force()
         self._settings.forget()
         for listener in self.config_listeners:
@@ -439,7 +439,7 @@ class Broker:
             await preempt()
 
     def acls_changed(self, patterns: Collection[ResourcePattern] | None) -> None:
-        """Take the entries of some patterns into effect; None: of all."""
+        """Apply the changed entries of some patterns; None: of all."""
         if self.authorizer is None:
             return
         acls = self.coordinator.admin.acls
@@ -450,7 +450,7 @@ class Broker:
                 self.authorizer.put(pattern, acls.get(pattern, ()))
 
     def quotas_changed(self, entities: Collection[str] | None) -> None:
-        """Take the quotas of some entities into effect, by path; None: of all."""
+        """Apply the changed quotas of some entities, by path; None: of all."""
         configs = self.coordinator.admin.configs
         users, clients = configs[ConfigKind.USER], configs[ConfigKind.CLIENT]
         if entities is None:
@@ -464,7 +464,7 @@ class Broker:
             self.client_quotas.put(entity, own)
             self.address_rates.put(entity, own)
 
-    # ---- what a coordinator commands ----------------------------------------------
+    # ---- commands of a coordinator ------------------------------------------------
 
     @property
     def controller_epoch(self) -> int:
@@ -477,13 +477,13 @@ class Broker:
         return self.replicas.state_change_lock
 
     def holds(self, key: TopicPartition, topic_id: UUID | None) -> bool:
-        """Return whether this partition is here, under this id; None: any."""
+        """Return whether this broker has the partition with this id (None: any)."""
         partition = self.replicas.partitions.get(key)
         if partition is not None:
             return topic_id in (None, partition.topic_id)
         if self.logs.may_be_offline(key):
             return True
-        # A log without an id and a partition is a creation that was cut short.
+        # A log without a topic id and without a partition is an interrupted creation.
         known = self.logs.topic_id(key)
         return key in self.logs.logs and (known is None or topic_id in (None, known))
 
@@ -498,14 +498,14 @@ class Broker:
         return self.replicas.stop_replicas(request)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Publish metadata to clients, unless it comes from an old controller."""
+        """Publish metadata to clients, unless it is from an old controller."""
         if request.controller_epoch < self.replicas.controller_epoch:
             return ErrorCode.stale_controller_epoch
         self._note_deleted(self.metadata_cache.update(request))
         return ErrorCode.none
 
     def updating_metadata(self, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
-        """Do as `update_metadata`, in steps, for a caller that holds the lock."""
+        """Publish metadata to clients in steps, for a caller that holds the lock."""
         if request.controller_epoch < self.replicas.controller_epoch:
             return ErrorCode.stale_controller_epoch
         self._note_deleted((yield from self.metadata_cache.updating(request)))
@@ -516,31 +516,31 @@ class Broker:
             self.deletions.note(deleted)
 
     def led_with_others(self) -> Sequence[TopicPartition]:
-        """Return what this broker leads that has other replicas, too."""
+        """Return the partitions led by this broker that have further replicas."""
         return [it.key for it in self.replicas.led() if len(it.replicas) > 1]
 
     async def settle_deletions(self) -> None:
-        """Make durable that logs are gone and offsets are forgotten."""
+        """Make removals of logs and of the groups' offsets for them durable."""
         await self.deletions.settle()
 
     async def forget_deleted_logs(self) -> None:
-        """Take deleted logs out of the checkpoints, before their names come again."""
-        # An error of the device is reported where it is met.
+        """Remove deleted logs from the checkpoints, before their names are reused."""
+        # Errors of the device are reported by the log manager.
         with suppress(OSError):
             await carried_out(self.logs.forgetting_gone(), self.blocking)
 
     def settle_deletions_now(self) -> None:
-        """Do the same on this thread, at a start."""
+        """Settle deletions on this thread, at a start."""
         self.deletions.settle_now()
 
     async def is_meant(self, controller_epoch: int, broker_epoch: int) -> bool:
-        """Return whether a controller's command is for this life of the broker.
+        """Return whether a controller's command is for this run of the broker.
 
-        A broker epoch above the present one is that of a registration whose answer is
-        on its way (KIP-380). Such a command is obeyed; the epoch counts when ZooKeeper
-        has answered. A later controller epoch fences earlier controllers from now on,
-        if the coordinator knows of its election; otherwise the command is obeyed, and
-        nothing is remembered.
+        A broker epoch above the present one belongs to a registration whose response
+        has not arrived yet (KIP-380). Such a command is executed; the new epoch takes
+        effect with the response of ZooKeeper. A later controller epoch fences earlier
+        controllers from now on, if the coordinator knows of its election. Otherwise the
+        command is executed and its controller epoch ignored.
         """
         if NO_EPOCH < broker_epoch < await self.coordinator.membership.present_epoch():
             return False
@@ -549,12 +549,12 @@ class Broker:
             controller_epoch > replicas.controller_epoch
             and await self.coordinator.membership.has_elected(controller_epoch)
         ):
-            # Meanwhile another command may have brought a later one.
+            # Another command may have brought a later epoch meanwhile.
             latest = max(replicas.controller_epoch, controller_epoch)
             replicas.controller_epoch = latest
         return True
 
-    # ---- what handlers ask --------------------------------------------------------
+    # ---- queries of handlers ------------------------------------------------------
 
     def current_leader(self, key: TopicPartition) -> CurrentLeader | None:
         """Return the leader of a partition held here, if it has one."""
@@ -562,7 +562,7 @@ class Broker:
         return None if partition is None else partition.current_leader()
 
     def check(self) -> None:
-        """Assert that all parts are sound."""
+        """Assert the invariants of all parts."""
         self._settings.check()
         self.replicas.check()
         self.metadata_cache.check()

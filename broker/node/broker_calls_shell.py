@@ -1,7 +1,7 @@
 """Requests to other brokers, for callers that cannot wait but are called back.
 
-One task of Trio's makes the calls. Requests that are submitted before it runs wait for
-it; what is under way when it ends is reported as failed.
+One Trio task makes the calls. Requests submitted before it runs wait for it. Requests
+in progress when it ends are reported as failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.message import RequestMessage
 
-# Receives the answer, or the reason why there is none.
+# Receives the response or an error.
 Done = Callable[[Any], None]
 _Call = tuple[int, "RequestMessage[Any]", Done]
 
@@ -46,12 +46,12 @@ class BrokerCalls:
         self.supervisor = Supervisor()
 
     def submit(self, broker_id: int, request: RequestMessage[Any], done: Done) -> None:
-        """Send a request; ``done`` is called once, by a task of Trio's."""
+        """Send a request; ``done`` is called once, by a Trio task."""
         self._calls.append((broker_id, request, done))
         self._submitted.notify()
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Make calls until cancelled; ``billed`` is entered for all work."""
+        """Make calls until cancelled; all CPU is used within ``billed``."""
 
         async def make_calls() -> None:
             await self._run(billed)

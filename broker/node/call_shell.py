@@ -1,7 +1,7 @@
-"""Blocking calls in threads of their own, so that the event loop does not wait.
+"""Blocking calls in separate threads, so that the event loop does not wait.
 
-Where no thread can be started (a container bounds their number), the caller makes the
-call: the event loop waits for the device then, and no call is lost.
+If no thread can be started, for example because a container bounds their number, the
+caller makes the call. The event loop then waits for the device, and no call is lost.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ async def call_in_thread(call: BlockingCall) -> None:
 
 
 class _Once:
-    """A call that is made by the first of several callers."""
+    """A call that only the first of several callers makes."""
 
     def __init__(self, call: BlockingCall) -> None:
         self._calls = deque([call])
 
     @property
     def begun(self) -> bool:
-        """Whether the call has begun."""
+        """True if the call has begun."""
         return not self._calls
 
     def __call__(self) -> None:
@@ -59,7 +59,7 @@ def _outcome(call: BlockingCall) -> BaseException | None:
 
 
 class CallThreads:
-    """Runs calls in up to ``threads`` threads, which begin with the first call."""
+    """Runner of calls in up to ``threads`` threads, started with the first call."""
 
     def __init__(self, threads: int) -> None:
         self._count = threads
@@ -67,7 +67,7 @@ class CallThreads:
         self._closed = False
 
     def start(self, call: BlockingCall, done: Done) -> None:
-        """Run a call in a thread, then call ``done`` in Trio's."""
+        """Run a call in a thread, then call ``done`` in Trio's thread."""
         token = trio.lowlevel.current_trio_token()
 
         def run() -> None:
@@ -76,7 +76,7 @@ class CallThreads:
                 call()
             except Exception as fault:
                 error = fault
-            # Trio has ended, so the result is dropped.
+            # If Trio has ended, the result is dropped.
             with suppress(trio.RunFinishedError):
                 token.run_sync_soon(done, error)
 
@@ -86,7 +86,7 @@ class CallThreads:
         except RuntimeError:
             if self._closed:
                 raise
-            # It stays in the pool's queue, where a later thread finds it made.
+            # The call stays in the pool's queue; a later thread does not repeat it.
             once()
 
     def run_all(
@@ -94,7 +94,7 @@ class CallThreads:
     ) -> None:
         """Run calls in parallel; return when all are done, or raise a call's exception.
 
-        An interrupted caller goes on at once: busy threads do not delay the end.
+        If the caller is interrupted, it does not wait for busy threads.
         """
         count = self._count if threads is None else threads
         if count == 1:
@@ -122,6 +122,6 @@ class CallThreads:
                 raise error
 
     def close(self) -> None:
-        """Wait for the calls that are running; forget those that have not begun."""
+        """Wait for the running calls; drop calls that have not begun."""
         self._closed = True
         self._threads.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The authorizer that a configuration asks for."""
+"""The authorizer of a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.config import (
 
 
 def authorizer_of(config: BrokerConfig, now_ns: Callable[[], int]) -> Authorizer | None:
-    """Return the authorizer; None: every client may do everything."""
+    """Return the authorizer; None means that every client may do everything."""
     if not config[AUTHORIZER_CLASS_NAME]:
         return None
     super_users = config[SUPER_USERS]

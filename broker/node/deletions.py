@@ -1,9 +1,9 @@
 """Traces of a deleted topic: offsets of groups, and names in directories.
 
-A deletion may be forgotten only once no loss of power can undo it: otherwise a new
-topic of the same name would find the old one's offsets, or the old log would be back.
-The logs of ``__consumer_offsets`` that were given tombstones are noted here, and
-`settle` flushes them and the directories.
+The record of a deletion may be erased only after the deletion is durable. Otherwise,
+after a power loss, a new topic of the same name could find the old topic's offsets, or
+the old log could reappear. This module records the logs of ``__consumer_offsets`` that
+received tombstones; `settle` flushes them and the directories.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from planes.slices import asleep, preempt
 
 
 class Deletions:
-    """The traces of deleted topics that may not be durably gone yet.
+    """The traces of deleted topics that may not be durably removed yet.
 
-    ``moved`` is called when `next_ns` has come nearer.
+    ``moved`` is called when `next_ns` has become earlier.
     """
 
     def __init__(
@@ -43,21 +43,21 @@ class Deletions:
         self._blocking = blocking
         self._moved = moved
         self._to_forget: deque[Sequence[TopicPartition]] = deque()
-        # The remaining steps of the first one.
+        # The remaining steps of the first entry.
         self._steps: Iterator[int | None] | None = None
         self._with_tombstones: set[TopicPartition] = set()
 
     def note(self, deleted: Sequence[TopicPartition]) -> None:
-        """Note partitions whose offsets are to be forgotten, by `step` or `forget`."""
+        """Record partitions whose offsets `step` or `forget` will remove."""
         self._to_forget.append(deleted)
         self._moved()
 
     def next_ns(self) -> int | None:
-        """Return 0 if `step` has something to do, else None."""
+        """Return 0 if `step` has work, else None."""
         return 0 if self._to_forget else None
 
     def step(self) -> bool:
-        """Make groups forget some noted topics; return False if there are none."""
+        """Remove some offsets of recorded topics; return False if there are none."""
         if not self._to_forget:
             return False
         if self._steps is None:
@@ -68,7 +68,7 @@ class Deletions:
             self._steps = None
             self._to_forget.popleft()
         except Exception:
-            # It starts again from the beginning.
+            # Restart this entry from the beginning.
             self._steps = None
             raise
         else:
@@ -78,19 +78,19 @@ class Deletions:
         return True
 
     async def forget(self) -> None:
-        """Make groups forget all noted topics; loading groups do so afterwards."""
+        """Remove all offsets of recorded topics; loading groups do so after loading."""
         while self.step():
             await preempt()
 
     def forget_now(self) -> None:
-        """Do the same at once, at a start or a stop."""
+        """Remove all offsets at once, at a start or a stop."""
         while self.step():
             pass
 
     async def settle(self) -> None:
-        """Forget, and make it all durable; raise KAFKA_STORAGE_ERROR.
+        """Remove all offsets durably; raise KAFKA_STORAGE_ERROR.
 
-        Waits for partitions that are being loaded, since their groups forget then.
+        Waits for partitions that are being loaded, whose groups remove offsets then.
         """
         await self.forget()
         while self._groups.loading.has_deletions():
@@ -105,7 +105,7 @@ class Deletions:
             raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
 
     def settle_now(self) -> None:
-        """Do the same on this thread, at a start; raise OSError, too."""
+        """Settle on this thread, at a start; may also raise OSError."""
         self._groups.load_all()
         self.forget_now()
         for key in self._with_tombstones & self._logs.logs.keys():

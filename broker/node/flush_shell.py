@@ -1,10 +1,10 @@
-"""Flushing logs in threads, so that a disk's fsync does not stop other requests.
+"""Flushing logs in threads, so that an fsync does not block other requests.
 
-While one flush of a log is under way, all that need a later one wait for the next, and
-share it: group commit. The handler that flushes keeps its seat and gives the CPU away
-meanwhile, as a Kafka handler thread does in ``FileChannel.force``. Handlers that wait
-for it keep none: the flushing handler needs a seat once more, and might find all held
-by them.
+While a flush of a log is in progress, all callers that need a later flush wait for the
+next one and share it: group commit. The flushing handler keeps its seat but not the
+CPU, like a Kafka handler thread in ``FileChannel.force``. Handlers that wait for it
+give up their seats. Otherwise they could hold all seats while the flushing handler
+needs one to continue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from planes.slices import Wake, asleep
 
 
 class SharedFlush:
-    """Makes logs durable up to their end at the time of the call."""
+    """Group commit: make a log durable up to its end at the time of the call."""
 
     def __init__(self, now_ms: Callable[[], int], blocking: Blocking) -> None:
         self._now_ms = now_ms
@@ -37,14 +37,14 @@ class SharedFlush:
         self._running: dict[Log, list[Wake]] = {}
 
     async def __call__(self, log: Log) -> None:
-        """Return once all that ``log`` holds now is durable; raise `KafkaError`.
+        """Return when the present content of ``log`` is durable; raise `KafkaError`.
 
-        For tasks of Trio's, which have no seat.
+        For Trio tasks without a seat.
         """
         await self._flush(log, self._wait)
 
     async def by_handler(self, log: Log) -> None:
-        """Do the same for a handler."""
+        """Flush as `__call__` does, for a handler."""
         await self._flush(log, lambda log: asleep(partial(self._join, log)))
 
     async def _flush(self, log: Log, wait: Callable[[Log], Awaitable[None]]) -> None:
@@ -76,7 +76,7 @@ class SharedFlush:
             await self._blocking(syncs.run)
         except OSError as error:
             failure = log.durability.sync_failed(error)
-            # Otherwise the log in its place is flushed.
+            # Otherwise the log has been replaced, and its successor is flushed.
             if log.successor is None:
                 raise failure from error
         except LogUnavailable:
@@ -109,10 +109,10 @@ class _Ended(NamedTuple):
 
 
 class QueuedFlushes:
-    """Flushes for callers that cannot wait but are called back, a log's in their order.
+    """Flushes with callbacks; those of one log are called in order.
 
-    A call that ends in a thread is only noted there: `work` calls back, at the time of
-    `next_ns`, and ``moved`` is called when that has come nearer.
+    A call that ends in a thread is only recorded there. `work` calls back, at the time
+    of `next_ns`; ``moved`` is called when that time has become earlier.
     """
 
     def __init__(
@@ -128,20 +128,23 @@ class QueuedFlushes:
         self._ended: deque[_Ended] = deque()
 
     def is_busy(self, log: Log) -> bool:
-        """Return whether a caller waits: a later one has to wait, too."""
+        """Return whether a caller waits, so that later callers have to wait as well."""
         return log in self._waiting
 
     def add(self, log: Log, then: Then) -> None:
-        """Make durable what ``log`` holds now, then call ``then``; perhaps at once."""
+        """Make the present content of ``log`` durable, then call ``then``.
+
+        ``then`` may be called before this method returns.
+        """
         queue = self._waiting.setdefault(log, deque())
         queue.append(_Waiter(log.log_end_offset, then))
         if len(queue) == 1:
             self._begin(log)
 
     def next_ns(self) -> int | None:
-        """Return when `work` has something to do; an ended flush is always due.
+        """Return when the next call of `work` is due: 0 if a flush has ended, else None.
 
-        The present time would be later than that of an earlier call.
+        The result must not depend on the time of the call, hence 0.
         """
         return 0 if self._ended else None
 
@@ -170,7 +173,7 @@ class QueuedFlushes:
             self._calls.start(syncs.run, done)
         except OSError as refused:
             done(refused)
-        except Exception as fault:  # no thread can be started, perhaps
+        except Exception as fault:  # for example, no thread can be started
             done(KafkaError(ErrorCode.unknown_server_error, repr(fault)))
         here = False
         while self._ended and self._ended[-1].log is log:
@@ -196,7 +199,7 @@ class QueuedFlushes:
             raise error
 
     def _hand_on(self, log: Log, successor: Log) -> None:
-        """Add the waiters to those of the log in its place, in front."""
+        """Move the waiters to the front of the queue of the log's successor."""
         handed = self._waiting.pop(log)
         queue = self._waiting.get(successor)
         if queue is None:
@@ -206,11 +209,11 @@ class QueuedFlushes:
             queue.extendleft(reversed(handed))
 
     def _tell(self, log: Log, count: int, fault: KafkaError | None) -> None:
-        """Call the first waiters; flush again for the remaining ones."""
+        """Call the first ``count`` waiters; flush again for the others."""
         queue = self._waiting[log]
         try:
             for _ in range(count):
-                # It stays the first meanwhile, so that new waiters come behind it.
+                # Removed only afterwards, so that new waiters are added after it.
                 try:
                     queue[0].then(fault)
                 finally:

@@ -21,7 +21,7 @@ logger = getLogger(__name__)
 
 
 def found_logs(logs: LogManager) -> dict[TopicPartition, FoundLog]:
-    """Return what each log says of its partition. Cost: O(logs and producers)."""
+    """Return the state of each partition's log. Cost: O(logs and producers)."""
     return {
         key: FoundLog(
             topic_id=logs.topic_id(key),
@@ -34,14 +34,14 @@ def found_logs(logs: LogManager) -> dict[TopicPartition, FoundLog]:
 
 
 def set_aside(logs: LogManager, strays: Mapping[TopicPartition, str]) -> None:
-    """Keep logs that belong to no topic under other names; ``strays`` has reasons."""
+    """Rename logs that belong to no topic; ``strays`` contains the reasons."""
     for key, reason in strays.items():
         kept_as = logs.set_aside(key)
         logger.warning(
             "a log belongs to no topic and is set aside",
             extra=fields(log=str(key), reason=reason, kept_as=kept_as),
         )
-    # On a full disk the logs that get these names wait for a round.
+    # After an error, for example a full disk, a later round repeats this.
     with suppress(OSError):
         run(logs.forgetting_gone())
 
@@ -56,7 +56,7 @@ def tell_loss(loss: Loss) -> None:
 
 @contextmanager
 def operators_fault(config: BrokerConfig) -> Iterator[None]:
-    """Name the key of directories that cannot be used, as a `ConfigError`."""
+    """Turn errors of unusable directories into a `ConfigError` of their key."""
     try:
         yield
     except OSError as error:
@@ -64,7 +64,7 @@ def operators_fault(config: BrokerConfig) -> Iterator[None]:
         expected = f"directories to read, to write and with room: {error}"
         raise ConfigError("log.dirs", found, expected) from error
     except MalformedCheckpoint as damage:
-        # The content about the logs cannot be guessed; nothing was changed.
+        # The content of a checkpoint cannot be guessed; nothing was changed.
         raise ConfigError(
             "log.dirs", str(damage), "files as a broker leaves them"
         ) from damage

@@ -1,7 +1,7 @@
 """Construction of a broker's group coordinator: its settings, log and partitions.
 
-The coordinator follows leadership: it begins to coordinate a partition of
-``__consumer_offsets`` when this broker comes to lead it, and stops when another does.
+The coordinator follows leadership: it coordinates a partition of ``__consumer_offsets``
+while this broker leads that partition.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def start_groups(
 ) -> GroupCoordinator:
     """Return the coordinator of a broker that leads nothing yet.
 
-    ``partitions`` are those that ``__consumer_offsets`` has, which may not be what
-    ``offsets.topic.num.partitions`` says any more: groups must not change theirs.
-    ``own_configs`` returns those that a group has set.
+    ``partitions`` is the partition count of ``__consumer_offsets``, which may differ
+    from ``offsets.topic.num.partitions``: groups must not change their partition.
+    ``own_configs`` returns the configs of a group.
     """
 
     def own_settings(group_id: str) -> ConsumerSettings | None:
@@ -113,9 +113,9 @@ def group_duties(
     now_ns: Callable[[], int],
     moved: Callable[[], None],
 ) -> Iterator[PlaneDuty]:
-    """Yield the work of groups that no client asked for, as tasks of class group.
+    """Yield the background duties of groups, as tasks of class group.
 
-    Each kind fails, and rests, by itself.
+    Duties fail and pause independently.
     """
     for name, next_ns, step in (
         ("groups", groups.next_event_ns, groups.work),

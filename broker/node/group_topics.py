@@ -1,4 +1,4 @@
-"""The topics of the cluster as consumer groups see them, from the metadata cache."""
+"""The cluster's topics for consumer groups, from the metadata cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.groups.consumer.topic_hashes import topic_hash
 
 
 class GroupTopics:
-    """Topics that have an id; ``version`` counts what controllers have said."""
+    """Topics with an id; ``version`` counts the metadata updates of controllers."""
 
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
@@ -24,7 +24,7 @@ class GroupTopics:
         self._known.clear()
 
     def find(self, name: str) -> KnownTopic | None:
-        """Return a topic that has an id, None if there is none of the name."""
+        """Return a topic with an id; None if there is none of this name."""
         found = self._known.get(name)
         topic = self._cache.topic(name)
         if topic is None or topic.topic_id is None:
@@ -47,5 +47,5 @@ class GroupTopics:
         return self._cache.name(topic_id)
 
     def names(self) -> Iterator[str]:
-        """Iterate over the names of all topics, as they are now."""
+        """Iterate over the names of all present topics."""
         return (topic.name for topic in self._cache.topics())

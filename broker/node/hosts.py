@@ -1,9 +1,9 @@
-"""Addresses of a host: resolved when the host is named, then remembered.
+"""Addresses of hosts: resolved when the key that names them is altered, then cached.
 
-``max.connections.per.ip.overrides`` may name hosts. A resolver can take seconds to
-answer, so an alteration of the key first resolves its hosts, off the event loop;
-applying the bounds only reads the results. A numeric address is its own result. As in
-Kafka a name keeps its addresses until the key is altered again.
+``max.connections.per.ip.overrides`` may contain host names. Resolving can take seconds,
+so an alteration of the key first resolves its hosts, outside of the event loop.
+Applying the bounds only reads the results. A numeric address needs no resolver. As in
+Kafka, a name keeps its addresses until the key is altered again.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Awaitable, Callable
 from broker.config import MAX_CONNECTIONS_PER_IP_OVERRIDES, BrokerConfig
 from broker.protocol.errors import ConfigError
 
-# The numeric addresses of a host; raises OSError if it has none.
+# Returns the numeric addresses of a host; raises OSError if it has none.
 LookUp = Callable[[str], Awaitable[frozenset[str]]]
 
 
 class Hosts:
-    """Addresses by host; ``look_up`` may take its time."""
+    """Addresses by host; ``look_up`` may take long."""
 
     def __init__(self, look_up: LookUp) -> None:
         self._look_up = look_up
         self._known: dict[str, frozenset[str]] = {}
 
     async def learn(self, config: BrokerConfig) -> None:
-        """Look up the hosts of the key; raises `ConfigError` if one is unknown."""
+        """Resolve the hosts of the key; raise `ConfigError` for an unknown host."""
         for host in config[MAX_CONNECTIONS_PER_IP_OVERRIDES]:
             try:
                 numeric = _numeric(host)
@@ -36,9 +36,9 @@ class Hosts:
                 raise _unknown(host) from error
 
     def learn_now(self, config: BrokerConfig) -> None:
-        """Look up the hosts on this thread: for a start, before any client is served.
+        """Resolve the hosts on this thread, at a start, before clients are served.
 
-        Raises `ConfigError` if one is unknown; the others are looked up all the same.
+        Raises `ConfigError` for an unknown host, after resolving the others.
         """
         unknown: ConfigError | None = None
         for host in config[MAX_CONNECTIONS_PER_IP_OVERRIDES]:
@@ -50,12 +50,12 @@ class Hosts:
             raise unknown
 
     def addresses(self, host: str) -> frozenset[str]:
-        """Return the addresses that were found for a host; none if there were none."""
+        """Return the cached addresses of a host, possibly none."""
         return self._known.get(host, frozenset())
 
 
 def addresses_of(host: str) -> frozenset[str]:
-    """Ask the resolver, on this thread; raises OSError if it knows no such host."""
+    """Resolve a host on this thread; raise OSError if it is unknown."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except ValueError as error:  # its name cannot be encoded
@@ -64,7 +64,7 @@ def addresses_of(host: str) -> frozenset[str]:
 
 
 async def look_up_here(host: str) -> frozenset[str]:
-    """Ask the resolver on this thread: where time is virtual, and so are names."""
+    """Resolve a host on this thread, for virtual time."""
     return addresses_of(host)
 
 
@@ -73,7 +73,7 @@ def _bare(host: str) -> str:
 
 
 def _numeric(host: str) -> frozenset[str]:
-    """Return the address that a host is written as, nothing if it is a name."""
+    """Return the address if the host is numeric, or an empty set for a name."""
     try:
         return frozenset({str(ipaddress.ip_address(_bare(host)))})
     except ValueError:

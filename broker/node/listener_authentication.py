@@ -1,8 +1,8 @@
-"""Authentication as the configuration asks for it: the mechanisms of each listener.
+"""Authentication by the configuration: the mechanisms of each listener.
 
-SCRAM credentials are configs of users, which the coordinator holds: in the registry of
-a single broker, in ZooKeeper for a cluster. A single broker takes its first users from
-the options ``user_NAME`` of ScramLoginModule, where they have no credential yet.
+SCRAM credentials are configs of users, which the coordinator stores: in the registry of
+a single broker, in ZooKeeper for a cluster. A single broker creates its first users
+from the options ``user_NAME`` of ScramLoginModule, if they have no credential yet.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Authentication:
         self._admin = admin
         self._now_ns = now_ns
         self._now_ms = now_ms
-        # Drawn at each start: no client learns more of it than the salts of a life.
+        # Drawn at each start, so that the salts of unknown users differ between runs.
         self._decoy_key = secrets.token_bytes(32)
 
     def of_listener(self, listener: str) -> Callable[[], SaslAuthenticator] | None:
-        """Return the maker of a listener's authenticators; None: it needs none.
+        """Return the factory of a listener's authenticators; None if it needs none.
 
-        :raises ConfigError: if a file that it needs cannot be read.
+        :raises ConfigError: if a required file cannot be read.
         """
         config = self._config
         names = {each.name for each in config.listeners if each.uses_sasl}
@@ -97,7 +97,7 @@ class Authentication:
         return partial(SaslAuthenticator, settings, self._now_ns, self._now_ms)
 
     def first_users(self) -> Mapping[str, Configs]:
-        """Return credentials for users of ScramLoginModule that have none."""
+        """Return new credentials for ScramLoginModule's users without credentials."""
         wanted: dict[str, dict[str, str]] = {}
         for mechanism, user, password in self._first_users():
             name = mechanism.sasl_name
@@ -125,7 +125,7 @@ class Authentication:
         return {} if module is None else module.users
 
     def _server(self, listener: str, mechanism: str) -> MakeServer:
-        """Return what makes the server of one exchange."""
+        """Return the factory of the server side of one exchange."""
         if mechanism == PLAIN:
             return partial(PlainServer, self._users(listener, mechanism))
         if mechanism == OAUTHBEARER:
@@ -144,7 +144,7 @@ class Authentication:
         return make
 
     def _credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's credential; one that cannot be read is none."""
+        """Return a user's credential; None if it is missing or unreadable."""
         written = self._of_user(user).get(mechanism)
         try:
             return None if written is None else read_credential(written)
@@ -180,7 +180,7 @@ class Authentication:
             raise ConfigError(key, path, expected) from error
 
     def _unsecured_claims(self, listener: str) -> Claims:
-        """Return the claims that OAuthBearerLoginModule's options ask for."""
+        """Return the claims required by OAuthBearerLoginModule's options."""
         module = self._config.of_mechanism(listener, OAUTHBEARER, SASL_JAAS_CONFIG)
         options: Configs = {} if module is None else module.options
         skew = options.get("unsecuredValidatorAllowableClockSkewMs", "").strip() or "0"

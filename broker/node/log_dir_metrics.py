@@ -14,7 +14,7 @@ _MANAGER: Final = "kafka_log_logmanager_"
 
 
 def log_dir_metrics(logs: LogManager, storage: Storage) -> Iterator[Metric | None]:
-    """Iterate over what KIP-112 has an operator watch, and what a disk holds."""
+    """Iterate over the gauges of KIP-112, and the sizes of logs and disks."""
     log_dirs = logs.log_dirs
     yield Metric(
         name=_MANAGER + "offlinelogdirectorycount",
@@ -39,7 +39,7 @@ def log_dir_metrics(logs: LogManager, storage: Storage) -> Iterator[Metric | Non
         try:
             volume = storage.volume(directory)
         except OSError:
-            # The next access to a file there decides whether it is offline.
+            # The next access to a file decides whether the directory is offline.
             continue
         name = "doorkeeper_log_volume_{}_bytes"
         yield _of_directory(name.format("total"), directory, volume.total_bytes)

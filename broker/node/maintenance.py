@@ -1,13 +1,13 @@
 """Periodic work on logs: retention, cleaning, checkpoints, flushes, moves.
 
-The coordinator's file is also rewritten when it has become long. Kafka's scheduled
-tasks of ``LogManager`` and its ``LogCleaner``, each with its own interval, and its
-delay before the first. The caller drives it: `next_ns` is the time of the next step,
-`work` does one small step, so that requests go on in between; blocking calls go to
-``calls``.
+These are the scheduled tasks of Kafka's ``LogManager`` and its ``LogCleaner``, with
+their intervals and their initial delay. The coordinator's file is also compacted here
+when it has become long. The caller drives the tasks: `next_ns` is the time of the next
+step, and `work` does one small step, so that requests run in between. Blocking calls
+are passed to ``calls``.
 
-A failure costs one log one round: it is logged and counted, and the next round tries
-again. Appends to such a log report the error to their clients.
+After a failure a log is skipped for one round: the failure is logged and counted, and
+the next round tries again. Appends to the log report the error to their clients.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ logger = getLogger(__name__)
 
 _NS_PER_MS: Final = 1_000_000
 _NEVER_NS: Final = 1 << 62
-# Kafka takes 0 for some intervals; without a pause upkeep would be due for ever.
+# Kafka allows 0 for some intervals; without a pause upkeep would always be due.
 _PAUSE_MIN_MS: Final = 10
 
 
 class Maintenance:
     """The periodic tasks of one broker; ``config`` returns the present settings.
 
-    ``moved`` is called when `next_ns` has come nearer.
+    ``moved`` is called when `next_ns` has become earlier.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Maintenance:
         self._config = config
         self._calls = calls
         self._moved = moved
-        # Pieces of upkeep that failed since the start.
+        # Number of failed pieces of upkeep since the start.
         self.failures = 0
         self._now_ns = now_ns
         self._first_ns = now_ns() + config()[LOG_INITIAL_TASK_DELAY_MS] * _NS_PER_MS
@@ -123,7 +123,7 @@ class Maintenance:
         )
 
     def _checkpointing(self) -> Steps[None]:
-        """Write checkpoints; if there was room for these, there may be for replicas."""
+        """Write checkpoints, then retry replicas that were refused on a full disk."""
         yield from rounds.checkpoint(
             self._logs, self._replicas.high_watermark, _is_mended, self._log_failed
         )
@@ -138,7 +138,7 @@ class Maintenance:
             yield from self._coordinator.local.compaction()
 
     def _showing(self) -> Steps[None]:
-        """Show batches that were withheld until a failed flush was repeated."""
+        """Expose batches that were withheld until a failed flush was repeated."""
         for number, partition in enumerate(self._replicas.led(), 1):
             if partition.log.flushes:
                 self._replicas.note_flush(partition)
@@ -146,7 +146,7 @@ class Maintenance:
                 yield None
 
     def _at_need(self, begin: Callable[[], Steps[None]]) -> PeriodicTask:
-        """Return a task without an interval; whether it is due is asked apart."""
+        """Return a task without an interval, for work on demand."""
         return PeriodicTask(
             begin,
             lambda: 0,
@@ -157,7 +157,7 @@ class Maintenance:
         )
 
     def _cleaning(self) -> PeriodicTask:
-        """Return the task of a cleaner thread in Kafka: it compacts log after log."""
+        """Return the counterpart of a Kafka cleaner thread, which compacts logs."""
         found = False
 
         def begin() -> Steps[None]:
@@ -175,7 +175,7 @@ class Maintenance:
         )
 
     def _mover(self) -> PeriodicTask:
-        """Return the task of a thread in Kafka that moves logs to other directories."""
+        """Return the counterpart of a Kafka thread that moves logs between directories."""
         found = False
 
         def begin() -> Steps[None]:
@@ -195,7 +195,7 @@ class Maintenance:
         return max(self._config()[REPLICA_FETCH_BACKOFF_MS], _PAUSE_MIN_MS)
 
     def _tasks(self) -> Iterator[PeriodicTask]:
-        """Iterate over those that there is work for at some time."""
+        """Iterate over the tasks that have or will have work."""
         yield self._retention
         yield self._checkpoint
         local = self._coordinator.local
@@ -221,7 +221,7 @@ class Maintenance:
             yield from self._movers
 
     def next_ns(self) -> int:
-        """Return when `work` has something to do; perhaps a time long past."""
+        """Return when the next step of `work` is due; the time may be in the past."""
         due_ns = map(self._due_ns, self._tasks())
         return min(self._due_ns(self._removal), min(due_ns, default=_NEVER_NS))
 
@@ -230,7 +230,7 @@ class Maintenance:
         return _NEVER_NS if at_ns is None else at_ns
 
     def _removal_ns(self) -> int | None:
-        """Return when something is to be removed: files have their time."""
+        """Return when the next path is due for removal."""
         at_ns = self._removal.next_ns()
         wait_ms = self._logs.doomed.wait_ms(self._logs.now_ms())
         if at_ns is None or wait_ms is None:
@@ -238,8 +238,8 @@ class Maintenance:
         return max(at_ns, self._now_ns() + wait_ms * _NS_PER_MS) if wait_ms else at_ns
 
     def work(self, now_ns: int) -> None:
-        """Do one step of the task that has been due for longest, if one is."""
-        # After its step a task is due now at the earliest: so all come in turn.
+        """Do one step of the task that has been due for longest, if any."""
+        # After its step a task is due now at the earliest, so all tasks take turns.
         task = min((*self._tasks(), self._removal), key=self._due_ns)
         if self._due_ns(task) <= now_ns:
             task.step(now_ns)

@@ -1,6 +1,6 @@
-"""Markers to the leaders of partitions: here by a call, elsewhere by WriteTxnMarkers.
+"""Markers to the leaders of partitions: by a local call or by WriteTxnMarkers.
 
-One request to a broker is in flight; rows that come meanwhile share the next one.
+At most one request per broker is in flight; rows queued meanwhile share the next one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from broker.transactions.markers import MarkerRow, Markers
 ROWS_PER_REQUEST: Final = 16
 
 Outcome = Callable[[ErrorCode], None]
-# Writes the marker of one partition that is led here.
+# Writes the marker of one partition that this broker leads.
 WriteHere = Callable[[TopicPartition, EndedTransaction, Outcome], None]
 
 
 class MarkerChannels:
-    """The way of each row to its broker, and of its outcome back."""
+    """Sender of rows to their brokers, which reports the outcomes."""
 
     def __init__(
         self, local_id: int, markers: Markers, write_here: WriteHere, calls: BrokerCalls
@@ -116,7 +116,7 @@ def _marker(row: MarkerRow) -> WritableTxnMarker:
 def _errors(
     answer: WriteTxnMarkersResponse,
 ) -> dict[int, dict[TopicPartition, ErrorCode]]:
-    """Return the outcomes by producer id: a producer has one transaction at a time."""
+    """Return the outcomes by producer id; a producer has one transaction at a time."""
     found: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for marker in answer.markers:
         of_producer = found.setdefault(marker.producer_id, {})

@@ -1,4 +1,4 @@
-"""Authentication to other brokers, by the keys of the listener between them."""
+"""Authentication to other brokers, by the keys of the inter-broker listener."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from broker.config.sasl_checks import jaas_key
 
 
 def logged_in_by(listener: Listener, connect: Connect, config: BrokerConfig) -> Connect:
-    """Return what opens connections to ``listener`` of others, and authenticates.
+    """Return a function that opens authenticated connections to other brokers.
 
-    A single broker connects to no other. Raises `ConfigError`.
+    ``listener`` is the inter-broker listener. A single broker opens none. Raises
+    `ConfigError`.
     """
     if not listener.uses_sasl or config[ZOOKEEPER_CONNECT] is None:
         return connect

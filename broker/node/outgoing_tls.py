@@ -1,4 +1,4 @@
-"""TLS of connections to other brokers, by the keys of the listener between them."""
+"""TLS of connections to other brokers, by the keys of the inter-broker listener."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ logger = getLogger(__name__)
 
 
 class OutgoingTls:
-    """The context of new connections; raises `ConfigError`.
+    """The TLS context of new connections; the constructor raises `ConfigError`.
 
-    As at a listener, altered configs and files written anew make another context.
+    As at a listener, altered configs and rewritten files create a new context.
     """
 
     def __init__(self, listener: Listener, config: BrokerConfig) -> None:
@@ -29,15 +29,15 @@ class OutgoingTls:
         self._context = client_context(self._settings)
 
     def over(self, connect: Connect) -> Connect:
-        """Return what opens connections with TLS."""
+        """Return a function that opens connections with TLS."""
         return over_tls(connect, self.context)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context in force."""
+        """Return the context in use."""
         return self._context
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Put altered stores into force, and those whose files have changed."""
+        """Load stores whose configs or files have changed."""
         settings = listener_tls(config, self._listener)
         stamps = settings.stamps
         if settings == self._settings and stamps == self._stamps:

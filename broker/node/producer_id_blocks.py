@@ -1,4 +1,4 @@
-"""Producer ids, taken from the coordinator a block at a time."""
+"""Producer ids, reserved from the coordinator in blocks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class ProducerIds:
     def __init__(self, admin: AdminManager) -> None:
         self._admin = admin
         self._block: Iterator[int] = iter(())
-        # Otherwise all callers during a reservation would reserve a block each.
+        # Otherwise each caller during a reservation would reserve a block.
         self._turns = Turns()
 
     async def next(self) -> int:
-        """Return an id that no producer was ever given; raise `KafkaError`."""
+        """Return an id that was never allocated before; raise `KafkaError`."""
         async with self._turns:
             producer_id = next(self._block, None)
             while producer_id is None:

@@ -1,8 +1,8 @@
-"""Batches that the broker itself appends, replicated as acks=all is.
+"""Batches that the broker itself appends, replicated as with acks=all.
 
-The broker is a client of its own replicas: a batch waits in the produce purgatory for
-the in-sync replicas no longer than a time-out. Batches that ``flush.messages`` or
-``flush.ms`` covers count once they are flushed, and later batches not before them.
+The broker acts as a client of its own replicas: a batch waits in the produce purgatory
+for the in-sync replicas, up to a time-out. Under ``flush.messages`` or ``flush.ms`` a
+batch also waits for its flush, and later batches wait for earlier ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class ReplicatedAppends:
-    """Appends to partitions that this broker leads, and reports the outcome later."""
+    """Appends to partitions led by this broker, with a callback for the outcome."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class ReplicatedAppends:
     ) -> None:
         """Append by ``append``; ``done`` is called when all in-sync replicas have it.
 
-        It is called exactly once, perhaps before this returns, and in the order of the
-        appends to a partition as far as they succeed. Nothing is raised.
+        ``done`` is called exactly once, possibly before this method returns. Successful
+        appends to a partition are reported in order. This method raises nothing.
         """
         deadline_ns = self._now_ns() + timeout_ns
         try:

@@ -1,14 +1,14 @@
-"""An internal topic as its coordinator writes and reads it.
+"""Reading and writing of an internal topic for its coordinator.
 
-Writing is `broker.node.replicated_appends`. Reading goes to the log's end, not to the
-high watermark: a new leader may hold acknowledged records that are not yet known to be
-replicated.
+Writes use `broker.node.replicated_appends`. Reads go to the log's end, not to the high
+watermark: a new leader may have acknowledged records whose replication is not confirmed
+yet.
 
-An unreadable batch loses its own records, or the rest of its segment where its end is
-unknown. It is logged with its offset, counted and skipped, since serving groups without
-some commits is better than serving none.
+The records of an unreadable batch are lost; if the end of the batch is unknown, the
+rest of its segment is lost. The batch is logged with its offset, counted and skipped,
+since serving groups without some commits is better than serving no groups.
 
-Offsets that a transaction commits are records like others, in transactional batches.
+Offsets committed by a transaction are ordinary records in transactional batches.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from broker.shards.shard_log import (
 
 logger = getLogger(__name__)
 
-# Bytes of one read from a device, unless a batch is larger.
+# Largest read from a device, unless a batch is larger.
 _READ_BYTES_MAX: Final = 64 << 10
 
 
@@ -111,24 +111,24 @@ class ReplicatedShardLog:
         self._appends.append(key, append, self._timeout_ns, done)
 
     def is_empty(self, partition: int) -> bool:
-        """Return whether the partition's log holds nothing."""
+        """Return whether the partition's log is empty."""
         log = self._replicas.get(TopicPartition(self._topic, partition)).log
         return log.log_start_offset == log.log_end_offset
 
     def replay(self, partition: int) -> Iterator[Records]:
-        """Iterate over the records of no transaction."""
+        """Iterate over the records outside of transactions."""
         for found in self.replay_all(partition):
             if not isinstance(found, TransactionalRecords | TransactionEnd):
                 yield found
 
     def replay_all(self, partition: int) -> Iterator[Replayed]:
-        """Iterate over the partition's records, a read of the log at a time."""
+        """Iterate over the partition's records, one read of the log at a time."""
         key = TopicPartition(self._topic, partition)
         log = self._replicas.get(key).log
         end = log.log_end_offset
         walk = _Walk(log.log_start_offset)
         while walk.offset < end:
-            # It may have moved to another directory.
+            # The log may have moved to another directory.
             log = log.successor or log
             segment_end = log.segments.end_of(log.segments.index_of(walk.offset), end)
             try:
@@ -158,36 +158,37 @@ class ReplicatedShardLog:
 
 
 class Lost(NamedTuple):
-    """A batch that cannot be read: where it was met, and why not."""
+    """An unreadable batch: its offset and the error."""
 
     offset: int
     fault: KafkaError
 
 
 class _Walk:
-    """The way through a log of which some batches cannot be read.
+    """Position in a log that may contain unreadable batches.
 
-    The next read begins with the batch at ``offset``, of which ``skip`` bytes are done
-    with: behind a batch whose checksum fails no offset is certain, but its size is.
+    The next read begins with the batch at ``offset`` and skips ``skip`` bytes. After a
+    batch with a wrong checksum, the next offset is unknown, but the batch's size is
+    known.
     """
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.skip = 0
-        # Multiple of the usual size that the next read has to have.
+        # Size of the next read, as a multiple of the usual size.
         self.reach = 1
         self.lost: list[Lost] = []
 
     def go_on_at(self, offset: int) -> None:
-        """Read on with the batch that holds an offset, or the first behind it."""
+        """Continue with the batch that contains an offset, or the first after it."""
         self.offset, self.skip, self.reach = offset, 0, 1
 
     def over(
         self, piece: memoryview, segment_end: int, is_last: bool
     ) -> Iterator[Replayed]:
-        """Yield the records of the whole batches of a read.
+        """Yield the records of the complete batches of a read.
 
-        ``is_last`` says that nothing follows in the segment, which ends at the offset
+        ``is_last``: no bytes follow in the segment, which ends at the offset
         ``segment_end``.
         """
         position = self.skip
@@ -212,7 +213,7 @@ class _Walk:
     def _take(
         self, header: BatchHeader, batch: memoryview, segment_end: int
     ) -> Iterator[Replayed]:
-        """Yield a batch's records; raise CORRUPT_MESSAGE if its offsets are not its."""
+        """Yield a batch's records; raise CORRUPT_MESSAGE if its offsets are wrong."""
         try:
             check_crc(batch, header.crc)
             if self.offset <= header.last_offset < segment_end:
@@ -228,10 +229,10 @@ class _Walk:
 
 
 def _replayed(header: BatchHeader, batch: memoryview) -> Iterator[Replayed]:
-    """Yield what a batch means.
+    """Yield the records of a batch, or the end of a transaction.
 
-    Raises CORRUPT_MESSAGE or INVALID_RECORD, perhaps amid the batch: what came before
-    counts.
+    Raises CORRUPT_MESSAGE or INVALID_RECORD. Records yielded before the error are
+    valid.
     """
     if header.attributes & CONTROL:
         marker = marker_of(header, batch)
@@ -245,7 +246,7 @@ def _replayed(header: BatchHeader, batch: memoryview) -> Iterator[Replayed]:
 
 
 def _in_lists(header: BatchHeader, batch: memoryview) -> Iterator[Records]:
-    """Yield the records that have a key; raise as `records_in_steps` does."""
+    """Yield the records with a key; raise as `records_in_steps` does."""
     if header.record_count <= RECORDS_PER_LIST and header.size <= BYTES_PER_LIST:
         plain = plain_records(header, batch)
         if plain is not None:

@@ -1,4 +1,4 @@
-"""Replication, joined to a broker's replicas and to its view of other brokers."""
+"""Replication, connected to a broker's replicas and its metadata of other brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NS_PER_MS = 1_000_000
 
 
 async def connect_nowhere(host: str, port: int) -> Stream:
-    """Reach no other broker: for one that is its own cluster, without a network."""
+    """Raise OSError: a single-broker cluster has no network to other brokers."""
     raise OSError(f"there is no network to reach {host}:{port} by")
 
 
@@ -35,7 +35,7 @@ async def side_by_side(
     billed: AbstractContextManager[object],
     *works: Callable[[AbstractContextManager[object]], Awaitable[None]],
 ) -> None:
-    """Run all the work next to requests, until cancelled."""
+    """Run all tasks concurrently until cancelled."""
     async with trio.open_nursery() as nursery:
         for work in works:
             nursery.start_soon(work, billed)
@@ -101,7 +101,7 @@ class Replication:
         replicas.isr_changes = self.proposals
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Fetch and propose until cancelled; ``billed`` is entered for all work."""
+        """Fetch and propose until cancelled; all CPU is used within ``billed``."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.fetchers.run, billed)
             bring_changes = partial(self._bring_isr_changes, billed)

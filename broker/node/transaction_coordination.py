@@ -1,7 +1,7 @@
 """Construction of a broker's transaction coordinator: settings, log, channels, duties.
 
-The coordinator follows leadership: it begins to coordinate a partition of
-``__transaction_state`` when this broker comes to lead it, and stops when another does.
+The coordinator follows leadership: it coordinates a partition of
+``__transaction_state`` while this broker leads that partition.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def start_transactions(
 ) -> TransactionCoordinator:
     """Return the coordinator of a broker that leads nothing yet.
 
-    ``partitions`` are those that ``__transaction_state`` has: ids must not change
-    theirs.
+    ``partitions`` is the partition count of ``__transaction_state``: transactional ids
+    must not change their partition.
     """
     log = ReplicatedShardLog(
         TRANSACTION_STATE_TOPIC,
@@ -99,7 +99,7 @@ def connect_markers(
     calls: BrokerCalls,
     timeout_ms: int,
 ) -> None:
-    """Give the coordinator's markers their way to the leaders of partitions."""
+    """Connect the coordinator's markers to the leaders of partitions."""
 
     def write_here(key: TopicPartition, ended: EndedTransaction, done: Outcome) -> None:
         markers_here.write(key, ended, timeout_ms, done)
@@ -124,7 +124,7 @@ def transaction_duties(
     now_ns: Callable[[], int],
     moved: Callable[[], None],
 ) -> Iterator[PlaneDuty]:
-    """Yield the work of transactions that no client asked for, as tasks of a plane."""
+    """Yield the background duties of transactions, as tasks of a plane."""
     for name, next_ns, step in (
         ("transactions", transactions.next_event_ns, transactions.work),
         (
@@ -144,9 +144,9 @@ def transaction_duties(
 
 
 class Verification:
-    """Verifies or adds partitions with the coordinator of a transactional id (KIP-890).
+    """Verification or addition of partitions by a transaction's coordinator (KIP-890).
 
-    It is `broker.node.transaction_verification.VerifyTransaction`.
+    Implements `broker.node.transaction_verification.VerifyTransaction`.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ def verify_here(
     producer: ProducerIdAndEpoch,
     partitions: Sequence[TopicPartition],
 ) -> Verdicts:
-    """Return whether partitions are part of a producer's ongoing transaction."""
+    """Return for each partition whether the producer's ongoing transaction has it."""
     try:
         added = transactions.verify(transactional_id, producer)
     except KafkaError as refused:

@@ -1,10 +1,9 @@
 """Transaction markers, written to the partitions that this broker leads.
 
-Kafka: the part of ``KafkaApis.handleWriteTxnMarkersRequest`` behind the request. A
-transaction coordinator calls `TransactionMarkers.write` for each partition of an ended
-transaction: through WriteTxnMarkers, or directly where it runs in the same broker. A
-repeated marker is written again and ends nothing, so a coordinator may try until it has
-an answer.
+Follows ``KafkaApis.handleWriteTxnMarkersRequest``. A transaction coordinator calls
+`TransactionMarkers.write` for each partition of an ended transaction, through
+WriteTxnMarkers or, in the same broker, directly. A repeated marker is written again and
+has no effect, so a coordinator may retry until it has a response.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from broker.shards.effects import NS_PER_MS, Instant
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that its coordinator has decided to commit or to abort."""
+    """A transaction with its coordinator's decision to commit or abort."""
 
     producer_id: int
     producer_epoch: int
@@ -37,10 +36,10 @@ class EndedTransaction(NamedTuple):
 
 
 class TransactionMarkers:
-    """Writes markers with acks=all.
+    """Writer of markers with acks=all.
 
-    In ``__consumer_offsets`` a marker also shows or drops the offsets that the
-    transaction committed.
+    In ``__consumer_offsets`` a marker also publishes or drops the offsets of the
+    transaction.
     """
 
     def __init__(
@@ -62,11 +61,11 @@ class TransactionMarkers:
         timeout_ms: int,
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Write one partition's marker; ``done`` is called once, perhaps at once.
+        """Write one partition's marker; ``done`` is called once, possibly at once.
 
-        Its errors are those of a Produce, INVALID_PRODUCER_EPOCH,
-        TRANSACTION_COORDINATOR_FENCED, and UNKNOWN_TOPIC_OR_PARTITION where no replica
-        is here. Takes constant time.
+        Errors are those of a Produce, INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED, and UNKNOWN_TOPIC_OR_PARTITION if this broker
+        has no replica. Takes constant time.
         """
         partition = self._replicas.partitions.get(key)
         if partition is None or partition.is_offline:
@@ -74,7 +73,7 @@ class TransactionMarkers:
             return
         is_of_groups = key.topic == GROUP_METADATA_TOPIC
         if is_of_groups and not self._groups.takes_markers(key.partition):
-            # The coordinator of the transaction tries again.
+            # The coordinator of the transaction retries.
             done(ErrorCode.not_leader_or_follower)
             return
         now_ms = self._clock().wall_ms

@@ -1,9 +1,9 @@
-"""The question whether partitions belong to a producer's ongoing transaction (KIP-890).
+"""Verification that partitions belong to a producer's ongoing transaction (KIP-890).
 
-A leader asks the coordinator before a transaction begins in a partition, since a late
-batch would otherwise begin one that nobody ends. The broker's transaction coordinator
-answers it. Clients of ``transaction.version`` 2 add no partitions themselves: the
-leader adds them in place of the question.
+A leader queries the transaction coordinator before a transaction begins in a partition.
+Otherwise a late batch could begin a transaction that never ends. Clients of
+``transaction.version`` 2 add no partitions themselves: the leader adds them instead of
+verifying them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class VerifyTransaction(Protocol):
-    """Return the coordinator's answer for each partition: AddPartitionsToTxn 5.
+    """Query of the coordinator, with an error code per partition: AddPartitionsToTxn 5.
 
-    Kafka's codes: TRANSACTION_ABORTABLE for a partition that is not part of the
-    transaction, PRODUCER_FENCED for an old epoch, CONCURRENT_TRANSACTIONS while the
-    transaction ends, INVALID_PRODUCER_ID_MAPPING; NOT_COORDINATOR and its like. Raises
-    nothing. A handler awaits it, and may be parked meanwhile.
+    Codes are those of Kafka: TRANSACTION_ABORTABLE for a partition that is not part of
+    the transaction, PRODUCER_FENCED for an old epoch, CONCURRENT_TRANSACTIONS while the
+    transaction ends, INVALID_PRODUCER_ID_MAPPING, and errors such as NOT_COORDINATOR.
+    Raises nothing. A handler awaits the result, and may be parked meanwhile.
     """
 
     async def __call__(
