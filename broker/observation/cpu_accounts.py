@@ -16,9 +16,9 @@ _NS_PER_S: Final = 1e9
 class Accounts:
     """CPU billed while the broker served, and CPU used by its process.
 
-    ``busy_time`` has the process's clocks; in virtual time there is none. CPU of the
-    loop's thread beyond the bills is the *event loop's*. CPU of the process beyond that
-    belongs to its other threads, or to the kernel while the thread goes to wait.
+    ``busy_time`` provides the process's clocks; None in virtual time. CPU of the loop's
+    thread beyond the bills is the overhead of the *event loop*. Further CPU of the
+    process was used by other threads, or by the kernel while the thread began to wait.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class Accounts:
         self._began_ns = 0
 
     def begin(self) -> None:
-        """Begin to serve, inside a run of Trio's."""
+        """Start the accounts, within a Trio run."""
         if self._busy_time is not None:
             self._began_ns = self._busy_time.cpu_ns()
             self._busy_time.begin(self._ledger)
 
     def totals(self) -> dict[str, int]:
-        """Return CPU used and billed, in nanoseconds; nothing in virtual time."""
+        """Return CPU used and billed, in nanoseconds; empty in virtual time."""
         if self._busy_time is None:
             return {}
         requests_ns = sum(plane.attained_ns for plane in self._planes)

@@ -1,9 +1,9 @@
 """Counts of values in buckets whose width grows with the value.
 
-As in HdrHistogram, a bucket spans an eighth of a power of two, so a quantile is exact
-to within six per cent over the whole range of an integer, and adding a value costs a
-shift and an increment. Kafka keeps a decaying sample of 1028 values instead, which is
-blind to its own tail; this one keeps all, and readers compute rates.
+As in HdrHistogram, a bucket spans an eighth of a power of two. The relative error of a
+quantile is therefore at most 6 % over the whole range of an integer, and adding a value
+costs a shift and an increment. Kafka keeps a decaying sample of 1028 values instead,
+which misses the tail. This histogram counts all values, and readers compute rates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Histogram:
         self.sum += value
 
     def quantile(self, q: float) -> float:
-        """Return the middle of the bucket that holds the ``q`` quantile; 0 if empty."""
+        """Return the middle of the bucket of the ``q`` quantile; 0 if empty."""
         if not self.count:
             return 0.0
         rank = q * self.count
@@ -45,14 +45,14 @@ class Histogram:
         return 0.0
 
     def merge(self, other: Histogram) -> None:
-        """Count all of the other's values too."""
+        """Add all values of another histogram."""
         self._counts = [a + b for a, b in zip(self._counts, other._counts, strict=True)]
         self.count += other.count
         self.sum += other.sum
 
 
 def bucket_of(value: int) -> int:
-    """Return the bucket of a value; the first ones hold one value each."""
+    """Return the bucket of a value; the first buckets have one value each."""
     shift = value.bit_length() - _SUB_BITS - 1
     if shift <= 0:
         return value

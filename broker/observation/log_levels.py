@@ -1,8 +1,8 @@
-"""Levels of the broker's loggers while it runs, under Kafka's names.
+"""Dynamic levels of the broker's loggers, under Kafka's names.
 
-Loggers are those of this process, by the names of their modules; ``root`` stands for
-all of them. A logger without a level has that of the nearest one above. A start has the
-level of ``doorkeeper.log.level`` again, as Kafka's has that of its log4j file.
+Loggers are those of this process, named after their modules; ``root`` is the root
+logger. A logger without a level has that of its nearest ancestor. A restart restores
+the level of ``doorkeeper.log.level``, as Kafka restores that of its log4j file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from broker.observation.logs import ROOT
 
 ROOT_NAME: Final = "root"
-# Kafka's LogLevelConfig. Python has no level below DEBUG of its own.
+# Kafka's LogLevelConfig. Python predefines no level below DEBUG.
 LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "FATAL": logging.CRITICAL,
@@ -29,17 +29,17 @@ LEVELS: Final[Mapping[str, int]] = MappingProxyType(
 
 
 def log_levels() -> Mapping[str, str]:
-    """Return the level in force of every logger, by name, the root first."""
+    """Return the effective level of every logger by name, the root first."""
     return {ROOT_NAME: _in_force(ROOT)} | {name: _in_force(name) for name in _names()}
 
 
 def has_logger(name: str) -> bool:
-    """Return whether a logger is known."""
+    """Return whether a logger exists."""
     return name == ROOT_NAME or _is_known(name)
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Give a known logger one of `LEVELS`; None: that of the logger above it."""
+    """Set a logger's level to one of `LEVELS`; None: inherit its parent's level."""
     assert has_logger(name), name
     assert level is not None or name != ROOT_NAME, name
     number = logging.NOTSET if level is None else LEVELS[level]
@@ -56,7 +56,7 @@ def _is_known(name: str) -> bool:
 
 
 def _in_force(name: str) -> str:
-    """Return Kafka's name of a level; one between two counts as the more urgent."""
+    """Return Kafka's name of a level, rounded up to the next more severe level."""
     number = logging.getLogger(name).getEffectiveLevel()
     at_least = {level: of for level, of in LEVELS.items() if of >= number}
     return min(at_least, key=at_least.__getitem__, default="FATAL")

@@ -1,14 +1,14 @@
-"""The broker's log: one line per event, for people or for machines.
+"""The broker's log: one line per event, as text or JSON.
 
 An event is a constant sentence and named fields, never a sentence with values inside,
 so that events can be counted and searched: ``log.info("group is stable",
-extra=fields(group="g", generation=3))``. ``doorkeeper.log.format`` writes it as text,
+extra=fields(group="g", generation=3))``. ``doorkeeper.log.format`` selects text,
 
     2026-11-21T10:00:00.123Z INFO group is stable group=g generation=3
 
-or as a JSON object. Lines go to standard error; standard output is kept for the
-addresses of the listeners. Requests are not logged: they have metrics and the
-recording.
+or a JSON object. Lines go to standard error; standard output is reserved for the
+addresses of the listeners. Requests are not logged; metrics and the recording contain
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIELDS: Final = "fields"
 
 
 def fields(**named: object) -> dict[str, Any]:
-    """Return the ``extra`` of a logging call that carries these fields."""
+    """Return the ``extra`` argument of a logging call with these fields."""
     return {_FIELDS: named}
 
 
@@ -46,7 +46,7 @@ def configure_logs(stream: TextIO, *, level: str, form: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, event, and fields as ``name=value``; odd values are quoted."""
+    """Time, level, event, and fields as ``name=value``; special values are quoted."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and a traceback below it if there is one."""
@@ -59,10 +59,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object a line: ``time``, ``level``, ``logger``, ``event``, the fields."""
+    """JSON object per line: ``time``, ``level``, ``logger``, ``event``, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the object; a field cannot take the place of the four names."""
+        """Return the object; a field cannot replace the first four names."""
         event = {
             **_named(record),
             "time": _time(record),
@@ -86,7 +86,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value so that it ends at the next space, also one from a peer.
+    """Return a value as one word, quoted if needed, since peers may choose values.
 
     >>> _word("plain"), _word('two words'), _word("a" + chr(10) + "forged line")
     ('plain', '"two words"', '"a\\\\nforged line"')

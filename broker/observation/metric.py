@@ -1,4 +1,4 @@
-"""Samples of metrics, as every source of metrics yields them."""
+"""The common type of metric samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One sample; ``kind`` is Prometheus' type of its family."""
+    """A sample; ``kind`` is the Prometheus type of its family."""
 
     name: str
     kind: str
@@ -23,7 +23,7 @@ class Metric:
     suffix: str = ""
 
 
-# Items of a source: samples, and None where other tasks may run before the next.
+# Items of a source: samples, and None as points at which other tasks may run.
 Samples: TypeAlias = Iterable[Metric | None]
 # Number of objects that a source reads between two such points.
 PIECE: Final = 32

@@ -1,7 +1,7 @@
 """Recent rate of an event: the one-minute rate of Kafka's meters.
 
-Theirs (Yammer's ``EWMA``) is an average in which an event of a minute ago weighs 1/e,
-and which moves every five seconds. This one does the same, when it is read.
+Kafka's meter (Yammer's ``EWMA``) is an average in which an event of a minute ago has
+the weight 1/e, updated every five seconds. This rate is the same, computed when read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MinuteRate:
     def __init__(self, now_ns: int) -> None:
         self._ticked_ns = now_ns
         self._new = 0
-        # None before the first tick, which is taken as it is.
+        # None before the first tick, whose rate is the initial value.
         self._per_s: float | None = None
 
     def mark(self, now_ns: int) -> None:
@@ -31,7 +31,7 @@ class MinuteRate:
         self._new += 1
 
     def per_s(self, now_ns: int) -> float:
-        """Return the rate as of the last tick; 0 before the first."""
+        """Return the rate at the last tick; 0 before the first."""
         self._tick(now_ns)
         return self._per_s or 0.0
 
@@ -44,5 +44,5 @@ class MinuteRate:
         before = self._per_s
         if before is not None:
             seen_per_s += _KEPT * (before - seen_per_s)
-        # In all ticks but the first there was nothing.
+        # All ticks after the first had no events.
         self._per_s = seen_per_s * _KEPT ** (ticks - 1)

@@ -1,13 +1,13 @@
-"""Long-lived tasks next to requests: a fault costs a pause, not the process.
+"""Supervision of long-lived tasks: a fault restarts the task, not the process.
 
-Fetchers, ISR changes, acceptors, processors, timers and the like run under a
-`Supervisor`. A task that raises is logged and counted under its name, and runs again
-after a pause, which doubles from one fault to the next. Two exceptions pass through:
-``trio.Cancelled``, and the breach of a plane's invariant. A plane whose seats or queue
-are wrong cannot be trusted with any request, so that fault ends the process.
+Fetchers, ISR changes, acceptors, processors, timers and similar tasks run under a
+`Supervisor`. A fault is logged and counted under the task's name, and the task is
+restarted after a pause, which doubles with each fault. Two exceptions pass through:
+``trio.Cancelled``, and violations of a plane's invariants. A plane with a wrong queue
+or seat count cannot serve any request, so such a fault ends the process.
 
-A fault breaks a plane if code of `planes` was running when it was raised. That covers
-the assertions of planes, and a scheduling policy that raises in one of its verbs.
+A fault breaks a plane if code of `planes` was running when it was raised. This covers
+the assertions of planes, and exceptions of a scheduling policy.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from broker.observation.metric import Metric
 
 logger = getLogger(__name__)
 
-# Between a fault and the next run; a run that lasts for the longest pause was healthy.
+# Pause between a fault and the restart; reset after a run that outlasts the longest one.
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 10.0
 
 
 class Supervisor:
-    """Keeps tasks running; ``failures`` counts their faults by name."""
+    """Supervisor of tasks; ``failures`` counts their faults by name."""
 
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
 
     async def keep(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Run ``work`` until it returns; after a fault run it again."""
+        """Run ``work`` until it returns; restart it after a fault."""
         pause_s = 0.0
         while True:
             began_s = trio.current_time() + pause_s
@@ -52,14 +52,14 @@ class Supervisor:
 
     @contextmanager
     def contained(self, name: str) -> Iterator[None]:
-        """Log and count a fault of the block, and go on behind the block."""
+        """Log and count a fault of the block, and continue after the block."""
         try:
             yield
         except* Exception as faults:
             self.note(name, faults)
 
     def note(self, name: str, fault: Exception) -> None:
-        """Log and count a fault; raise it again if it breaks a plane."""
+        """Log and count a fault; re-raise it if it breaks a plane."""
         if breaks_a_plane(fault):
             raise fault
         while isinstance(fault, ExceptionGroup) and len(fault.exceptions) == 1:
@@ -72,7 +72,7 @@ class Supervisor:
         )
 
     def metrics(self) -> Iterator[Metric]:
-        """Iterate over how often each task has failed."""
+        """Iterate over the numbers of faults of each task."""
         for name, count in sorted(self.failures.items()):
             yield Metric(
                 name="doorkeeper_background_failures",
@@ -84,7 +84,7 @@ class Supervisor:
 
 
 def breaks_a_plane(fault: BaseException) -> bool:
-    """Return whether a plane was at work where ``fault`` was raised."""
+    """Return whether code of a plane was running when ``fault`` was raised."""
     if isinstance(fault, BaseExceptionGroup) and any(
         map(breaks_a_plane, fault.exceptions)
     ):

@@ -1,7 +1,7 @@
 """Metrics of acceptors: connections per second, and blocked time.
 
-Kafka's ``AcceptorBlockedPercent`` is a meter that decays over a minute; here it is the
-share of time since the last reading, as all idle ratios are.
+Kafka's ``AcceptorBlockedPercent`` is a meter that decays over a minute. Here the value
+is the share of time since the last reading, as for all idle ratios.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RATE = _METRICS + "{}connection_accept_rate"
 
 
 class AcceptorMetrics:
-    """Reads the quotas; ``planes`` has the plane of each listener by its name."""
+    """Metrics from the quotas; ``planes`` is the plane of each listener by name."""
 
     def __init__(
         self, quotas: ConnectionQuotas, planes: Mapping[str, str], now_ns: NowNs

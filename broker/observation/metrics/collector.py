@@ -1,10 +1,10 @@
 """All metrics of a broker as samples, read from their sources at each scrape.
 
-The names are Kafka's MBeans in the form in which the usual JMX exporter rules spell
-them: ``kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Produce`` is
-``kafka_network_requestmetrics_totaltimems{request="Produce"}``, and metrics that Kafka
-has twice for its planes (``ControlPlaneRequestQueueSize``) are spelt so here too.
-Metrics that Kafka does not have begin with ``doorkeeper_``.
+The names are those of Kafka's MBeans in the form of the usual JMX exporter rules:
+``kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Produce`` becomes
+``kafka_network_requestmetrics_totaltimems{request="Produce"}``. Metrics that Kafka has
+twice for its planes (``ControlPlaneRequestQueueSize``) also have both names here. The
+names of other metrics begin with ``doorkeeper_``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MoreMetrics = Callable[[], Samples]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Sources of the metrics; ``more`` adds those of the layers above the network."""
+    """Sources of the metrics; ``more`` yields those of layers above the network."""
 
     requests: RequestMetrics
     channels: Sequence[RequestChannel]
@@ -42,7 +42,7 @@ class Sources:
 
 
 class Collector:
-    """Reads all metrics; idle ratios are those since the last reading."""
+    """Reader of all metrics; idle ratios cover the time since the last reading."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -51,7 +51,7 @@ class Collector:
         self._last_idle_ns: dict[Processor, int] = {}
 
     def collect(self) -> Iterator[Metric | None]:
-        """Iterate over every sample; None: others may be let run."""
+        """Iterate over every sample; None: other tasks may run."""
         sources = self._sources
         for name, stats in tuple(sources.requests.by_api().items()):
             yield from _of_requests(
@@ -96,8 +96,8 @@ class Collector:
         yield _gauge("doorkeeper_plane_away", plane.away, labels)
         yield _gauge("doorkeeper_plane_refused", channel.refused, labels)
         yield from _of_admission(plane, labels)
-        # As Kafka's meter has it: a handler is idle while it has no request at all, be
-        # it without the CPU.
+        # As in Kafka's meter, a handler with a request counts as busy, even if it does
+        # not have the CPU.
         occupied_ns = plane.occupied_ns(now_ns)
         taken_ns = occupied_ns - self._last_occupied_ns.get(plane, 0)
         self._last_occupied_ns[plane] = occupied_ns

@@ -1,11 +1,11 @@
-"""The metrics over HTTP, in the text format that Prometheus scrapes.
+"""The metrics over HTTP, in Prometheus' text format.
 
-As little HTTP as a scraper needs: GET of ``/metrics``, one request per connection,
-a bounded head, a time limit. Prometheus' own client library is not used, because the
-format is three kinds of lines.
+Only the HTTP needed by a scraper is implemented: GET of ``/metrics``, one request per
+connection, a bounded head, a time limit. The Prometheus client library is not used,
+because the format has only three kinds of lines.
 
-``/metrics/requests`` has the metrics of requests and planes only, for a console: those
-of ten thousand partitions are megabytes.
+``/metrics/requests`` returns the metrics of requests and planes only, for a console;
+those of ten thousand partitions are megabytes.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 ALL: Final = "/metrics"
 OF_REQUESTS: Final = "/metrics/requests"
 
-# Returns the samples in pieces, between which others are let run.
+# Returns the samples in pieces, between which other tasks may run.
 Collect: TypeAlias = Callable[[], Iterable[Sequence[Metric]]]
 
 
 class Exposition:
-    """Samples as text, families together, in the order they came."""
+    """Samples as text, grouped by family in order of appearance."""
 
     def __init__(self) -> None:
         self._families: dict[str, list[str]] = {}
 
     def add(self, samples: Samples) -> None:
-        """Take more samples."""
+        """Add samples."""
         for metric in samples:
             if metric is None:
                 continue
@@ -49,7 +49,7 @@ class Exposition:
             lines.append(f"{metric.name}{metric.suffix}{_labels(metric)} {value}")
 
     def text(self) -> str:
-        """Return all of them."""
+        """Return all samples as text."""
         return "\n".join(map("\n".join, self._families.values())) + "\n"
 
 
@@ -69,7 +69,7 @@ async def serve_metrics(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer this machine's scrapes until cancelled; report the port first.
+    """Serve this machine's scrapes until cancelled; report the port first.
 
     ``collectors`` are the sources of the samples by path.
     """
@@ -81,7 +81,7 @@ async def serve_metrics(
             try:
                 await _answer(stream, collectors)
             except trio.BrokenResourceError:
-                # The scraper has gone, so there is no receiver.
+                # The scraper has closed the connection.
                 return
             finally:
                 await trio.aclose_forcefully(stream)
@@ -129,7 +129,7 @@ async def _answer(stream: trio.SocketStream, collectors: Mapping[str, Collect]) 
 
 
 def _tasks() -> Metric:
-    """Return the number of Trio's tasks: leaks show here first."""
+    """Return the number of Trio tasks, which reveals leaks."""
     living = trio.lowlevel.current_statistics().tasks_living
     return Metric(name="doorkeeper_trio_tasks", kind="gauge", value=living)
 

@@ -9,10 +9,10 @@ from broker.requests.purgatory import Purgatory
 
 
 def purgatory_metrics(purgatories: Iterable[Purgatory]) -> Iterator[Metric]:
-    """Iterate over Kafka's sizes, and over what has expired so far.
+    """Iterate over Kafka's sizes, and the counts of expired operations.
 
-    A completed operation leaves its purgatory at once, so that ``PurgatorySize``, which
-    in Kafka counts completed ones too, is ``NumDelayedOperations`` here.
+    A completed operation leaves its purgatory at once. ``PurgatorySize``, which in
+    Kafka includes completed operations, therefore equals ``NumDelayedOperations`` here.
     """
     for purgatory in purgatories:
         labels = {"delayedoperation": purgatory.name}

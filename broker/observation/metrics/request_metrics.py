@@ -1,8 +1,8 @@
 """Durations and counts of requests, by API and by class (Kafka: ``RequestMetrics``).
 
-Derived from the stamps of each request when it is done with, so the phases add up to
-the total as they do in Kafka. Fetch is counted twice, as in Kafka: under its own name,
-and as FetchConsumer or FetchFollower.
+Durations are derived from the stamps of each finished request, so the phases sum to the
+total as in Kafka. Fetch is counted twice, as in Kafka: under its own name, and as
+FetchConsumer or FetchFollower.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.protocol.api_keys import ApiKey
 from broker.requests.classifier import REPLICATION
 from broker.requests.request import Request
 
-# Kafka's names, in the order of `planes.task.Phases`; SuspendedTimeMs is ours.
+# Kafka's names, in the order of `planes.task.Phases`; Kafka has no SuspendedTimeMs.
 PHASES: Final = (
     "RequestQueueTimeMs",
     "LocalTimeMs",
@@ -43,7 +43,7 @@ class Stats:
         self.errors: Counter[int] = Counter()
 
     def add(self, request: Request) -> None:
-        """Count one request that is done with."""
+        """Count a finished request."""
         task = request.task
         for histogram, duration_ns in zip(self.phases, task.phases(), strict=True):
             histogram.add(duration_ns)
@@ -54,7 +54,7 @@ class Stats:
         self.errors[request.error_code] += 1
 
     def merge(self, other: Stats) -> None:
-        """Count all of the other's requests too."""
+        """Add all requests of other statistics."""
         for ours, theirs in zip(self.phases, other.phases, strict=True):
             ours.merge(theirs)
         self.size.merge(other.size)
@@ -71,7 +71,7 @@ class RequestMetrics:
         self._stats: dict[tuple[int, str, str], Stats] = {}
 
     def observe(self, request: Request) -> None:
-        """Count one request that is done with."""
+        """Count a finished request."""
         task = request.task
         key = request.api_key, task.request_class, task.plane.name
         stats = self._stats.get(key)

@@ -20,7 +20,7 @@ from schedulers import Job
 
 
 class LawBook:
-    """Counts what each of ``planes`` was seen to do that it never should."""
+    """Counts of violated laws by plane."""
 
     def __init__(
         self, planes: Sequence[PlaneCore], config: BrokerConfig, now_ns: NowNs
@@ -31,19 +31,19 @@ class LawBook:
         }
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Judge by other weights."""
+        """Replace the weights."""
         for laws in self.by_plane.values():
             laws.reconfigure(_tolerance(config))
 
     def observe(self, request: Request) -> None:
-        """Judge a request whose response has been sent."""
+        """Check a request whose response has been sent."""
         task = request.task
         self.by_plane[task.plane].finished(
             task, request.peer.connection_id, task.response_sent_ns
         )
 
     def totals(self) -> Mapping[str, int]:
-        """Return the counters of all planes together."""
+        """Return the counters, summed over all planes."""
         return total(self.by_plane.values(), self._now_ns())
 
     def metrics(self) -> Iterable[Metric]:

@@ -1,17 +1,17 @@
-"""Every finished request as one fixed row of a binary file, and its reader.
+"""Recording: every finished request as a row of a binary file, and its reader.
 
 The broker writes stamps only; the analysis derives durations. A row is packed when its
-response has been sent, and written with many others: a file system is called once in
-hundreds of requests. Names (classes, flows, planes) stand once, as JSON strings, in a
-separate file; rows hold their line numbers. Two more files are written when the broker
-has stopped: broken laws (``planes.laws``) and CPU accounts.
+response has been sent, and rows are written in batches of hundreds to save system
+calls. Names (classes, flows, planes) are stored once, as JSON strings, in a separate
+file; rows contain their line numbers. Two more files are written when the broker has
+stopped: broken laws (``planes.laws``) and CPU accounts.
 
-Requests with a negative correlation id are not recorded: load generators number the
-requests that count from 0, and set up topics with negative ids.
+Requests with a negative correlation id are not recorded: load generators use ids from 0
+for measured requests, and negative ids for the setup of topics.
 
-The samples file has every plane at a fixed period: its queue, and the idle ratios of
-its handlers and processors. A file whose writer was killed ends in a torn row, which
-readers drop.
+The samples file contains the state of every plane at a fixed period: its queue, and the
+idle ratios of its handlers and processors. If the writer was killed, a file may end in
+a torn row, which readers drop.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _FLUSH_BYTES: Final = 1 << 16
 
 
 class RequestRow(NamedTuple):
-    """One request; times are nanoseconds of the broker's monotonic clock.
+    """A request; times are nanoseconds of the broker's monotonic clock.
 
-    ``service_ns`` is the CPU that its handler used, ``prior_ns`` the CPU of its intake
-    and of the way to its turns. The hand-over of the response is in neither: a row may
-    be written before its end. ``throttle_ns`` is the time for which the connection was
-    not read after the response, for a quota's or admission's sake.
+    ``service_ns`` is the CPU used by its handler, ``prior_ns`` the CPU of its intake
+    and before its turns. Neither includes the writing of the response, because a row
+    may be written before its end. ``throttle_ns`` is the time for which the connection
+    was not read after the response, because of a quota or admission.
     """
 
     correlation_id: int
@@ -61,13 +61,13 @@ class RequestRow(NamedTuple):
 
 
 class SampleRow(NamedTuple):
-    """One plane at one instant.
+    """The state of a plane at one time.
 
     ``queued`` requests were never served, ``waiting`` are queued or preempted,
     ``seated`` are being served, and ``refused`` were read but found the queue full. The
-    ratios are those of the period since the last sample: the share of it in which the
-    plane's handlers used no CPU, in which its processors, on average, waited for their
-    sockets, and of housekeeping, which is the same for all planes.
+    ratios are shares of the period since the last sample: without CPU use by the
+    plane's handlers, of waits of its processors for their sockets (mean), and of
+    housekeeping, which is the same for all planes.
     """
 
     t_ns: int
@@ -83,11 +83,11 @@ class SampleRow(NamedTuple):
 
 _FIELDS: Final = RequestRow._fields
 _MEASURED: Final = _FIELDS.index("service_ns")
-# The stamps in this order, and the other counts.
+# The stamps and the other counts, in this order.
 STAMPS: Final = _FIELDS[_FIELDS.index("received_ns") : _MEASURED]
 MEASURES: Final = _FIELDS[_MEASURED : _FIELDS.index("error_code")]
 
-# Little-endian and packed: as a NumPy structured type, and for `struct`.
+# Little-endian and packed, for NumPy structured types and for `struct`.
 _NUMPY_TO_STRUCT: Final = {"i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q"}
 REQUEST_TYPES: Final = tuple(
     zip(
@@ -111,7 +111,7 @@ _SAMPLE: Final = _struct(SAMPLE_TYPES)
 
 
 class Names:
-    """Numbers for names, in the order in which they first occur."""
+    """Numbers for names, in order of their first occurrence."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -132,7 +132,7 @@ class Names:
 
 
 class Recorder:
-    """Writes rows; the streams are its own from now on."""
+    """Writer of rows; it owns and closes the streams."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Recorder:
         self._violations: Mapping[str, int] = {}
 
     def record(self, request: Request) -> None:
-        """Add the row of a request that is done with."""
+        """Add the row of a finished request."""
         if request.correlation_id < 0:
             return
         number, task = self._names.number, request.task
@@ -188,22 +188,22 @@ class Recorder:
         )
 
     def violations(self, counts: Mapping[str, int]) -> None:
-        """Note how often each law was broken (``planes.laws``), at the end."""
+        """Write the number of violations of each law (``planes.laws``), at the end."""
         self._violations = counts
 
     def accounts(self, totals: Mapping[str, int]) -> None:
-        """Note what CPU was used and billed, at the end."""
+        """Write the CPU used and billed, at the end."""
         self._accounts = totals
 
     def flush(self) -> None:
-        """Hand all rows to the operating system."""
+        """Write all rows to the operating system."""
         self._requests.write(b"".join(self._rows))
         self._rows.clear()
         self._requests.flush()
         self._samples.flush()
 
     def close(self) -> None:
-        """Write the rest, and close the files."""
+        """Write the remaining rows, and close the files."""
         self.flush()
         self._laws.write(json.dumps(self._violations) + "\n")
         self._laws.close()
@@ -233,21 +233,21 @@ def read_names(path: Path) -> list[str]:
 
 
 def read_violations(path: Path) -> dict[str, int] | None:
-    """Return how often each law was broken; None if the broker was not stopped."""
+    """Return the number of violations per law; None if the broker was not stopped."""
     text = _beside(path, LAWS_SUFFIX).read_text(encoding="utf-8")
     counts: dict[str, int] | None = json.loads(text) if text else None
     return counts
 
 
 def read_accounts(path: Path) -> dict[str, int]:
-    """Return what CPU was used and billed; nothing if the broker was not stopped."""
+    """Return the CPU used and billed; empty if the broker was not stopped."""
     text = _beside(path, ACCOUNTS_SUFFIX).read_text(encoding="utf-8")
     totals: dict[str, int] = json.loads(text) if text else {}
     return totals
 
 
 def read_requests(path: Path) -> Iterator[RequestRow]:
-    """Iterate over the requests of a recording, in the order they were finished."""
+    """Iterate over the requests of a recording, in the order of their completion."""
     names = read_names(path)
     for row in _rows(path, _REQUEST):
         correlation_id, request_class, flow, *rest = row

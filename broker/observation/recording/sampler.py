@@ -15,7 +15,7 @@ from planes.cpu_ledger import CpuLedger
 
 
 class Sampler:
-    """Looks at queues and idle times; ``processors`` are those that feed each plane."""
+    """Sampler of queues and idle times; ``processors`` are the processors by plane."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Sampler:
                 self.sample()
 
     def sample(self) -> None:
-        """Record one row per plane, and hand all rows to the operating system."""
+        """Record one row per plane, and write all rows to the operating system."""
         now_ns = self._now_ns()
         period_ns = now_ns - self._last_ns
         self._last_ns = now_ns
